@@ -1,0 +1,1 @@
+"""Load generator and measurements: the same raw frames against PyMQ or an Apache RocketMQ broker."""

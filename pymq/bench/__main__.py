@@ -1,0 +1,154 @@
+"""Command line of the measurements: `python -m pymq.bench`, what scripts/bench calls."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from pymq.bench import process
+from pymq.bench.apache import ApacheBroker
+from pymq.bench.cases import CASES, FULL, QUICK, Bench, Server, Sizes, start_and_idle
+from pymq.bench.control import BenchError
+from pymq.bench.export import export
+from pymq.bench.report import Collected
+from pymq.bench.standalone import PyMQBroker
+
+START_CASE = "start"
+EXPORT_CASE = "export"
+ALL_CASES = [START_CASE, *CASES, EXPORT_CASE]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options; names are positional."""
+    made = argparse.ArgumentParser(prog="scripts/bench", description="Measures PyMQ, and an Apache broker beside it.")
+    made.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure (all): {', '.join(ALL_CASES)}")
+    made.add_argument(
+        "--apache", action="store_true", help="also an Apache broker 5.3.3, alternating; needs mvn and java"
+    )
+    made.add_argument("--only-apache", action="store_true", help="the Apache broker alone")
+    made.add_argument("--quick", action="store_true", help="a fifth of the messages, one round")
+    made.add_argument("--rounds", type=int, default=3, help="rounds of each case, alternating (3)")
+    made.add_argument("--heap", default="512m", help="the Apache broker's Java heap (512m)")
+    made.add_argument("--pymq", default="", help="another pymq to start, for example dist/pymq")
+    made.add_argument("--dir", type=Path, help="where the brokers keep their files (a temporary directory)")
+    made.add_argument("--json", type=Path, help="also write all values of all rounds to this file")
+    return made
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the measurements; 0 when all could be made."""
+    options = parser().parse_args(arguments)
+    # Ends through the finally blocks, so that no broker is left behind, least of all a paused one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    unknown = [name for name in options.names if name not in ALL_CASES]
+    if unknown:
+        print(f"no such measurement: {', '.join(unknown)}; there are {', '.join(ALL_CASES)}", file=sys.stderr)
+        return 2
+    directory = options.dir or Path(tempfile.mkdtemp(prefix="pymq-bench-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        failures = Run(options, directory).all()
+    except BenchError as problem:
+        print(f"bench: {problem}", file=sys.stderr)
+        return 1
+    finally:
+        if options.dir is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    for failure in failures:
+        print(f"bench: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+class Run:
+    """One call of scripts/bench."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path) -> None:
+        self._options = options
+        self._directory = directory
+        self._sizes: Sizes = QUICK if options.quick else FULL
+        self._rounds = 1 if options.quick else options.rounds
+        self._names: list[str] = options.names or ALL_CASES
+        self._collected = Collected()
+        self._failures: list[str] = []
+        self._command = [options.pymq] if options.pymq else [sys.executable, "-m", "pymq"]
+
+    def all(self) -> list[str]:
+        """Measures, prints the table, writes the JSON file; returns what could not be measured and why.
+
+        Raises:
+            BenchError: a broker could not be started.
+        """
+        if START_CASE in self._names:
+            self._start_cases()
+        if set(self._names) & {*CASES, EXPORT_CASE}:
+            self._load_cases()
+        ours = ApacheBroker.name if self._options.only_apache else PyMQBroker.name
+        other = ApacheBroker.name if self._options.apache and not self._options.only_apache else None
+        self._collected.show(ours, other)
+        if self._options.json:
+            self._options.json.write_text(json.dumps(self._collected.as_data(), indent=1))
+        return self._failures
+
+    def _make(self, kind: str, directory: Path) -> Server:
+        directory.mkdir(parents=True, exist_ok=True)
+        if kind == ApacheBroker.name:
+            return ApacheBroker(directory, self._options.heap)
+        return PyMQBroker(directory, self._command)
+
+    def _kinds(self) -> list[str]:
+        kinds = [] if self._options.only_apache else [PyMQBroker.name]
+        if self._options.apache or self._options.only_apache:
+            kinds.append(ApacheBroker.name)
+        return kinds
+
+    def _start_cases(self) -> None:
+        for kind in self._kinds():
+            place = self._directory / f"idle-{kind.split()[0].lower()}"
+            self._note(kind, START_CASE)
+            starts = 1 if self._options.quick else 5
+            figures = start_and_idle(partial(self._make, kind), place, self._sizes, starts)
+            self._collected.add(kind, figures)
+
+    def _load_cases(self) -> None:
+        benches: list[Bench] = []
+        try:
+            for kind in self._kinds():
+                server = self._make(kind, self._directory / f"load-{kind.split()[0].lower()}")
+                benches.append(Bench(server, self._sizes))
+                server.start()
+            for name in [name for name in self._names if name in CASES]:
+                for _ in range(self._rounds):
+                    for bench in benches:
+                        self._one(name, bench, benches)
+            if EXPORT_CASE in self._names:
+                for bench in benches:
+                    self._one(EXPORT_CASE, bench, benches)
+        finally:
+            for bench in benches:
+                bench.server.stop()
+
+    def _one(self, name: str, bench: Bench, benches: list[Bench]) -> None:
+        """Measures one case on one server while the others are held still."""
+        self._note(bench.server.name, name)
+        others = [pid for other in benches if other is not bench for pid in other.server.pids]
+        try:
+            with process.Paused(others):
+                figures = export(bench, self._command, self._directory) if name == EXPORT_CASE else CASES[name](bench)
+        except BenchError as problem:
+            self._failures.append(f"{bench.server.name}, {name}: {problem}")
+            return
+        self._collected.add(bench.server.name, figures)
+        self._note(
+            bench.server.name, "; ".join(f"{figure.name} {figure.value:,.2f} {figure.unit}" for figure in figures)
+        )
+
+    def _note(self, who: str, what: str) -> None:
+        print(f"{who}: {what}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""The list of what is measured: each case takes a running broker and returns named figures with their targets."""
+
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pymq.bench import frames, process
+from pymq.bench.backlog import BacklogLoad
+from pymq.bench.control import BenchError, Control
+from pymq.bench.latency import LatencyLoad
+from pymq.bench.sends import SendLoad, SendPlan
+
+QUEUES = 8
+IDLE_WAIT_S = 3.0
+COMMAND_RUNS = 5
+
+
+class Server(Protocol):
+    """A broker under measurement."""
+
+    name: str
+    namesrv: str
+    broker: str
+    ready_s: float
+
+    @property
+    def broker_pid(self) -> int: ...
+    @property
+    def pids(self) -> list[int]: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def topic_list_command(self) -> list[str]: ...
+    def environment(self) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much each case moves."""
+
+    warm_messages: int
+    send_messages: int
+    batch_messages: int
+    backlog_messages: int
+    latency_messages: int
+    idle_s: float
+
+
+FULL = Sizes(150_000, 300_000, 1_000_000, 1_000_000, 20_000, 10.0)
+QUICK = Sizes(20_000, 60_000, 200_000, 200_000, 3_000, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value; ``target`` is what PyMQ aims at, None for nothing in particular."""
+
+    name: str
+    value: float
+    unit: str
+    target: float | None
+    higher_is_better: bool = False
+
+
+@dataclass(slots=True)
+class Bench:
+    """One server with what the cases leave on it: topics made, numbers of unique keys used, warmed up paths."""
+
+    server: Server
+    sizes: Sizes
+    next_number: int = 0
+    runs: int = 0
+
+    def numbers(self) -> int:
+        """A first message number no load used before on this server."""
+        self.next_number += 1 << 30
+        return self.next_number
+
+    def fresh_topic(self, prefix: str) -> str:
+        self.runs += 1
+        topic = f"bench_{prefix}_{self.runs}"
+        with Control(self.server.broker) as control:
+            control.create_topic(topic, QUEUES)
+        return topic
+
+
+def send(bench: Bench) -> list[Figure]:
+    """Single sends, JSON header as the Java client writes it."""
+    return _send(bench, "send", frames.JSON_HEADER, 160_000, 8.0)
+
+
+def send_binary(bench: Bench) -> list[Figure]:
+    """Single sends, binary header."""
+    return _send(bench, "send-binary", frames.BINARY_HEADER, 160_000, 8.0)
+
+
+def _send(bench: Bench, name: str, header: int, rate_target: float, cpu_target: float) -> list[Figure]:
+    plan = SendPlan(bench.fresh_topic("send"), QUEUES, header=header)
+    return _measure_sends(bench, name, plan, bench.sizes.send_messages, rate_target, cpu_target)
+
+
+def send_batch(bench: Bench) -> list[Figure]:
+    """Batches of 32."""
+    plan = SendPlan(bench.fresh_topic("batch"), QUEUES, batch=32, connections=2, in_flight=16)
+    return _measure_sends(bench, "send-batch", plan, bench.sizes.batch_messages, 500_000, 1.5)
+
+
+def _measure_sends(
+    bench: Bench, name: str, plan: SendPlan, messages: int, rate_target: float, cpu_target: float
+) -> list[Figure]:
+    load = SendLoad(bench.server.broker, plan, bench.numbers())
+    try:
+        load.warm_up(bench.sizes.warm_messages)
+        process.settle_cpu()
+        before = process.cpu_seconds(bench.server.broker_pid)
+        with process.pinned():
+            rate = load.run(messages)
+        process.settle_cpu()
+        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+    finally:
+        load.close()
+    return [
+        Figure(f"{name} rate", rate.per_second, "msg/s", rate_target, True),
+        Figure(f"{name} broker CPU", cpu_s / rate.messages * 1e6, "us/msg", cpu_target),
+    ]
+
+
+def backlog(bench: Bench) -> list[Figure]:
+    """A backlog in 8 queues served to raw pulls of 32, two in flight a queue."""
+    topic = bench.fresh_topic("backlog")
+    fill = SendLoad(
+        bench.server.broker, SendPlan(topic, QUEUES, batch=32, connections=2, in_flight=16), bench.numbers()
+    )
+    try:
+        fill.run(bench.sizes.backlog_messages)
+    finally:
+        fill.close()
+    process.settle_cpu(1.0)
+    load = BacklogLoad(bench.server.broker, topic, QUEUES, "bench_backlog")
+    try:
+        before = process.cpu_seconds(bench.server.broker_pid)
+        with process.pinned():
+            rate = load.run()
+        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+    finally:
+        load.close()
+    return [
+        Figure("backlog rate", rate.per_second, "msg/s", 400_000, True),
+        Figure("backlog broker CPU", cpu_s / rate.messages * 1e6, "us/msg", 0.8),
+    ]
+
+
+def latency(bench: Bench) -> list[Figure]:
+    """Producer to consumer at 1,000 messages a second, a long poll parked on each queue."""
+    load = LatencyLoad(bench.server.broker, bench.fresh_topic("latency"), QUEUES, "bench_latency")
+    try:
+        with process.pinned():
+            result = load.run(bench.sizes.latency_messages, skip=min(1000, bench.sizes.latency_messages // 3))
+    finally:
+        load.close()
+    return [
+        Figure("latency p50", result.p50_ms, "ms", 0.6),
+        Figure("latency p99", result.p99_ms, "ms", 2.0),
+    ]
+
+
+def topic_list(bench: Bench) -> list[Figure]:
+    """Wall time of the command that lists topics, median of five."""
+    seconds = []
+    for _ in range(COMMAND_RUNS):
+        begin = time.monotonic()
+        done = subprocess.run(
+            bench.server.topic_list_command(),
+            env=bench.server.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seconds.append(time.monotonic() - begin)
+        if done.returncode or not done.stdout.strip():
+            raise BenchError(f"listing topics failed: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return [Figure("topic list wall", statistics.median(seconds), "s", 0.3)]
+
+
+CASES: dict[str, Callable[[Bench], list[Figure]]] = {
+    "send": send,
+    "send-binary": send_binary,
+    "send-batch": send_batch,
+    "backlog": backlog,
+    "latency": latency,
+    "topic-list": topic_list,
+}
+
+
+def start_and_idle(make: Callable[[Path], Server], directory: Path, sizes: Sizes, starts: int) -> list[Figure]:
+    """Time to ready (median of ``starts``), then resident memory and CPU of a server nobody talks to."""
+    ready_s: list[float] = []
+    for number in range(starts):
+        server = make(directory / f"start-{number}")
+        try:
+            server.start()
+            ready_s.append(server.ready_s)
+            if number + 1 == starts:
+                time.sleep(IDLE_WAIT_S)
+                before = _cpu_of_all(server)
+                begin = time.monotonic()
+                time.sleep(sizes.idle_s)
+                busy_share = (_cpu_of_all(server) - before) / (time.monotonic() - begin)
+                memory_mb = sum(process.resident_bytes(pid) for pid in server.pids) / 1e6
+        finally:
+            server.stop()
+    return [
+        Figure("ready", statistics.median(ready_s), "s", 0.5),
+        Figure("idle memory", memory_mb, "MB", 80.0),
+        Figure("idle CPU", busy_share * 100, "%", 1.0),
+    ]
+
+
+def _cpu_of_all(server: Server) -> float:
+    return sum(process.cpu_seconds(pid) for pid in server.pids)

@@ -1,0 +1,98 @@
+"""CPU time and memory of a server and all its children, read from /proc."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+STOP_DEADLINE_S = 20.0
+
+
+def family(pid: int) -> list[int]:
+    """``pid`` and its living descendants."""
+    members = [pid]
+    for member in members:
+        for task in Path(f"/proc/{member}/task").glob("*/children"):
+            try:
+                members += [int(child) for child in task.read_text().split()]
+            except OSError:  # the thread ended between listing and reading
+                continue
+    return members
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of the process, its threads and its descendants so far, in seconds."""
+    ticks = 0
+    for member in family(pid):
+        fields = _stat_fields(member)
+        if fields:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_A_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of the process and its descendants; pages they share are counted for each."""
+    pages = 0
+    for member in family(pid):
+        try:
+            pages += int(Path(f"/proc/{member}/statm").read_text().split()[1])
+        except OSError:
+            continue
+    return pages * PAGE_BYTES
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    return text[text.rindex(")") + 2 :].split()
+
+
+@contextlib.contextmanager
+def pinned() -> Iterator[None]:
+    """Keeps this process on one CPU for a while, so that a load generator does not wander over the server's caches."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+class Paused:
+    """Holds server processes still while another one is measured."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids = pids
+
+    def __enter__(self) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
+    """Ends a process started here: SIGTERM, and SIGKILL if that does not help within 20 s."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def settle_cpu(seconds: float = 0.3) -> None:
+    """Leaves background work (index building) time to be charged to the messages that caused it."""
+    time.sleep(seconds)

@@ -1,0 +1,141 @@
+"""Send load: a fixed number of sends in flight on each connection, only answers with code 0 counted."""
+
+import selectors
+import socket
+import time
+from dataclasses import dataclass, field
+
+from pymq.bench import answers, frames
+from pymq.bench.control import BenchError, Control, connect, wait_until
+from pymq.bench.result import Rate
+
+RECEIVE_BYTES = 1 << 20
+ANSWER_DEADLINE_S = 30.0
+REFUSED_PART = 100  # one refusal in so many sends is let pass; refused sends are never counted
+NUMBERS_A_CONNECTION = 1 << 28  # messages before unique keys repeat
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlan:
+    """What a send load does; ``in_flight`` counts frames a connection."""
+
+    topic: str
+    queues: int = 8
+    body_bytes: int = 128
+    header: int = frames.JSON_HEADER
+    batch: int = 1
+    connections: int = 4
+    in_flight: int = 64
+
+
+@dataclass(slots=True)
+class _Sender:
+    sock: socket.socket
+    stream: frames.SendStream
+    quota: int
+    counter: answers.AnswerCounter = field(default_factory=answers.AnswerCounter)
+    sent: int = 0
+
+    def send(self, count: int) -> None:
+        count = min(count, self.quota - self.sent)
+        while count > 0:
+            view = self.stream.take(count)
+            self.sock.sendall(view)
+            done = len(view) // self.stream.frame_bytes
+            self.sent += done
+            count -= done
+
+
+class SendLoad:
+    """Keeps a fixed number of sends in flight on each connection, for as many runs as asked."""
+
+    def __init__(self, address: str, plan: SendPlan, first_number: int = 0) -> None:
+        self._plan = plan
+        self._control = Control(address)
+        self._senders = [
+            _Sender(
+                connect(address, None),
+                frames.SendStream(
+                    plan.topic,
+                    plan.queues,
+                    plan.body_bytes,
+                    plan.header,
+                    plan.batch,
+                    first_number + place * NUMBERS_A_CONNECTION,
+                ),
+                0,
+            )
+            for place in range(plan.connections)
+        ]
+
+    def close(self) -> None:
+        self._control.close()
+        for sender in self._senders:
+            sender.sock.close()
+
+    def warm_up(self, messages: int) -> None:
+        """Sends like ``run`` but lets the broker refuse: a JVM that is still compiling answers "busy"."""
+        self._drive(messages)
+
+    def run(self, messages: int) -> Rate:
+        """Sends about ``messages`` (rounded up to whole frames) and waits until all of them are in their queues.
+
+        Raises:
+            BenchError: more than one send in a hundred was refused, or the queues grew by another number than was
+                answered.
+        """
+        answered, refused, seconds = self._drive(messages)
+        if refused * REFUSED_PART > answered:
+            raise BenchError(f"{refused} sends were refused; the first: {self._first_refusal()}")
+        return Rate(answered, seconds)
+
+    def _drive(self, messages: int) -> tuple[int, int, float]:
+        """``(messages answered with success, messages refused, seconds)``."""
+        plan = self._plan
+        before = sum(self._control.max_offsets(plan.topic, plan.queues))
+        a_connection = -(-messages // (plan.batch * plan.connections))
+        for sender in self._senders:
+            sender.quota = a_connection
+            sender.sent = 0
+            sender.counter = answers.AnswerCounter()
+        start = time.perf_counter()
+        self._exchange()
+        seconds = time.perf_counter() - start
+        answered = sum(sender.counter.succeeded for sender in self._senders) * plan.batch
+        self._settle(before + answered)
+        return answered, a_connection * plan.connections * plan.batch - answered, seconds
+
+    def _exchange(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for sender in self._senders:
+                selector.register(sender.sock, selectors.EVENT_READ, sender)
+                sender.send(self._plan.in_flight)
+            waiting = len(self._senders)
+            while waiting:
+                ready = selector.select(ANSWER_DEADLINE_S)
+                if not ready:
+                    raise BenchError(f"no answer to a send for {ANSWER_DEADLINE_S:.0f} s")
+                for key, _ in ready:
+                    sender = key.data
+                    data = sender.sock.recv(RECEIVE_BYTES)
+                    if not data:
+                        raise BenchError("the broker closed a connection under load")
+                    done = sender.counter.feed(data)
+                    if done:
+                        sender.send(done)
+                    if sender.counter.frames == sender.quota:
+                        selector.unregister(sender.sock)
+                        waiting -= 1
+
+    def _first_refusal(self) -> str:
+        return next((sender.counter.first_refusal for sender in self._senders if sender.counter.first_refusal), "")
+
+    def _settle(self, expected: int) -> None:
+        """Waits for the queues: an Apache broker answers before its dispatch thread has built them."""
+        wait_until(
+            lambda: sum(self._control.max_offsets(self._plan.topic, self._plan.queues)) >= expected,
+            f"the queues of {self._plan.topic} to hold {expected} messages",
+        )
+        held = sum(self._control.max_offsets(self._plan.topic, self._plan.queues))
+        if held != expected:
+            raise BenchError(f"{self._plan.topic} holds {held} messages, answered were {expected}")

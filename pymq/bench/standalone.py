@@ -1,0 +1,86 @@
+"""Runs `pymq standalone` for a measurement: name server and broker in one process."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pymq.bench import process
+from pymq.bench.control import BenchError
+
+START_DEADLINE_S = 30.0
+
+
+class PyMQBroker:
+    """A standalone PyMQ on free loopback ports, with its files under ``directory``.
+
+    Args:
+        directory: made if it is not there.
+        command: how to call pymq; the running interpreter's ``-m pymq`` unless told.
+    """
+
+    name = "PyMQ"
+
+    def __init__(self, directory: Path, command: list[str] | None = None) -> None:
+        self._directory = directory
+        self._command = command or [sys.executable, "-m", "pymq"]
+        self._process: subprocess.Popen[str] | None = None
+        self.namesrv = ""
+        self.broker = ""
+        self.ready_s = 0.0
+
+    @property
+    def pids(self) -> list[int]:
+        return [self.broker_pid]
+
+    @property
+    def broker_pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts it and waits for its ready line; ``ready_s`` is the time from the start of the process to that line.
+
+        Raises:
+            BenchError: it ended, or was not ready within 30 s.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        errors_path = self._directory / "standalone.err"
+        begin = time.monotonic()
+        with errors_path.open("w") as errors:
+            self._process = subprocess.Popen(
+                [*self._command, "standalone", "--dir", str(self._directory / "data"), *self._ports(), "--json"],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        # A server that hangs before its line is ended, which ends the read below too.
+        watchdog = threading.Timer(START_DEADLINE_S, self._process.kill)
+        watchdog.start()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        self.ready_s = time.monotonic() - begin
+        watchdog.cancel()
+        if not line:
+            self._process.wait()
+            raise BenchError(f"pymq standalone did not get ready: {errors_path.read_text()[-2000:].strip()}")
+        ready = json.loads(line)
+        self.namesrv, self.broker = ready["namesrv"], ready["broker"]
+
+    def _ports(self) -> list[str]:
+        return ["--namesrv-port", "0", "--port", "0"]
+
+    def stop(self) -> None:
+        if self._process is not None:
+            process.stop(self._process)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+    def topic_list_command(self) -> list[str]:
+        return [*self._command, "topic", "list", "--namesrv", self.namesrv]
+
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)

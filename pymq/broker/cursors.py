@@ -1,0 +1,204 @@
+"""CursorManager: how far each consumer group has come in each queue; kept in ``consumerOffset.json``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pymq.broker.state import Table, read_numbers, read_version
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import Refusal, StoreError
+from pymq.model import names
+from pymq.model.tables import DataVersion
+from pymq.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+_SEPARATOR = "@"
+
+# (topic, queue id) -> the queue's end.
+MaxOffset = Callable[[str, int], int]
+
+
+class CursorManager:
+    """Committed offsets by (topic, group) and queue. Saved by :meth:`tick`, not by each commit.
+
+    A commit past the queue's end is refused: it would make the group skip messages that are still to come.
+    """
+
+    def __init__(self, table: Table, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
+        self.data_version = DataVersion()
+        self._table = table
+        self._clock = clock
+        self._config = config
+        self._max_offset = max_offset
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._resets: dict[tuple[str, str, int], int] = {}
+        self._dirty = False
+        self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
+
+    def load(self) -> None:
+        """Reads ``consumerOffset.json``. Broadcast shadows of RocketMQ's proxy (a second ``@``) are left out."""
+        loaded = self._table.load()
+        self.data_version = read_version(loaded)
+        for key, queues in (loaded.get("offsetTable") or {}).items():
+            topic, _, group = key.partition(_SEPARATOR)
+            if topic and group and _SEPARATOR not in group:
+                self._offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
+
+    # -- one queue -----------------------------------------------------------------------------------------------
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, or a reset that waits to be told; -1 when there is neither."""
+        reset = self._resets.get((topic, group, queue_id)) if self._resets else None
+        if reset is not None:
+            return reset
+        queues = self._offsets.get((topic, group))
+        return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Takes a consumer's commit. Raises Refusal(INVALID_PARAMETER) for an offset that can't be.
+
+        Dropped while a reset waits to be told: the consumer speaks of where it was before.
+        """
+        if (topic, group, queue_id) in self._resets:
+            return
+        end = self._max_offset(topic, queue_id)
+        if not 0 <= offset <= end:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {offset} of {topic} queue {queue_id} can't be committed: use 0 to {end}, the queue's end",
+            )
+        before = self.query(group, topic, queue_id)
+        if self._config.strict_offsets and offset < before:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {offset} of {topic} queue {queue_id} is behind the committed {before}, strictOffsets is on: "
+                "reset the group's offset instead",
+            )
+        self._set(group, topic, queue_id, offset)
+
+    def commit_from_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A commit that came with a pull: one that can't be is dropped, for the pull must be answered."""
+        try:
+            self.commit(group, topic, queue_id, offset)
+        except Refusal as refusal:
+            log.info("group %s: %s", group, refusal.remark)
+
+    def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """Remembers how far the group has pulled (not persisted)."""
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            queues = self._pulled[topic, group] = {}
+        queues[queue_id] = next_offset
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """How far the group has pulled, at least its committed offset; -1 for neither."""
+        return max(self._pulled.get((topic, group), {}).get(queue_id, NO_OFFSET), self.query(group, topic, queue_id))
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Moves a group by an operator's wish; its next pull of the queue is told with PULL_OFFSET_MOVED."""
+        self._resets[topic, group, queue_id] = offset
+        self._set(group, topic, queue_id, offset)
+
+    @property
+    def has_resets(self) -> bool:
+        """True while any group waits to be told of a reset."""
+        return bool(self._resets)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The reset the group was not told of yet, once; None almost always."""
+        return self._resets.pop((topic, group, queue_id), None) if self._resets else None
+
+    # -- many queues ---------------------------------------------------------------------------------------------
+
+    def offsets(self, group: str, topic: str) -> dict[int, int]:
+        """Queue id -> committed offset; empty when nothing is committed."""
+        return dict(self._offsets.get((topic, group), {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics in which the group has offsets, sorted."""
+        return sorted(topic for topic, owner in self._offsets if owner == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have offsets in the topic, sorted."""
+        return sorted(group for owned, group in self._offsets if owned == topic)
+
+    def all_groups(self) -> list[str]:
+        """Every group with an offset, sorted."""
+        return sorted({group for _, group in self._offsets})
+
+    def clone(self, source: str, target: str, topic: str | None) -> int:
+        """Copies the offsets of ``source`` to ``target``, in one topic or in all; returns the number of queues."""
+        topics = [topic] if topic else [one for one in self.topics_of(source) if not one.startswith(names.RETRY_PREFIX)]
+        count = 0
+        for one in topics:
+            for queue_id, offset in self.offsets(source, one).items():
+                self._set(target, one, queue_id, offset)
+                count += 1
+        return count
+
+    def forget_group(self, group: str) -> None:
+        """Drops all offsets of a group."""
+        self._forget(lambda key: key[1] == group)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drops all offsets in a topic, so that a new topic of that name starts at 0."""
+        self._forget(lambda key: key[0] == topic)
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
+        groups: dict[str, list[str]] = {}
+        for topic, group in self._offsets:
+            groups.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": msgspec.to_builtins(self.data_version),
+            "groupTopicMap": groups,
+            "offsetTable": {
+                f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+                for (topic, group), queues in self._offsets.items()
+            },
+        }
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Saves when something changed and ``flushConsumerOffsetInterval`` has passed."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_save_ms:
+            return
+        self._next_save_ms = now_ms + self._config.flush_consumer_offset_interval_ms
+        try:
+            self.save()
+        except StoreError as error:
+            log.warning("consumer offsets could not be saved, the next try follows: %s", error)
+
+    def save(self) -> None:
+        """Saves now if anything changed. Raises StoreError."""
+        if self._dirty:
+            self.data_version = self.data_version.next(self._clock.now_ms())
+            self._table.save(self.as_table())
+            self._dirty = False
+
+    def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        queues = self._offsets.get((topic, group))
+        if queues is None:
+            queues = self._offsets[topic, group] = {}
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self._dirty = True
+
+    def _forget(self, doomed: Callable[[tuple[str, str]], bool]) -> None:
+        tables: tuple[dict[tuple[str, str], Any], ...] = (self._offsets, self._pulled)
+        for table in tables:
+            for key in [key for key in table if doomed(key)]:
+                del table[key]
+                self._dirty = True
+        for reset_key in [key for key in self._resets if doomed(key[:2])]:
+            del self._resets[reset_key]

@@ -1,0 +1,180 @@
+"""Operators' requests about the broker itself: configuration (25, 26), figures (28, 315, 321, 907), cleaning (306)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pymq.broker.runtime_info import RuntimeInfo
+from pymq.broker.subscriptions import tag_codes
+from pymq.clock import Clock
+from pymq.errors import ConfigError, Refusal
+from pymq.model.tables import DataVersion
+from pymq.wire.bodies_admin import (
+    ConsumeQueueAnswer,
+    ConsumeQueueEntry,
+    HaStatus,
+    StatsData,
+    StatsWindow,
+    encode_admin_body,
+)
+from pymq.wire.bodies_client import SubscriptionData, encode_body
+from pymq.wire.bodies_route import KvTable
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import BrokerConfigAnswer, QueryConsumeQueueHeader, StatsDataHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import ClientManager
+    from pymq.broker.stats import StatsManager, Window
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+CONFIG_BODY_SIZE_BYTES_MAX = 64 * 1024
+QUEUE_ENTRY_COUNT_MAX = 1000
+
+
+class BrokerAdminHandlers:
+    """Shows the broker's state and changes what may be changed while it runs."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        topics: TopicManager,
+        clients: ClientManager,
+        stats: StatsManager,
+        runtime_info: RuntimeInfo,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._topics = topics
+        self._clients = clients
+        self._stats = stats
+        self._runtime_info = runtime_info
+        self._config_version = DataVersion(0, 0, clock.now_ms())
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.UPDATE_BROKER_CONFIG, None, self.update_config, admin),
+            Route(RequestCode.GET_BROKER_CONFIG, None, self.config, admin),
+            Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, self.runtime_info, admin),
+            Route(RequestCode.VIEW_BROKER_STATS_DATA, StatsDataHeader, self.stats_data, admin),
+            Route(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, self.queue_entries, admin),
+            Route(RequestCode.GET_BROKER_HA_STATUS, None, self.ha_status, admin),
+            Route(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues, admin),
+        ]
+
+    def update_config(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Changes keys that may be changed at run time, all or none. They last until the broker stops."""
+        wanted = _config_lines(request.body)
+        try:
+            changed = self._config.change_at_runtime(wanted)
+        except ConfigError as error:
+            log.warning("%s may not change the configuration: %s", peer.address, error)
+            raise Refusal(ResponseCode.NO_PERMISSION, str(error)) from error
+        if changed:
+            self._config_version = self._config_version.next(self._clock.now_ms())
+            text = ", ".join(f"{name}={wanted[name]}" for name in changed)
+            log.info("%s changed the configuration: %s", peer.address, text)
+        return Reply()
+
+    def config(self, request: Command, header: None, peer: Peer) -> Reply:
+        """All keys as properties text, secrets masked."""
+        text = "".join(f"{name}={value}\n" for name, value in self._config.as_properties().items())
+        version = msgspec.json.encode(self._config_version).decode()
+        return Reply(ext=BrokerConfigAnswer(version=version), body=text.encode())
+
+    def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
+        """The broker's figures."""
+        return Reply(body=encode_body(KvTable(table=self._runtime_info.table())))
+
+    def stats_data(self, request: Command, header: StatsDataHeader, peer: Peer) -> Reply:
+        """One statistic over the last minute, hour and day."""
+        found = self._stats.view(header.stats_name, header.stats_key)
+        if found is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
+        minute, hour, day = map(_window, found)
+        return Reply(body=encode_admin_body(StatsData(stats_minute=minute, stats_hour=hour, stats_day=day)))
+
+    def queue_entries(self, request: Command, header: QueryConsumeQueueHeader, peer: Peer) -> Reply:
+        """Raw entries of a consume queue, and whether a group's filter lets each through."""
+        topic = self._topics.require(header.topic)
+        if not 0 <= header.queue_id < topic.queue_count:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
+            )
+        low = self._store.min_offset(header.topic, header.queue_id)
+        high = self._store.max_offset(header.topic, header.queue_id)
+        answer = ConsumeQueueAnswer(min_queue_index=low, max_queue_index=high, queue_data=[])
+        wanted: SubscriptionData | None = None
+        if header.consumer_group:
+            wanted = self._clients.subscription(header.consumer_group, header.topic)
+        answer.subscription_data = wanted
+        codes = tag_codes(wanted.sub_string) if wanted is not None else None
+        first = max(low, high + header.index if header.index < 0 else header.index)
+        last = min(high, first + max(0, min(header.count, QUEUE_ENTRY_COUNT_MAX)))
+        queue = self._store.queue_table.get(header.topic, header.queue_id)
+        if queue is not None:
+            units = [queue.unit(offset) for offset in range(first, last)]
+            answer.queue_data = [_entry(unit, codes) for unit in units]
+        return Reply(body=encode_admin_body(answer))
+
+    def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
+        """This broker's side of replication: a master without slaves."""
+        status = HaStatus(
+            master=not self._config.is_slave, master_commit_log_max_offset=self._store.physical_max_offset
+        )
+        return Reply(body=encode_admin_body(status))
+
+    def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Nothing to do: a queue never keeps entries whose messages are gone."""
+        return Reply()
+
+
+def _config_lines(body: bytes) -> dict[str, str]:
+    """``key=value`` lines. Raises Refusal(NO_PERMISSION) for anything that could be read as more than it seems."""
+    if len(body) > CONFIG_BODY_SIZE_BYTES_MAX:
+        raise _bad_config(f"the text has {len(body)} bytes, the limit is {CONFIG_BODY_SIZE_BYTES_MAX}")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise _bad_config(f"the text is no UTF-8: {error}") from error
+    if "\\" in text or any(ord(character) < 32 and character != "\n" for character in text):
+        raise _bad_config("CR, NUL, other control characters and backslash escapes are not allowed")
+    result: dict[str, str] = {}
+    for line in filter(None, (line.strip() for line in text.split("\n"))):
+        name, separator, value = line.partition("=")
+        if not separator or name.strip() in result:
+            raise _bad_config(f"{line[:60]!r} is no key=value line, or names a key twice")
+        result[name.strip()] = value.strip()
+    if not result:
+        raise _bad_config("it names no key: write key=value lines")
+    return result
+
+
+def _bad_config(why: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, f"the configuration was not changed: {why}")
+
+
+def _window(window: Window) -> StatsWindow:
+    return StatsWindow(sum=window.total, tps=round(window.per_second, 3), avgpt=round(window.per_call, 3))
+
+
+def _entry(unit: tuple[int, int, int], codes: frozenset[int] | None) -> ConsumeQueueEntry:
+    physical_offset, size_bytes, code = unit
+    return ConsumeQueueEntry(
+        physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=codes is None or code in codes
+    )

@@ -1,0 +1,148 @@
+"""What connected clients say of themselves: heartbeat (34), goodbye (35), their group's members (38), check (46)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pymq.broker.subscriptions import is_tag_type
+from pymq.errors import Refusal
+from pymq.model import names
+from pymq.wire.bodies_client import (
+    ConsumerData,
+    ConsumerListAnswer,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+    decode_body,
+    encode_body,
+)
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import ClientManager
+    from pymq.broker.groups import GroupManager
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+
+CLIENT_ID_LENGTH_MAX = 1024
+
+
+class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
+    """CHECK_CLIENT_CONFIG (46): a consumer asks whether its filter is understood."""
+
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None
+
+
+class ClientHandlers:
+    """Keeps the ClientManager's picture of who is there."""
+
+    def __init__(
+        self, *, config: BrokerConfig, clients: ClientManager, groups: GroupManager, topics: TopicManager
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        return [
+            Route(RequestCode.HEART_BEAT, None, self.heartbeat, Permission.OPEN),
+            Route(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader, self.unregister, Permission.OPEN),
+            Route(
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader, self.consumer_list, Permission.SUBSCRIBE
+            ),
+            Route(RequestCode.CHECK_CLIENT_CONFIG, None, self.check_client, Permission.SUBSCRIBE),
+        ]
+
+    def heartbeat(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Notes the sender's groups; makes groups and their retry topics on first sight."""
+        beat: HeartbeatData = decode_body(HeartbeatData, request.body)
+        producers, consumers = beat.producer_data_set or [], beat.consumer_data_set or []
+        self._check(beat.client_id, producers, consumers, peer)
+        self._make_groups([consumer.group_name for consumer in consumers])
+        client = self._clients.client(beat.client_id, peer, request.language, request.version)
+        for producer in producers:
+            self._clients.register_producer(producer.group_name, client)
+        for consumer in consumers:
+            self._clients.register_consumer(client, consumer, keep_subscriptions=beat.without_sub)
+        # No: fingerprints are not kept, so clients go on sending their subscriptions in full.
+        return Reply(ext={"IS_SUPPORT_HEART_BEAT_V2": "false", "IS_SUB_CHANGE": "true"})
+
+    def unregister(self, request: Command, header: UnregisterClientHeader, peer: Peer) -> Reply:
+        """A client leaves its groups."""
+        self._clients.unregister(peer, header.producer_group or None, header.consumer_group or None)
+        return Reply()
+
+    def consumer_list(self, request: Command, header: ConsumerGroupHeader, peer: Peer) -> Reply:
+        """Who shares the group's queues."""
+        group = self._clients.consumer_group(header.consumer_group)
+        if group is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group[:255]}")
+        return Reply(body=encode_body(ConsumerListAnswer(consumer_id_list=group.client_ids())))
+
+    def check_client(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Tells a consumer before it starts whether its filter is served."""
+        asked: CheckClientBody = decode_body(CheckClientBody, request.body)
+        subscription = asked.subscription_data
+        if subscription is not None and not is_tag_type(subscription.expression_type):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker does not support consumer to filter message by {subscription.expression_type}: use tags",
+            )
+        return Reply()
+
+    def _check(self, client_id: str, producers: list[ProducerData], consumers: list[ConsumerData], peer: Peer) -> None:
+        """Everything is checked before anything is noted, so a refused heartbeat changes nothing."""
+        if not 0 < len(client_id) <= CLIENT_ID_LENGTH_MAX:
+            raise _invalid(f"clientID has {len(client_id)} characters: use 1 to {CLIENT_ID_LENGTH_MAX}")
+        limit = self._config.groups_per_client_max
+        count = self._clients.group_count(
+            peer, [data.group_name for data in producers], [data.group_name for data in consumers]
+        )
+        if count > limit:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the client would be in {count} groups, the limit is {limit}: use fewer, or raise maxGroupsPerClient",
+            )
+        named: list[Any] = [*producers, *consumers]
+        for data in named:
+            problem = names.group_problem(data.group_name)
+            if problem:
+                raise _invalid(problem)
+        for consumer in consumers:
+            self._check_subscriptions(consumer)
+
+    def _check_subscriptions(self, consumer: ConsumerData) -> None:
+        subscriptions, limit = consumer.subscription_data_set or [], self._config.subscriptions_per_group_max
+        if len(subscriptions) > limit:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"group {consumer.group_name} subscribes to {len(subscriptions)} topics, the limit is {limit}: "
+                "raise maxSubscriptionsPerGroup",
+            )
+        for subscription in subscriptions:
+            problem = names.topic_problem(subscription.topic)
+            if problem:
+                raise _invalid(problem)
+
+    def _make_groups(self, groups: list[str]) -> None:
+        """Groups and their retry topics, with one save each however many a heartbeat names."""
+        self._groups.ensure_all(groups)
+        retry_topics = {}
+        for name in groups:
+            topic = names.retry_topic(name)
+            if names.topic_problem(topic) is None:  # a very long group name leaves no room for the prefix
+                retry_topics[topic] = max(1, self._groups.require(name).retry_queue_nums)
+        self._topics.ensure_all_internal(retry_topics)
+
+
+def _invalid(text: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)

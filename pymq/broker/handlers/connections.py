@@ -1,0 +1,80 @@
+"""Who is connected, for operators: consumers of a group (203), producers of a group (204), all producers (328)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.errors import Refusal
+from pymq.wire.bodies_admin import (
+    AllProducers,
+    Connection,
+    ConsumerConnections,
+    ProducerConnections,
+    ProducerInfo,
+    encode_admin_body,
+)
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import ConsumerConnectionsHeader, ProducerConnectionsHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import Client, ClientManager
+
+
+class ConnectionHandlers:
+    """Shows the ClientManager's picture."""
+
+    def __init__(self, *, clients: ClientManager) -> None:
+        self._clients = clients
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnectionsHeader, self.consumers, admin),
+            Route(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnectionsHeader, self.producers, admin),
+            Route(RequestCode.GET_ALL_PRODUCER_INFO, None, self.all_producers, admin),
+        ]
+
+    def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply:
+        """A group's members and subscriptions."""
+        group = self._clients.consumer_group(header.consumer_group)
+        if group is None:
+            raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumer_group}] not online")
+        answer = ConsumerConnections(
+            connection_set=[_connection(client) for client in group.members.values()],
+            subscription_table=group.subscriptions,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return Reply(body=encode_admin_body(answer))
+
+    def producers(self, request: Command, header: ProducerConnectionsHeader, peer: Peer) -> Reply:
+        """A group's producers."""
+        found = self._clients.producers(header.producer_group)
+        if not found:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
+        return Reply(body=encode_admin_body(ProducerConnections(connection_set=[_connection(one) for one in found])))
+
+    def all_producers(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Every connected producer by group."""
+        data = {group: [_info(client) for client in found] for group, found in self._clients.all_producers().items()}
+        return Reply(body=encode_admin_body(AllProducers(data=data)))
+
+
+def _connection(client: Client) -> Connection:
+    return Connection(
+        client_id=client.client_id, client_addr=client.peer.address, language=client.language, version=client.version
+    )
+
+
+def _info(client: Client) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=client.client_id,
+        remote_ip=f"/{client.peer.address}",
+        language=client.language,
+        version=client.version,
+        last_update_timestamp=client.seen_ms,
+    )

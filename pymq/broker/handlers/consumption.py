@@ -1,0 +1,200 @@
+"""Who consumes what, and how far behind (208, 317, 303, 308); look-ups between topics and groups (300, 343, 345)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.clock import Clock
+from pymq.model.message import MessageQueue
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_admin import (
+    BrokerConsumeStats,
+    ConsumeOffset,
+    ConsumeStats,
+    ConsumeTimeSpans,
+    CorrectionOffsets,
+    GroupNames,
+    QueueTimeSpan,
+    SubscriptionAnswer,
+    encode_admin_body,
+)
+from pymq.wire.bodies_client import QueueName
+from pymq.wire.bodies_route import TopicList
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import (
+    BrokerConsumeStatsHeader,
+    ConsumeStatsHeader,
+    CorrectionOffsetHeader,
+    GroupHeader,
+    TopicGroupHeader,
+    TopicHeader,
+)
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import ClientManager
+    from pymq.broker.cursors import CursorManager
+    from pymq.broker.stats import StatsManager
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+LONG_MAX = 2**63 - 1
+
+
+class ConsumptionHandlers:
+    """Compares what groups have committed with what queues hold."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        store: MessageStore,
+        topics: TopicManager,
+        cursors: CursorManager,
+        clients: ClientManager,
+        stats: StatsManager,
+        address: str,
+    ) -> None:
+        """``address``: this broker's "host:port", part of some answers."""
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._topics = topics
+        self._cursors = cursors
+        self._clients = clients
+        self._stats = stats
+        self._address = address
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.GET_CONSUME_STATS, ConsumeStatsHeader, self.consume_stats, admin),
+            Route(RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader, self.broker_consume_stats, admin),
+            Route(RequestCode.QUERY_CONSUME_TIME_SPAN, TopicGroupHeader, self.time_spans, admin),
+            Route(RequestCode.QUERY_CORRECTION_OFFSET, CorrectionOffsetHeader, self.correction_offsets, admin),
+            Route(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader, self.groups_of_topic, admin),
+            Route(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupHeader, self.topics_of_group, admin),
+            Route(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, TopicGroupHeader, self.subscription, admin),
+        ]
+
+    def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply:
+        """Committed offset and end of each queue of a group's topics, or of those asked for."""
+        wanted = [part for part in (header.topic_list or "").split(";") if part]
+        if header.topic:
+            wanted.append(header.topic)
+        stats = ConsumeStats()
+        for topic in wanted or self._consumed_topics(header.consumer_group):
+            self._add_topic(stats, header.consumer_group, topic)
+        return Reply(body=encode_admin_body(stats))
+
+    def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply:
+        """The same for every group, with the sum of what is not consumed."""
+        answer = BrokerConsumeStats(broker_addr=self._address)
+        for group in self._cursors.all_groups():
+            found = []
+            for topic in self._cursors.topics_of(group):
+                config = self._topics.get(topic)
+                if config is None or (header.is_order and not config.order):
+                    continue
+                stats = ConsumeStats()
+                self._add_topic(stats, group, topic)
+                if stats.offset_table:
+                    found.append(stats)
+                    answer.total_diff += sum(offset.lag for offset in stats.offset_table.values())
+                    answer.total_inflight_diff += sum(_in_flight(offset) for offset in stats.offset_table.values())
+            if found:
+                answer.consume_stats_list.append({group: found})
+        return Reply(body=encode_admin_body(answer))
+
+    def time_spans(self, request: Command, header: TopicGroupHeader, peer: Peer) -> Reply:
+        """How old each queue's first, last and last consumed messages are, and the delay that makes."""
+        topic = self._topics.require(header.topic)
+        spans = [self._time_span(topic, header.group, queue_id) for queue_id in range(topic.queue_count)]
+        return Reply(body=encode_admin_body(ConsumeTimeSpans(consume_time_span_set=spans)))
+
+    def correction_offsets(self, request: Command, header: CorrectionOffsetHeader, peer: Peer) -> Reply:
+        """By queue, the least offset of all groups but the filtered ones (Java: queryMinOffsetInAllGroup).
+
+        Long.MAX_VALUE where the compared group is behind that.
+        """
+        left_out = set(filter(None, (header.filter_groups or "").split(",")))
+        least: dict[int, int] = {}
+        for group in self._cursors.groups_of(header.topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in self._cursors.offsets(group, header.topic).items():
+                if self._store.min_offset(header.topic, queue_id) <= offset:
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._cursors.offsets(header.compare_group, header.topic).items():
+            if least.get(queue_id, -1) > offset:
+                least[queue_id] = LONG_MAX
+        return Reply(body=encode_admin_body(CorrectionOffsets(correction_offsets=least)))
+
+    def groups_of_topic(self, request: Command, header: TopicHeader, peer: Peer) -> Reply:
+        """Groups that are connected to a topic or have offsets in it."""
+        found = {*self._clients.groups_of(header.topic), *self._cursors.groups_of(header.topic)}
+        return Reply(body=encode_admin_body(GroupNames(group_list=sorted(found))))
+
+    def topics_of_group(self, request: Command, header: GroupHeader, peer: Peer) -> Reply:
+        """Topics that a group has offsets in or subscribes to."""
+        connected = self._clients.consumer_group(header.group)
+        found = {*self._cursors.topics_of(header.group), *(connected.subscriptions if connected else ())}
+        return Reply(body=encode_admin_body(TopicList(topic_list=sorted(found), broker_addr=self._address)))
+
+    def subscription(self, request: Command, header: TopicGroupHeader, peer: Peer) -> Reply:
+        """What a connected group wants of a topic; nothing when it is not connected."""
+        found = self._clients.subscription(header.group, header.topic)
+        answer = SubscriptionAnswer(group=header.group, topic=header.topic, subscription_data=found)
+        return Reply(body=encode_admin_body(answer))
+
+    def _consumed_topics(self, group: str) -> list[str]:
+        """Topics with offsets of the group, and those it subscribes to but has not committed in yet."""
+        found = set(self._cursors.topics_of(group))
+        connected = self._clients.consumer_group(group)
+        # Broadcasting consumers keep their offsets to themselves: a lag of theirs can't be told.
+        if connected is not None and not connected.is_broadcasting:
+            found.update(connected.subscriptions)
+        return sorted(found)
+
+    def _add_topic(self, stats: ConsumeStats, group: str, topic_name: str) -> None:
+        topic = self._topics.get(topic_name)
+        if topic is None:
+            return
+        connected = self._clients.consumer_group(group)
+        if connected is not None and topic_name not in connected.subscriptions:
+            return  # offsets of a topic that the group no longer reads
+        for queue_id in range(topic.queue_count):
+            committed = max(0, self._cursors.query(group, topic_name, queue_id))
+            last_ms = self._store.store_time(topic_name, queue_id, committed - 1) if committed else 0
+            stats.offset_table[self._queue(topic_name, queue_id)] = ConsumeOffset(
+                broker_offset=max(0, self._store.max_offset(topic_name, queue_id)),
+                consumer_offset=committed,
+                pull_offset=max(committed, self._cursors.pulled(group, topic_name, queue_id)),
+                last_timestamp=max(0, last_ms),
+            )
+        stats.consume_tps += self._stats.got_per_second(topic_name, group)
+
+    def _time_span(self, topic: TopicConfig, group: str, queue_id: int) -> QueueTimeSpan:
+        store, name = self._store, topic.topic_name
+        first, end = store.min_offset(name, queue_id), store.max_offset(name, queue_id)
+        committed = self._cursors.query(group, name, queue_id)
+        min_ms = store.store_time(name, queue_id, first) if end > first else -1
+        waiting_ms = store.store_time(name, queue_id, max(first, committed)) if end > committed else -1
+        return QueueTimeSpan(
+            message_queue=QueueName.of(self._queue(name, queue_id)),
+            min_time_stamp=min_ms,
+            max_time_stamp=store.store_time(name, queue_id, end - 1) if end > first else -1,
+            consume_time_stamp=store.store_time(name, queue_id, committed - 1) if committed > 0 else min_ms,
+            delay_time=max(0, self._clock.now_ms() - waiting_ms) if waiting_ms > 0 else 0,
+        )
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic, self._config.broker_name, queue_id)
+
+
+def _in_flight(offset: ConsumeOffset) -> int:
+    return max(0, offset.pull_offset - offset.consumer_offset)

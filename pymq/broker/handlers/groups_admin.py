@@ -1,0 +1,98 @@
+"""Operators' requests about consumer groups' configurations (200, 225, 207, 201, 352, 353)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.wire.bodies_admin import (
+    GroupConfigList,
+    GroupConfigTable,
+    GroupForbidden,
+    decode_admin_body,
+    encode_admin_body,
+)
+from pymq.wire.bodies_client import encode_body
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.cursors import CursorManager
+    from pymq.broker.groups import GroupManager
+    from pymq.broker.leaser import Leaser
+    from pymq.broker.stats import StatsManager
+    from pymq.broker.topics import TopicManager
+
+
+class GroupAdminHandlers:
+    """Makes, changes and deletes consumer groups."""
+
+    def __init__(
+        self,
+        *,
+        groups: GroupManager,
+        topics: TopicManager,
+        cursors: CursorManager,
+        leaser: Leaser,
+        stats: StatsManager,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._cursors = cursors
+        self._leaser = leaser
+        self._stats = stats
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, self.create, admin),
+            Route(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, self.create_list, admin),
+            Route(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteGroupHeader, self.delete, admin),
+            Route(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, self.all_configs, Permission.INNER),
+            Route(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader, self.config_of, admin),
+            Route(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, GroupForbiddenHeader, self.forbid, admin),
+        ]
+
+    def create(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Makes or changes a group."""
+        self._groups.put([decode_admin_body(SubscriptionGroupConfig, request.body)])
+        return Reply()
+
+    def create_list(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Several groups, all or none."""
+        self._groups.put(decode_admin_body(GroupConfigList, request.body).group_config_list)
+        return Reply()
+
+    def delete(self, request: Command, header: DeleteGroupHeader, peer: Peer) -> Reply:
+        """Forgets a group, its leases, and its offsets when asked to. One that isn't there counts as deleted."""
+        self._groups.delete(header.group_name)
+        self._leaser.forget_group(header.group_name)
+        self._stats.forget_group(header.group_name)
+        if header.clean_offset or header.remove_offset:
+            self._cursors.forget_group(header.group_name)
+        return Reply()
+
+    def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
+        """The whole table, for operators and slaves."""
+        table = GroupConfigTable(
+            data_version=self._groups.data_version,
+            forbidden_table=self._groups.forbidden_table(),
+            subscription_group_table=self._groups.all(),
+        )
+        return Reply(body=encode_body(table))
+
+    def config_of(self, request: Command, header: GroupHeader, peer: Peer) -> Reply:
+        """One group's configuration."""
+        return Reply(body=encode_admin_body(self._groups.require(header.group)))
+
+    def forbid(self, request: Command, header: GroupForbiddenHeader, peer: Peer) -> Reply:
+        """Allows or forbids a group to read a topic; without a wish it tells the present state."""
+        self._groups.require(header.group)
+        self._topics.require(header.topic)
+        if header.readable is not None:
+            self._groups.set_readable(header.group, header.topic, header.readable)
+        readable = not self._groups.is_forbidden(header.group, header.topic)
+        return Reply(body=encode_admin_body(GroupForbidden(group=header.group, topic=header.topic, readable=readable)))

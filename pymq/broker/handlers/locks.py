@@ -1,0 +1,54 @@
+"""Leases of queues for ordered consumption: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.model.message import MessageQueue
+from pymq.wire.bodies_client import LockAnswer, LockRequest, QueueName, decode_body, encode_body
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+
+if TYPE_CHECKING:
+    from pymq.broker.groups import GroupManager
+    from pymq.broker.leaser import Leaser
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+
+
+class LockHandlers:
+    """Passes requests for leases to the Leaser."""
+
+    def __init__(self, *, config: BrokerConfig, topics: TopicManager, groups: GroupManager, leaser: Leaser) -> None:
+        self._config = config
+        self._groups = groups
+        self._topics = topics
+        self._leaser = leaser
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        return [
+            Route(RequestCode.LOCK_BATCH_MQ, None, self.lock, Permission.SUBSCRIBE),
+            Route(RequestCode.UNLOCK_BATCH_MQ, None, self.unlock, Permission.SUBSCRIBE),
+        ]
+
+    def lock(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Answers the queues that the client holds now. Queues that aren't here are never granted."""
+        asked: LockRequest = decode_body(LockRequest, request.body)
+        # A lease for a group that nobody knows would be memory without a bound.
+        self._groups.ensure(asked.consumer_group)
+        queues = [queue for queue in (name.to_queue() for name in asked.mq_set) if self._is_here(queue)]
+        granted = self._leaser.lock_batch(asked.consumer_group, asked.client_id, queues)
+        return Reply(body=encode_body(LockAnswer(lock_ok_mq_set=[QueueName.of(queue) for queue in granted])))
+
+    def unlock(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Gives leases up."""
+        asked: LockRequest = decode_body(LockRequest, request.body)
+        self._leaser.unlock_batch(asked.consumer_group, asked.client_id, [name.to_queue() for name in asked.mq_set])
+        return Reply()
+
+    def _is_here(self, queue: MessageQueue) -> bool:
+        topic = self._topics.get(queue.topic)
+        is_queue = topic is not None and 0 <= queue.queue_id < topic.queue_count
+        return is_queue and queue.broker_name == self._config.broker_name

@@ -1,0 +1,118 @@
+"""Offset requests: a group's committed offset (14, 15), a queue's ends (30, 31) and times (29, 32)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.errors import Refusal
+from pymq.model.record import decode_record
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.offset import (
+    OffsetAnswer,
+    QueryConsumerOffsetHeader,
+    QueueOffsetHeader,
+    SearchOffsetHeader,
+    TimestampAnswer,
+    UpdateConsumerOffsetHeader,
+)
+
+if TYPE_CHECKING:
+    from pymq.broker.cursors import CursorManager
+    from pymq.broker.groups import GroupManager
+    from pymq.broker.topics import TopicManager
+    from pymq.store.store import MessageStore
+
+# A queue whose first message lies at most this far behind the log's end is young: a new group starts at its first
+# message. Java asks whether that message is still "in memory" (40 % of the machine's).
+YOUNG_QUEUE_BYTES = 4 * 1024 * 1024 * 1024
+
+
+class OffsetHandlers:
+    """Answers where groups and queues stand."""
+
+    def __init__(
+        self, *, store: MessageStore, topics: TopicManager, groups: GroupManager, cursors: CursorManager
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._cursors = cursors
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        read = Permission.SUBSCRIBE
+        return [
+            Route(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, self.query, read),
+            Route(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, self.update, read),
+            Route(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader, self.search, read),
+            Route(RequestCode.GET_MAX_OFFSET, QueueOffsetHeader, self.max_offset, read),
+            Route(RequestCode.GET_MIN_OFFSET, QueueOffsetHeader, self.min_offset, read),
+            Route(RequestCode.GET_EARLIEST_MSG_STORETIME, QueueOffsetHeader, self.earliest_time, read),
+        ]
+
+    def query(self, request: Command, header: QueryConsumerOffsetHeader, peer: Peer) -> Reply:
+        """The committed offset; 22 sends a new group to where its own settings say, 0 to a young queue's start."""
+        _check_queue_id(header.queue_id)
+        offset = self._cursors.query(header.consumer_group, header.topic, header.queue_id)
+        if offset >= 0:
+            return Reply(ext=OffsetAnswer(offset=offset))
+        if header.set_zero_if_not_found is not False and self._is_young(header.topic, header.queue_id):
+            return Reply(ext=OffsetAnswer(offset=0))
+        raise Refusal(
+            ResponseCode.QUERY_NOT_FOUND,
+            f"group {header.consumer_group} has committed nothing in {header.topic} queue {header.queue_id} yet: "
+            "it starts where its consumeFromWhere says",
+        )
+
+    def update(self, request: Command, header: UpdateConsumerOffsetHeader, peer: Peer) -> Reply:
+        """Takes a commit."""
+        self._groups.require(header.consumer_group)
+        topic = self._topics.require(header.topic)
+        if not 0 <= header.queue_id < topic.queue_count:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
+            )
+        self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return Reply()
+
+    def search(self, request: Command, header: SearchOffsetHeader, peer: Peer) -> Reply:
+        """The offset at a point in time."""
+        _check_queue_id(header.queue_id)
+        upper = (header.boundary_type or "LOWER").upper() == "UPPER"
+        offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
+        return Reply(ext=OffsetAnswer(offset=offset))
+
+    def max_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
+        """Where the queue's next message will stand; 0 for a topic that isn't here, as Java answers."""
+        _check_queue_id(header.queue_id)
+        return Reply(ext=OffsetAnswer(offset=self._store.max_offset(header.topic, header.queue_id)))
+
+    def min_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
+        """The first message that is still there."""
+        _check_queue_id(header.queue_id)
+        return Reply(ext=OffsetAnswer(offset=self._store.min_offset(header.topic, header.queue_id)))
+
+    def earliest_time(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
+        """Store time in ms of the first message that is still there; -1 when there is none."""
+        _check_queue_id(header.queue_id)
+        topic, queue_id = header.topic, header.queue_id
+        first = self._store.min_offset(topic, queue_id)
+        is_empty = first >= self._store.max_offset(topic, queue_id)
+        return Reply(ext=TimestampAnswer(timestamp=-1 if is_empty else self._store.store_time(topic, queue_id, first)))
+
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        if self._store.min_offset(topic, queue_id) > 0:
+            return False
+        found = self._store.get(topic, queue_id, 0, 1, 1)
+        if not found.count:
+            return False
+        first = decode_record(b"".join(found.chunks))
+        return self._store.physical_max_offset - first.physical_offset <= YOUNG_QUEUE_BYTES
+
+
+def _check_queue_id(queue_id: int) -> None:
+    if queue_id < 0:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"queueId={queue_id}: queues are numbered from 0")

@@ -1,0 +1,205 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, read, and parking when there is nothing yet.
+
+Checks in the order of Java's PullMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.broker.long_polls import LongPolls, ParkedPull
+from pymq.broker.reader import Reader, ReadOutcome
+from pymq.broker.subscriptions import is_tag_type, tag_codes
+from pymq.clock import Clock
+from pymq.errors import PymqError, Refusal
+from pymq.model import sysflag
+from pymq.model.tables import PERM_READ
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import ClientManager
+    from pymq.broker.cursors import CursorManager
+    from pymq.broker.groups import GroupManager
+    from pymq.broker.stats import StatsManager
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.store.reading import GetResult
+
+
+class PullHandlers:
+    """Hands messages out."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        topics: TopicManager,
+        groups: GroupManager,
+        clients: ClientManager,
+        cursors: CursorManager,
+        reader: Reader,
+        stats: StatsManager,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._cursors = cursors
+        self._reader = reader
+        self._stats = stats
+        self.long_polls = LongPolls(clock, self.retry, config.parked_pull_count_max)
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        return [
+            Route(RequestCode.PULL_MESSAGE, PullMessageHeader, self.pull, Permission.SUBSCRIBE),
+            Route(RequestCode.LITE_PULL_MESSAGE, PullMessageHeader, self.pull, Permission.SUBSCRIBE),
+        ]
+
+    def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
+        """The messages from an offset on, or None when the pull was parked."""
+        self._check_target(header)
+        codes = self._tag_codes(header)
+        if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
+            self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if reset is not None:
+            return self._reset_reply(header, reset)
+        outcome = self._read(header, codes)
+        if (
+            outcome.code == ResponseCode.PULL_NOT_FOUND
+            and self._may_suspend(header)
+            and self.long_polls.park(peer, request, header, codes, self._suspend_ms(header))
+        ):
+            return None
+        return self._reply(header, outcome)
+
+    def found(self, header: PullMessageHeader) -> GetResult | None:
+        """What :meth:`pull` would answer when there are messages and nothing else is to be said; None otherwise.
+
+        Raises Refusal as :meth:`pull` does.
+        """
+        self._check_target(header)
+        codes = self._tag_codes(header)
+        if self._cursors.has_resets:
+            return None
+        outcome = self._read(header, codes)
+        if outcome.code != ResponseCode.SUCCESS:
+            return None
+        if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
+            self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._count(header, outcome.result)
+        return outcome.result
+
+    def retry(self, parked: ParkedPull) -> None:
+        """Reads again for a parked pull and answers, whatever there is. Offsets may have been reset meanwhile."""
+        header: PullMessageHeader = parked.header
+        try:
+            reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
+            if reset is not None:
+                reply = self._reset_reply(header, reset)
+            else:
+                reply = self._reply(header, self._read(header, parked.codes))
+        except (PymqError, OSError) as error:  # a damaged record or disk: the others that wait go on
+            reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
+        parked.peer.answer(parked.request, reply)
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def _check_target(self, header: PullMessageHeader) -> None:
+        config = self._config
+        if not config.broker_permission & PERM_READ:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker {config.broker_name} gives no reads (brokerPermission {config.broker_permission}): set "
+                "it to 6",
+            )
+        group = self._groups.ensure(header.consumer_group)
+        if not group.consume_enable:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"consumer group {header.consumer_group} may not consume (consumeEnable is false)",
+            )
+        if self._groups.is_forbidden(header.consumer_group, header.topic):
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"consumer group {header.consumer_group} is forbidden to read {header.topic}",
+            )
+        topic = self._topics.require(header.topic)
+        if not topic.perm & PERM_READ:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"topic {header.topic} has permission {topic.perm} without read (4): change it with updateTopicPerm",
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {header.queue_id} of topic {header.topic} can't be read: it has read queues 0 to "
+                f"{topic.read_queue_nums - 1}",
+            )
+
+    def _tag_codes(self, header: PullMessageHeader) -> frozenset[int] | None:
+        """Which tags the pull wants, from the request itself or from the group's heartbeat."""
+        if header.sys_flag & sysflag.PULL_SUBSCRIPTION:
+            self._check_expression_type(header.expression_type)
+            return tag_codes(header.subscription)
+        wanted = self._clients.subscription(header.consumer_group, header.topic)
+        if wanted is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"no consumer of group {header.consumer_group} subscribes to {header.topic} here yet: it does with "
+                "its next heartbeat",
+            )
+        if wanted.sub_version < header.sub_version:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the subscription of {header.consumer_group} to {header.topic} is of version {wanted.sub_version}, "
+                f"the pull's is {header.sub_version}: the next heartbeat brings it",
+            )
+        self._check_expression_type(wanted.expression_type)
+        return tag_codes(wanted.sub_string)
+
+    def _check_expression_type(self, expression_type: str | None) -> None:
+        if not is_tag_type(expression_type):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker does not support consumer to filter message by {expression_type}: use tags",
+            )
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _read(self, header: PullMessageHeader, codes: frozenset[int] | None) -> ReadOutcome:
+        return self._reader.read(
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, codes
+        )
+
+    def _may_suspend(self, header: PullMessageHeader) -> bool:
+        return bool(header.sys_flag & sysflag.PULL_SUSPEND) and header.suspend_timeout_millis > 0
+
+    def _suspend_ms(self, header: PullMessageHeader) -> int:
+        config = self._config
+        return header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
+
+    def _reply(self, header: PullMessageHeader, outcome: ReadOutcome) -> Reply:
+        code, result = outcome
+        answer = PullMessageAnswer(
+            next_begin_offset=result.next_offset, min_offset=result.min_offset, max_offset=result.max_offset
+        )
+        if code != ResponseCode.SUCCESS:
+            return Reply(code, result.status.name, answer)
+        self._count(header, result)
+        return Reply(code, result.status.name, answer, b"".join(result.chunks))
+
+    def _count(self, header: PullMessageHeader, result: GetResult) -> None:
+        self._cursors.note_pulled(header.consumer_group, header.topic, header.queue_id, result.next_offset)
+        self._stats.messages_got(header.consumer_group, header.topic, result.count, result.size_bytes)
+
+    def _reset_reply(self, header: PullMessageHeader, offset: int) -> Reply:
+        """Tells a consumer to go on from the offset an operator reset it to."""
+        low, high = self._reader.ends(header.topic, header.queue_id)
+        answer = PullMessageAnswer(next_begin_offset=offset, min_offset=low, max_offset=high)
+        return Reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", answer)

@@ -1,0 +1,82 @@
+"""Look-ups of single messages: by key (12) and by the id that says where they stand (33)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pymq.errors import CorruptRecordError, NotFoundError, Refusal
+from pymq.model.record import decode_record
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.pull import QueryMessageAnswer, QueryMessageHeader, ViewMessageHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+# Room for every record that was found while the answer stays well below the frame's limit.
+ANSWER_SIZE_BYTES_MAX = 12 * 1024 * 1024
+KEY_LENGTH_MAX = 32_767
+
+
+class QueryHandlers:
+    """Finds messages without reading queues."""
+
+    def __init__(self, *, config: BrokerConfig, store: MessageStore, topics: TopicManager) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        return [
+            Route(RequestCode.QUERY_MESSAGE, QueryMessageHeader, self.by_key, Permission.SUBSCRIBE),
+            Route(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader, self.by_id, Permission.SUBSCRIBE),
+        ]
+
+    def by_key(self, request: Command, header: QueryMessageHeader, peer: Peer) -> Reply:
+        """Messages of a topic with a key, or with a unique key, stored in a span of time."""
+        if not header.key or len(header.key) > KEY_LENGTH_MAX:
+            text = f"the key has {len(header.key)} characters: use 1 to {KEY_LENGTH_MAX}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, text)
+        config = self._config
+        wanted = config.default_query_max_num if header.unique_key else min(header.max_num, config.max_msgs_num_batch)
+        found: list[memoryview] = []
+        if wanted > 0:
+            begin_ms, end_ms = header.begin_timestamp, header.end_timestamp
+            found = self._store.find_by_key(header.topic, header.key, wanted, begin_ms, end_ms)
+        if not found:
+            text = f"can not find message: none in topic {header.topic} has the key {header.key[:100]!r} in that time"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, text)
+        records = [bytes(record) for record in _fitting(found)]
+        newest = max(decode_record(record).store_timestamp_ms for record in records)
+        answer = QueryMessageAnswer(
+            index_last_update_timestamp=newest, index_last_update_offset=self._store.physical_max_offset
+        )
+        return Reply(ext=answer, body=b"".join(records))
+
+    def by_id(self, request: Command, header: ViewMessageHeader, peer: Peer) -> Reply:
+        """The message at a commit log offset, provided that one starts there."""
+        try:
+            record = bytes(self._store.record_at(header.offset))
+        except (NotFoundError, CorruptRecordError) as error:
+            text = f"can not find message by the offset, {header.offset}: {error}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
+        name = decode_record(record).topic
+        topic = self._topics.get(name)
+        if topic is not None and not topic.readable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"topic {name} has permission {topic.perm} without read (4)")
+        return Reply(body=record)
+
+
+def _fitting(records: Iterable[memoryview]) -> Iterable[memoryview]:
+    """The first record and those behind it that fit into one answer."""
+    size_bytes = 0
+    for record in records:
+        if size_bytes and size_bytes + len(record) > ANSWER_SIZE_BYTES_MAX:
+            return
+        size_bytes += len(record)
+        yield record

@@ -1,0 +1,54 @@
+"""Request codes that Apache's broker knows and this one refuses, each with the reason a peer is told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_TRANSACTIONS = "transactional messages are not served"
+_TIMER = "timer messages are not served, delay levels are"
+_REPLY = "request-reply messages are not served"
+_FILTER_SERVER = "filter servers are not served"
+_POP = "pop consumption is not served: use pull or push consumers"
+_STATIC = "static topics are not served"
+_CONTROLLER = "there is no controller"
+_CONTAINER = "there is no broker container"
+_COLD_DATA = "cold data is not throttled"
+_AUTH = "authentication is not configured"
+_ROCKSDB = "the store does not use RocksDB"
+
+REFUSED_CODES: Final[dict[int, str]] = {
+    37: _TRANSACTIONS,
+    60: _TIMER,
+    61: _TIMER,
+    301: _FILTER_SERVER,
+    302: _FILTER_SERVER,
+    323: _TRANSACTIONS,
+    324: _REPLY,
+    325: _REPLY,
+    329: "segments are not deleted on request",
+    354: _ROCKSDB,
+    355: _ROCKSDB,
+    370: _TIMER,
+    400: "queues are assigned by the clients: leave clientRebalance at true",
+    401: _POP,
+    513: _STATIC,
+    902: _CONTAINER,
+    903: _CONTAINER,
+    905: _CONTAINER,
+    908: "a master's flushed offset can't be reset from outside",
+    1007: _CONTROLLER,
+    1008: _CONTROLLER,
+    2001: _COLD_DATA,
+    2002: _COLD_DATA,
+    2003: _COLD_DATA,
+    2004: _COLD_DATA,
+    **dict.fromkeys(range(3001, 3011), _AUTH),
+    200050: _POP,
+    200051: _POP,
+    200052: _POP,
+    200053: _POP,
+    200054: _POP,
+    200055: _POP,
+    200056: _POP,
+    200151: _POP,
+}

@@ -1,0 +1,116 @@
+"""What operators ask a consumer through its broker: running info (307), consume a message (309), status (223)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pymq.errors import CorruptRecordError, NotFoundError, Refusal
+from pymq.model.ids import decode_offset_id
+from pymq.model.message import MessageQueue
+from pymq.wire.bodies_admin import ClientConsumerStatus, ConsumerStatus, decode_admin_body, encode_admin_body
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.command import request as make_request
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ConsumerStatusHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import Client, ClientManager
+    from pymq.store.store import MessageStore
+
+ANSWER_TIMEOUT_MS = 10_000
+# MQVersion V3_1_8_SNAPSHOT: older clients don't know these requests.
+VERSION_MIN = 62
+_CREDENTIALS = frozenset({"AccessKey", "Signature", "SecurityToken"})
+
+
+class RelayHandlers:
+    """Passes requests on to a member of a group and its answer back."""
+
+    def __init__(self, *, clients: ClientManager, store: MessageStore) -> None:
+        self._clients = clients
+        self._store = store
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfoHeader, self.running_info, admin),
+            Route(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader, self.consume_directly, admin),
+            Route(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader, self.consumer_status, admin),
+        ]
+
+    def running_info(self, request: Command, header: ConsumerRunningInfoHeader, peer: Peer) -> None:
+        """What a consumer does right now."""
+        client = self._client(header.consumer_group, header.client_id)
+        self._pass_on(client, request, request.body, peer)
+
+    def consume_directly(self, request: Command, header: ConsumeDirectlyHeader, peer: Peer) -> None:
+        """Lets a consumer consume one stored message now; its id says where it stands."""
+        client = self._client(header.consumer_group, header.client_id)
+        body = self._message(header.msg_id) if header.msg_id else request.body
+        self._pass_on(client, request, body, peer)
+
+    def consumer_status(self, request: Command, header: ConsumerStatusHeader, peer: Peer) -> None:
+        """Asks every member of a group (or the one named) how far it has come in a topic."""
+        group = self._clients.consumer_group(header.group)
+        members = [] if group is None else list(group.members.values())
+        wanted = [client for client in members if header.client_addr in (None, "", client.client_id)]
+        if not wanted:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]")
+        answer = ConsumerStatus()
+        missing = {client.client_id for client in wanted}
+
+        def on_answer(client: Client, response: Command | None) -> None:
+            if response is not None and response.code == ResponseCode.SUCCESS:
+                answer.consumer_table[client.client_id] = _queue_offsets(response)
+            missing.discard(client.client_id)
+            if not missing:
+                peer.answer(request, Reply(body=encode_admin_body(answer)))
+
+        question = {"topic": header.topic, "group": header.group}
+        # One question for each client id: a client may be seen on two connections while it reconnects.
+        for client in {client.client_id: client for client in wanted}.values():
+            command = make_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
+            client.peer.ask(command, partial(on_answer, client), ANSWER_TIMEOUT_MS)
+
+    def _client(self, group_name: str, client_id: str | None) -> Client:
+        group = self._clients.consumer_group(group_name)
+        client = None if group is None or client_id is None else group.find(client_id)
+        if client is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        if client.version < VERSION_MIN:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{group_name}> <{client_id}> has version {client.version}, too old for this request: "
+                "it needs 3.1.8",
+            )
+        return client
+
+    def _message(self, message_id: str) -> bytes:
+        try:
+            return bytes(self._store.record_at(decode_offset_id(message_id)[2]))
+        except (ValueError, NotFoundError, CorruptRecordError) as error:
+            text = f"no message with the id {message_id[:60]!r} is here: {error}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
+
+    def _pass_on(self, client: Client, request: Command, body: bytes, peer: Peer) -> None:
+        # The operator's credentials are none of the consumer's business.
+        ext = {name: value for name, value in request.ext.items() if name not in _CREDENTIALS}
+
+        def on_answer(response: Command | None) -> None:
+            if response is None:
+                text = f"consumer <{client.client_id}> gave no answer within {ANSWER_TIMEOUT_MS} ms"
+                peer.answer(request, Reply(ResponseCode.CONSUME_MSG_TIMEOUT, text))
+            else:
+                peer.answer(request, Reply(response.code, response.remark, response.ext, response.body))
+
+        client.peer.ask(make_request(request.code, ext, body), on_answer, ANSWER_TIMEOUT_MS)
+
+
+def _queue_offsets(response: Command) -> dict[MessageQueue, int]:
+    try:
+        return decode_admin_body(ClientConsumerStatus, response.body).message_queue_table
+    except Refusal:
+        return {}

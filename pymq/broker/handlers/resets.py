@@ -1,0 +1,148 @@
+"""Operators move a group: reset its offsets by time or to an offset (222), copy another group's (314)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pymq.errors import Refusal
+from pymq.model import names
+from pymq.model.message import MessageQueue
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_admin import QueueOffsetEntry, QueueOffsetList, QueueOffsets, encode_admin_body
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.command import request as make_request
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import (
+    TO_MAX_OFFSET_MS,
+    CloneGroupOffsetHeader,
+    ResetClientOffsetHeader,
+    ResetOffsetHeader,
+)
+
+if TYPE_CHECKING:
+    from pymq.broker.clients import Client, ClientManager
+    from pymq.broker.cursors import CursorManager
+    from pymq.broker.groups import GroupManager
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+
+class ResetHandlers:
+    """Resets are kept by the CursorManager and told to consumers with their next pull, or pushed to them (220)."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicManager,
+        groups: GroupManager,
+        cursors: CursorManager,
+        clients: ClientManager,
+        wake_pulls: Callable[[str, int], None] = lambda topic, queue_id: None,
+    ) -> None:
+        """``wake_pulls(topic, queue_id)`` lets parked pulls read again, so that they hear of a reset at once."""
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._cursors = cursors
+        self._clients = clients
+        self._wake_pulls = wake_pulls
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetHeader, self.reset, admin),
+            Route(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader, self.clone, admin),
+        ]
+
+    def reset(self, request: Command, header: ResetOffsetHeader, peer: Peer) -> Reply:
+        """Moves a group in a topic; answers the new offsets by queue."""
+        topic = self._topics.require(header.topic)
+        self._groups.require(header.group)
+        targets = {queue_id: self._target(topic, queue_id, header) for queue_id in self._queue_ids(topic, header)}
+        if not header.is_force:
+            # Only back to where messages were consumed already.
+            targets = {queue: at for queue, at in targets.items() if not self._is_ahead(header, queue, at)}
+        if self._config.use_server_side_reset_offset:
+            for queue_id, offset in targets.items():
+                self._cursors.reset(header.group, header.topic, queue_id, offset)
+                self._wake_pulls(header.topic, queue_id)
+        else:
+            self._push(header, targets)
+        offsets = {self._queue(header.topic, queue_id): offset for queue_id, offset in targets.items()}
+        return Reply(body=encode_admin_body(QueueOffsets(offset_table=offsets)))
+
+    def clone(self, request: Command, header: CloneGroupOffsetHeader, peer: Peer) -> Reply:
+        """Gives a group the offsets of another one, in one topic or in all."""
+        problem = names.group_problem(header.dest_group)
+        if problem:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
+        self._groups.ensure(header.dest_group)
+        if header.topic:
+            self._topics.require(header.topic)
+        if not self._cursors.clone(header.src_group, header.dest_group, header.topic or None):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"group {header.src_group[:255]} has no offsets to copy")
+        return Reply()
+
+    def _queue_ids(self, topic: TopicConfig, header: ResetOffsetHeader) -> range:
+        if header.queue_id < 0:
+            return range(topic.queue_count)
+        if header.queue_id >= topic.queue_count:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
+            )
+        return range(header.queue_id, header.queue_id + 1)
+
+    def _target(self, topic: TopicConfig, queue_id: int, header: ResetOffsetHeader) -> int:
+        name = topic.topic_name
+        low, high = self._store.min_offset(name, queue_id), self._store.max_offset(name, queue_id)
+        if header.offset is not None and header.offset >= 0 and header.queue_id >= 0:
+            if not low <= header.offset <= high:
+                raise Refusal(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"offset {header.offset} of {name} queue {queue_id} is out of range: use {low} to {high}",
+                )
+            return header.offset
+        if header.timestamp == TO_MAX_OFFSET_MS:
+            return high
+        return max(low, min(self._store.offset_by_time(name, queue_id, header.timestamp), high))
+
+    def _is_ahead(self, header: ResetOffsetHeader, queue_id: int, offset: int) -> bool:
+        committed = self._cursors.query(header.group, header.topic, queue_id)
+        return committed >= 0 and offset > committed
+
+    def _push(self, header: ResetOffsetHeader, targets: dict[int, int]) -> None:
+        group = self._clients.consumer_group(header.group)
+        if group is None:
+            raise Refusal(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"consumer group {header.group} is not online and useServerSideResetOffset is false: start it first",
+            )
+        for client in group.members.values():
+            client.peer.push(self._reset_command(client, header, targets))
+
+    def _reset_command(self, client: Client, header: ResetOffsetHeader, targets: dict[int, int]) -> Command:
+        ext = ResetClientOffsetHeader(
+            topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
+        )
+        if client.language == "CPP":
+            broker_name = self._config.broker_name
+            entries = [
+                QueueOffsetEntry(topic=header.topic, broker_name=broker_name, queue_id=queue_id, offset=offset)
+                for queue_id, offset in targets.items()
+            ]
+            body = encode_admin_body(QueueOffsetList(offset_table=entries))
+        else:
+            table = {self._queue(header.topic, queue_id): offset for queue_id, offset in targets.items()}
+            body = encode_admin_body(QueueOffsets(offset_table=table))
+        return make_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, body, oneway=True)
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic, self._config.broker_name, queue_id)

@@ -1,0 +1,242 @@
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320).
+
+Checks in the order of Java's SendMessageProcessor; the answer waits in the writer for the turn's commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.errors import Refusal
+from pymq.model import sysflag
+from pymq.model.ids import UniqueIdMaker, encode_offset_id
+from pymq.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from pymq.model.properties import (
+    PROPERTIES_SIZE_MAX_BYTES,
+    append_properties,
+    encode_properties,
+    find_property,
+)
+from pymq.model.record import MalformedRecordError, decode_batch
+from pymq.model.tables import PERM_WRITE, TopicConfig
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, encode_command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMessageV2Header
+
+if TYPE_CHECKING:
+    from pymq.broker.retries import Retries
+    from pymq.broker.stats import StatsManager
+    from pymq.broker.topics import TopicManager
+    from pymq.broker.writer import Writer
+    from pymq.config import BrokerConfig
+    from pymq.store.store import Placed
+
+SendHeader = SendMessageHeader | SendMessageV2Header
+
+# Properties that need more than storing; a message with one of these words is looked at closely.
+_HALF = b"TRAN_MSG\x01"
+_TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
+
+
+class SendHandlers:
+    """Takes messages in."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicManager,
+        writer: Writer,
+        retries: Retries,
+        stats: StatsManager,
+        ids: UniqueIdMaker,
+        store_host: bytes,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._writer = writer
+        self._retries = retries
+        self._stats = stats
+        self._ids = ids
+        self._store_host = store_host
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        return [
+            Route(RequestCode.SEND_MESSAGE, SendMessageHeader, self.send, Permission.PUBLISH),
+            Route(RequestCode.SEND_MESSAGE_V2, SendMessageV2Header, self.send, Permission.PUBLISH),
+            Route(RequestCode.SEND_BATCH_MESSAGE, SendMessageV2Header, self.send_batch, Permission.PUBLISH),
+        ]
+
+    def send(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
+        """One message, or a batch that came under the single code with its batch flag set."""
+        if header.batch:
+            return self.send_batch(request, header, peer)
+        topic = self.topic_for(header)
+        queue_id = self.queue_for(header, topic)
+        self._check_body(request.body)
+        properties, unique_key = self._enriched(header.properties)
+        reconsume_times = header.reconsume_times or 0
+        name = topic.topic_name
+        if name.startswith(RETRY_PREFIX):
+            name, queue_id, properties = self._retries.redirect_direct_send(
+                name, queue_id, properties, reconsume_times, header.max_reconsume_times
+            )
+        placed = self._writer.put(
+            name,
+            queue_id,
+            request.body,
+            properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=peer.host_bytes,
+            reconsume_times=reconsume_times,
+        )
+        self._stats.message_put(topic.topic_name, 1, placed.size_bytes)
+        self._hold_answer(request, peer, [placed], queue_id, unique_key)
+        return None
+
+    def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
+        """A batch: stored as single messages with consecutive offsets, the header's properties behind each's own."""
+        topic = self.topic_for(header)
+        queue_id = self.queue_for(header, topic)
+        self._check_body(request.body)
+        shared, unique_key = self._enriched(header.properties)
+        if b"DELAY\x01" in shared or topic.topic_name.startswith(RETRY_PREFIX):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a batch can't be delayed or go to a retry topic: send its messages one by one",
+            )
+        try:
+            entries = decode_batch(request.body, self._config.batch_count_max)
+        except MalformedRecordError as error:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{error}; nothing of the batch was stored") from error
+        joined = [(flag, body, append_properties(own, shared)) for flag, body, own in entries]
+        self._check_entries(joined)
+        placed = self._writer.put_batch(
+            topic.topic_name,
+            queue_id,
+            joined,
+            sys_flag=header.sys_flag & ~sysflag.TRANSACTION_MASK,
+            born_timestamp_ms=header.born_timestamp,
+            born_host=peer.host_bytes,
+        )
+        self._stats.message_put(topic.topic_name, len(placed), sum(each.size_bytes for each in placed))
+        self._hold_answer(request, peer, placed, queue_id, unique_key)
+        return None
+
+    # -- checks --------------------------------------------------------------------------------------------------
+
+    def topic_for(self, header: SendHeader) -> TopicConfig:
+        """The topic a send goes to, made on the way when auto-creation allows. Raises Refusal."""
+        name = header.topic
+        if not self._config.broker_permission & PERM_WRITE:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker {self._config.broker_name} takes no writes (brokerPermission "
+                f"{self._config.broker_permission}): send to another broker or set it to 6",
+            )
+        if name in SEND_FORBIDDEN_TOPICS:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the topic {name} is the system's own: clients may not send to it",
+            )
+        topic = self._topics.for_send(name, header.default_topic, header.default_topic_queue_nums)
+        if not topic.perm & PERM_WRITE:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"topic {name} has permission {topic.perm} without write (2): change it with updateTopicPerm or `pymq "
+                f"topic update {name} --perm 6`",
+            )
+        return topic
+
+    def queue_for(self, header: SendHeader, topic: TopicConfig) -> int:
+        """The queue asked for, or a random one when the client left it open. Raises Refusal."""
+        queue_id = header.queue_id
+        if queue_id < 0:
+            return self._writer.pick_queue(topic.write_queue_nums)
+        if queue_id >= topic.queue_count:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queue {queue_id} of topic {topic.topic_name} does not exist: it has queues 0 to "
+                f"{topic.queue_count - 1}",
+            )
+        return queue_id
+
+    def _check_body(self, body: bytes) -> None:
+        if not body:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty: give it at least one byte")
+        limit = self._config.max_message_size_bytes
+        if len(body) > limit:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message body has {len(body)} bytes, the limit is {limit}: send less or raise maxMessageSize",
+            )
+
+    def _check_entries(self, entries: list[tuple[int, bytes, bytes]]) -> None:
+        if not entries:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        for i, (_, _, properties) in enumerate(entries):
+            if len(properties) > PROPERTIES_SIZE_MAX_BYTES:
+                raise Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"message {i} of the batch has {len(properties)} bytes of properties, the limit is "
+                    f"{PROPERTIES_SIZE_MAX_BYTES}",
+                )
+            if b"DELAY\x01" in properties and self._writer.delay_level(properties) > 0:
+                raise Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"message {i} of the batch is delayed: send delayed messages one by one",
+                )
+            self._check_unserved(properties)
+
+    def _enriched(self, text: str | None) -> tuple[bytes, str]:
+        """(raw properties with what the broker adds, the message's unique key). Raises Refusal."""
+        raw = (text or "").encode()
+        self._check_unserved(raw)
+        unique = find_property(raw, b"UNIQ_KEY")
+        if unique is None:
+            unique_key = self._ids.next_id()
+            raw = append_properties(raw, encode_properties({"UNIQ_KEY": unique_key}))
+        else:
+            unique_key = unique.decode("utf-8", "replace")
+        raw = append_properties(raw, self._writer.enrichment)
+        if len(raw) > PROPERTIES_SIZE_MAX_BYTES:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the properties take {len(raw)} bytes with the broker's own, the limit is "
+                f"{PROPERTIES_SIZE_MAX_BYTES}: shorten keys, tags or properties",
+            )
+        return raw, unique_key
+
+    def _check_unserved(self, properties: bytes) -> None:
+        """Refuses messages whose promise (transaction, timer) could not be kept."""
+        if _HALF in properties and find_property(properties, b"TRAN_MSG") == b"true":
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                "this broker does not take transactional messages (TRAN_MSG=true): send an ordinary message",
+            )
+        if b"TIMER_DEL" in properties:
+            for name in _TIMER_NAMES:
+                if find_property(properties, name) is not None:
+                    raise Refusal(
+                        ResponseCode.SYSTEM_ERROR,
+                        f"timer messages are not served ({name.decode()} is set): use a delay level (DELAY 1 to 18)",
+                    )
+
+    # -- the answer ----------------------------------------------------------------------------------------------
+
+    def _hold_answer(self, request: Command, peer: Peer, placed: list[Placed], queue_id: int, unique_key: str) -> None:
+        if request.is_oneway:
+            return
+        host = self._store_host
+        answer = SendMessageAnswer(
+            message_id=",".join([encode_offset_id(host, each.physical_offset) for each in placed]),
+            queue_id=queue_id,
+            queue_offset=placed[0].queue_offset,
+            transaction_id=unique_key,
+        )
+        frame = encode_command(Reply(ext=answer).to_command(request))
+        self._writer.hold(peer, frame)  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message and wants it again later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, encode_command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.retries import Retries
+    from pymq.broker.writer import Writer
+
+
+class SendBackHandlers:
+    """Hands messages to Retries; the answer waits in the writer for the turn's commit."""
+
+    def __init__(self, *, retries: Retries, writer: Writer) -> None:
+        self._retries = retries
+        self._writer = writer
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        return [
+            Route(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackHeader, self.send_back, Permission.SUBSCRIBE)
+        ]
+
+    def send_back(self, request: Command, header: ConsumerSendMsgBackHeader, peer: Peer) -> Reply | None:
+        """Stages the message for its next try or for the dead letters."""
+        if not self._retries.send_back(header, request.version):
+            return Reply()
+        if not request.is_oneway:
+            frame = encode_command(Reply().to_command(request))
+            self._writer.hold(peer, frame)  # type: ignore[arg-type]
+        return None

@@ -1,0 +1,171 @@
+"""Operators' requests about topics: make, change, delete, list, count (17, 18, 215, 351, 21, 202, 305, 316)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pymq.broker.topic_rules import changed_attributes, check_topic_name
+from pymq.model.message import MessageQueue
+from pymq.model.tables import DataVersion, TopicConfig
+from pymq.wire.bodies_admin import (
+    TopicConfigList,
+    TopicConfigTable,
+    TopicOffset,
+    TopicStats,
+    decode_admin_body,
+    encode_admin_body,
+)
+from pymq.wire.bodies_client import encode_body
+from pymq.wire.bodies_route import TopicList
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.cursors import CursorManager
+    from pymq.broker.stats import StatsManager
+    from pymq.broker.topics import TopicManager
+    from pymq.broker.writer import Writer
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+# Runs its argument when the name servers know the change (or can't be reached).
+WhenRegistered = Callable[[Callable[[], None]], None]
+
+
+class TopicAdminHandlers:
+    """Changes are answered when they are saved and the name servers know them."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicManager,
+        cursors: CursorManager,
+        stats: StatsManager,
+        store: MessageStore,
+        writer: Writer,
+        when_registered: WhenRegistered,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._cursors = cursors
+        self._stats = stats
+        self._store = store
+        self._writer = writer
+        self._when_registered = when_registered
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        admin = Permission.ADMIN
+        return [
+            Route(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader, self.create, admin),
+            Route(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, self.create_list, admin),
+            Route(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader, self.delete, admin),
+            Route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader, self.config_of, admin),
+            Route(RequestCode.GET_ALL_TOPIC_CONFIG, None, self.all_configs, Permission.INNER),
+            Route(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader, self.stats, admin),
+            Route(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.system_topics, admin),
+            Route(RequestCode.CLEAN_UNUSED_TOPIC, None, self.clean_unused, admin),
+        ]
+
+    def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> Reply | None:
+        """Makes a topic or changes it: queue numbers, permission, attributes."""
+        check_topic_name(header.topic)
+        wanted = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=self._topics.changed_attributes(header.topic, header.attributes),
+        )
+        return self._put([wanted], request, peer)
+
+    def create_list(self, request: Command, header: None, peer: Peer) -> Reply | None:
+        """Several topics, all or none. Attributes come with a sign, as in single requests."""
+        wanted = []
+        for topic in decode_admin_body(TopicConfigList, request.body).topic_config_list:
+            check_topic_name(topic.topic_name)
+            wanted.append(self._with_plain_attributes(topic))
+        return self._put(wanted, request, peer)
+
+    def delete(self, request: Command, header: TopicHeader, peer: Peer) -> Reply | None:
+        """Deletes a topic with its queues, offsets and meters. One that isn't there counts as deleted."""
+        check_topic_name(header.topic)
+        if not self._topics.delete(header.topic):
+            return Reply()
+        # What was sent to it in this turn must be out of the store's hands first.
+        self._writer.commit()
+        self._store.delete_topic(header.topic)
+        self._cursors.forget_topic(header.topic)
+        self._stats.forget_topic(header.topic)
+        self._when_registered(lambda: peer.answer(request, Reply()))
+        return None
+
+    def config_of(self, request: Command, header: GetTopicConfigHeader, peer: Peer) -> Reply:
+        """One topic's configuration."""
+        return Reply(body=encode_admin_body(self._topics.require(header.topic)))
+
+    def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
+        """The whole table, for operators and slaves."""
+        table = TopicConfigTable(
+            data_version=self._topics.data_version,
+            mapping_data_version=DataVersion(),
+            topic_config_table=self._topics.all(),
+        )
+        return Reply(body=encode_body(table))
+
+    def stats(self, request: Command, header: TopicHeader, peer: Peer) -> Reply:
+        """Each queue's ends and when it got its last message, and the topic's rate."""
+        topic = self._topics.require(header.topic)
+        offsets = {}
+        for queue_id in range(topic.queue_count):
+            end = self._store.max_offset(header.topic, queue_id)
+            offsets[MessageQueue(header.topic, self._config.broker_name, queue_id)] = TopicOffset(
+                min_offset=self._store.min_offset(header.topic, queue_id),
+                max_offset=end,
+                last_update_timestamp=max(0, self._store.store_time(header.topic, queue_id, end - 1)) if end else 0,
+            )
+        rate = self._stats.put_per_second(header.topic)
+        return Reply(body=encode_admin_body(TopicStats(offset_table=offsets, topic_put_tps=rate)))
+
+    def system_topics(self, request: Command, header: None, peer: Peer) -> Reply:
+        """The topics that are there without being asked for."""
+        return Reply(body=encode_admin_body(TopicList(topic_list=self._topics.system_names())))
+
+    def clean_unused(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Removes queues of topics that have no configuration any more."""
+        unused = {topic for topic, _ in self._store.queues() if self._topics.get(topic) is None}
+        if unused:
+            self._writer.commit()
+        for topic in sorted(unused):
+            self._store.delete_topic(topic)
+        return Reply()
+
+    def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer) -> Reply | None:
+        self._topics.put(wanted)
+        self._when_registered(lambda: peer.answer(request, Reply()))
+        return None
+
+    def _with_plain_attributes(self, topic: TopicConfig) -> TopicConfig:
+        signed = [f"{name}={value}" for name, value in topic.attributes.items() if name[:1] in "+-"]
+        plain = {name: value for name, value in topic.attributes.items() if name[:1] not in "+-"}
+        if not signed:
+            return topic
+        found = self._topics.get(topic.topic_name)
+        existing = {**({} if found is None else found.attributes), **plain}
+        return TopicConfig(
+            topic_name=topic.topic_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=topic.perm,
+            topic_filter_type=topic.topic_filter_type,
+            topic_sys_flag=topic.topic_sys_flag,
+            order=topic.order,
+            attributes=changed_attributes(existing, ",".join(signed)),
+        )

@@ -1,0 +1,206 @@
+"""Everything a broker is made of, put together once: store, metadata, data path, handlers. No I/O of its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from pymq.broker.clients import ClientManager
+from pymq.broker.cursors import CursorManager
+from pymq.broker.delays import DelayService
+from pymq.broker.fast_pull import FastPulls
+from pymq.broker.fast_send import FastSends
+from pymq.broker.fast_targets import SendTargets
+from pymq.broker.flusher import Flusher, RunInThread
+from pymq.broker.groups import GroupManager
+from pymq.broker.handlers.pull import PullHandlers
+from pymq.broker.handlers.send import SendHandlers
+from pymq.broker.leaser import Leaser
+from pymq.broker.reader import Reader
+from pymq.broker.retries import Retries
+from pymq.broker.stats import StatsManager
+from pymq.broker.topics import TopicManager
+from pymq.broker.writer import Writer
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.model.hosts import pack_host
+from pymq.model.ids import UniqueIdMaker
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.store.consume_queue import tags_codes
+from pymq.store.fs import Files
+from pymq.store.plain_stage import PlainStager
+from pymq.store.recovery import RecoveryReport
+from pymq.store.settings import StoreSettings
+from pymq.store.store import MessageStore
+from pymq.store.tables import JsonTable
+
+
+class BrokerParts:
+    """The parts by name. ``config.listen_port`` must be the port in use: it is part of every message id."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        files: Files,
+        rng: random.Random,
+        run_in_thread: RunInThread,
+        after_sync: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.files = files
+        self.store_host = pack_host(config.broker_ip1, config.listen_port)
+        self.store = MessageStore(
+            root=config.store_path_root_dir,
+            files=files,
+            clock=clock,
+            settings=store_settings(config),
+            store_host=self.store_host,
+        )
+        # Runs a callback once the name servers know the present topics; the composition root puts the registrar here.
+        self.when_registered: Callable[[Callable[[], None]], None] = lambda callback: callback()
+        self._make_metadata()
+        self._make_data_path(rng, run_in_thread, after_sync)
+        self._make_message_handlers(UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32)))
+        self.store.add_arrival_listener(self._on_arrival)
+
+    def _table(self, name: str) -> JsonTable:
+        return JsonTable(self.files, f"{self.config.store_path_root_dir}/config/{name}.json")
+
+    def _make_metadata(self) -> None:
+        """What is known of topics, groups, cursors and clients."""
+        config, clock = self.config, self.clock
+        self.topics = TopicManager(self._table("topics"), clock=clock, config=config)
+        self.groups = GroupManager(self._table("subscriptionGroup"), clock=clock, config=config)
+        self.cursors = CursorManager(
+            self._table("consumerOffset"), clock=clock, config=config, max_offset=self.store.max_offset
+        )
+        self.leaser = Leaser(clock=clock, config=config)
+        self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
+        self.stats = StatsManager(clock=clock, config=config)
+
+    def _make_data_path(self, rng: random.Random, run_in_thread: RunInThread, after_sync: Callable[[], None]) -> None:
+        """What moves messages into the store and out of it, and those that wait to another topic."""
+        config, clock = self.config, self.clock
+        self.flusher = Flusher(self.store, run_in_thread, after_sync)
+        self.writer = Writer(
+            store=self.store,
+            clock=clock,
+            rng=rng,
+            cluster=config.broker_cluster_name,
+            delay_levels_ms=[config.delay_level_ms[level] for level in sorted(config.delay_level_ms)],
+            sync_flush=lambda: config.flush_disk_type == "SYNC_FLUSH",
+            request_sync=self.flusher.request,
+        )
+        self.flusher.writer = self.writer
+        self.reader = Reader(self.store, config)
+        self.retries = Retries(
+            config=config,
+            topics=self.topics,
+            groups=self.groups,
+            leaser=self.leaser,
+            writer=self.writer,
+            store=self.store,
+            stats=self.stats,
+        )
+        self.delays = DelayService(
+            self._table("delayOffset"),
+            clock=clock,
+            config=config,
+            store=self.store,
+            writer=self.writer,
+            topics=self.topics,
+        )
+
+    def _make_message_handlers(self, ids: UniqueIdMaker) -> None:
+        """Sends and pulls, the plain ways and the short ones."""
+        config, clock = self.config, self.clock
+        self.sends = SendHandlers(
+            config=config,
+            topics=self.topics,
+            writer=self.writer,
+            retries=self.retries,
+            stats=self.stats,
+            ids=ids,
+            store_host=self.store_host,
+        )
+        self.pulls = PullHandlers(
+            config=config,
+            clock=clock,
+            topics=self.topics,
+            groups=self.groups,
+            clients=self.clients,
+            cursors=self.cursors,
+            reader=self.reader,
+            stats=self.stats,
+        )
+        stager = PlainStager(self.store, self.store_host)
+        self.fast_pulls = FastPulls(self.pulls)
+        self.fast_sends = FastSends(
+            config=config,
+            writer=self.writer,
+            stager=stager,
+            targets=SendTargets(self.topics, stager, self.stats),
+            ids=ids,
+            store_host=self.store_host,
+            otherwise=self.fast_pulls,
+        )
+
+    def open(self) -> RecoveryReport:
+        """Recovers the store and reads the tables. Raises StoreError."""
+        report = self.store.open()
+        try:
+            self.topics.load()
+            self.groups.load()
+            self.cursors.load()
+            self.delays.start()
+        except BaseException:
+            self.store.close()
+            raise
+        return report
+
+    def close(self) -> None:
+        """Saves the tables and closes the store, which marks its stop as clean. Raises StoreError.
+
+        Each step is done whether or not one before it failed.
+        """
+        with ExitStack() as steps:  # the last one goes first
+            steps.callback(self.store.close)
+            steps.callback(self.delays.save)
+            steps.callback(self.cursors.save)
+
+    def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
+        long_polls = self.pulls.long_polls
+        if long_polls.is_waited_for(topic, queue_id):
+            long_polls.on_arrival(topic, queue_id, tags_codes(units))
+        if topic == SCHEDULE_TOPIC:
+            self.delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
+
+
+def store_settings(config: BrokerConfig) -> StoreSettings:
+    """The store's part of a broker's configuration, which is fixed while it is open.
+
+    Limits that may change at run time are applied by those who ask (Reader, QueryHandlers); the store has their ends.
+    """
+    known = config.settings()
+
+    def highest(name: str) -> int:
+        limit = known[name].maximum
+        assert limit is not None
+        return limit
+
+    return StoreSettings(
+        segment_size_bytes=config.mapped_file_size_commit_log_bytes,
+        queue_file_size_bytes=config.mapped_file_size_consume_queue_bytes,
+        index_slot_count=config.max_hash_slot_num,
+        index_entry_count=config.max_index_num,
+        index_enabled=config.message_index_enable,
+        query_count_max=highest("maxMsgsNumBatch"),
+        transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),
+        transfer_count_in_memory=highest("maxTransferCountOnMessageInMemory"),
+        queue_write_interval_ms=config.flush_interval_consume_queue_ms,
+        delay_levels_ms=tuple(config.delay_level_ms[level] for level in sorted(config.delay_level_ms)),
+    )

@@ -1,0 +1,168 @@
+"""Registrar: reports this broker and its topics to every name server, regularly and whenever topics change.
+
+Java: BrokerController.registerBrokerAll and BrokerOuterAPI.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from pymq.clock import Clock
+from pymq.errors import PymqError
+from pymq.model.tables import PERM_READ, PERM_WRITE, TopicConfig
+from pymq.wire.bodies_route import body_crc32, encode_registration
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.route import BrokerIdentityHeader, RegisterBrokerHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.topics import TopicManager
+    from pymq.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_TIMEOUT_MS = 120_000
+UNREGISTER_TIMEOUT_S = 2.0
+
+Gather = Callable[..., Awaitable[Any]]
+
+
+class Invoker(Protocol):
+    """What is needed of :class:`pymq.net.client.RemotingClient`."""
+
+    async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command: ...
+
+
+class Registrar:
+    """Keeps the name servers informed. One round of registrations runs at a time; a change during it starts another."""
+
+    def __init__(
+        self,
+        *,
+        client: Invoker,
+        gather: Gather,
+        clock: Clock,
+        config: BrokerConfig,
+        topics: TopicManager,
+        address: str,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
+        ``wake`` is called when a round is due before its time, so that the caller may run one at once."""
+        self._client = client
+        self._gather = gather
+        self._clock = clock
+        self._config = config
+        self._topics = topics
+        self._address = address
+        self._wake = wake
+        self._unreachable: set[str] = set()
+        self._waiting: list[Callable[[], None]] = []
+        self._changed = True
+        self._running = False
+        self._next_ms = clock.monotonic_ms()
+        topics.add_listener(self._on_change)
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """Name servers whose last registration failed."""
+        return frozenset(self._unreachable)
+
+    def is_due(self) -> bool:
+        """True when a round should start now: a change happened or the period is over."""
+        return not self._running and (self._changed or self._clock.monotonic_ms() >= self._next_ms)
+
+    def when_registered(self, callback: Callable[[], None]) -> None:
+        """Runs ``callback`` when the name servers know the present topics (or could not be reached)."""
+        if not self._config.namesrv_addresses:
+            callback()
+            return
+        self._waiting.append(callback)
+        self._on_change([])
+
+    async def register_all(self) -> None:
+        """One round, and another as long as changes come in. Failures are logged once per outage, never raised."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            while True:
+                self._changed = False
+                waiting, self._waiting = self._waiting, []
+                await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
+                for callback in waiting:
+                    callback()
+                if not self._changed:
+                    return
+        finally:
+            self._running = False
+            self._next_ms = self._clock.monotonic_ms() + self._config.register_period_ms
+
+    async def unregister_all(self) -> None:
+        """Takes the broker out of every reachable name server's routes. Never raises for a server that is away."""
+        await self._gather(*[self._unregister(server) for server in self._config.namesrv_addresses])
+
+    def registration(self) -> Command:
+        """REGISTER_BROKER with the whole topic table."""
+        config = self._config
+        topics = [self._as_served(topic) for topic in self._topics.all().values()]
+        body = encode_registration(topics, self._topics.data_version)
+        header = RegisterBrokerHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+            ha_server_addr=self._ha_address(),
+            heartbeat_timeout_millis=HEARTBEAT_TIMEOUT_MS,
+            enable_acting_master=False,
+            compressed=False,
+            body_crc32=body_crc32(body),
+        )
+        return request(RequestCode.REGISTER_BROKER, header, body)
+
+    async def _register(self, server: str) -> None:
+        try:
+            await self._client.invoke_ok(server, self.registration(), self._config.register_timeout_ms / 1000)
+        except PymqError as error:
+            if server not in self._unreachable:
+                log.warning("registration at name server %s failed, it is tried on: %s", server, error)
+            self._unreachable.add(server)
+            return
+        if server in self._unreachable:
+            log.info("registered at name server %s again", server)
+        self._unreachable.discard(server)
+
+    async def _unregister(self, server: str) -> None:
+        config = self._config
+        header = BrokerIdentityHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+        try:
+            command = request(RequestCode.UNREGISTER_BROKER, header)
+            await self._client.invoke_ok(server, command, UNREGISTER_TIMEOUT_S)
+        except PymqError as error:
+            log.info("could not unregister from name server %s: %s", server, error)
+
+    def _as_served(self, topic: TopicConfig) -> TopicConfig:
+        """A broker without read or write permission says so in every topic."""
+        permission = self._config.broker_permission
+        if permission & PERM_READ and permission & PERM_WRITE:
+            return topic
+        return msgspec.structs.replace(topic, perm=topic.perm & permission)
+
+    def _ha_address(self) -> str:
+        # Java name servers refuse a registration without it; nothing listens there in this version.
+        host, _, port = self._address.rpartition(":")
+        return f"{host}:{int(port) + 1}"
+
+    def _on_change(self, changed: list[str]) -> None:
+        self._changed = True
+        if not self._running:
+            self._wake()

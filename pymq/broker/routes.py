@@ -1,0 +1,88 @@
+"""The one table of the broker: which handler answers which request code, and which codes are refused and why."""
+
+from __future__ import annotations
+
+from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
+from pymq.broker.handlers.clients import ClientHandlers
+from pymq.broker.handlers.connections import ConnectionHandlers
+from pymq.broker.handlers.consumption import ConsumptionHandlers
+from pymq.broker.handlers.groups_admin import GroupAdminHandlers
+from pymq.broker.handlers.locks import LockHandlers
+from pymq.broker.handlers.offsets import OffsetHandlers
+from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.refused import REFUSED_CODES
+from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.resets import ResetHandlers
+from pymq.broker.handlers.send_back import SendBackHandlers
+from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
+from pymq.broker.handlers.topics_admin import TopicAdminHandlers
+from pymq.broker.parts import BrokerParts
+from pymq.broker.runtime_info import RuntimeInfo
+from pymq.model.hosts import format_address
+from pymq.wire.dispatch import Dispatcher, Route
+
+
+def broker_routes(parts: BrokerParts) -> list[Route]:
+    """Every row: request code, typed header, handler, permission."""
+    p = parts
+    config, clock, store, topics = p.config, p.clock, p.store, p.topics
+    groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
+    address = format_address(config.broker_ip1, config.listen_port)
+    runtime_info = RuntimeInfo(config=config, clock=clock, files=p.files, store=store, stats=stats, delays=p.delays)
+    handlers = (
+        p.sends,
+        p.pulls,
+        SendBackHandlers(retries=p.retries, writer=p.writer),
+        OffsetHandlers(store=store, topics=topics, groups=groups, cursors=cursors),
+        ClientHandlers(config=config, clients=clients, groups=groups, topics=topics),
+        LockHandlers(config=config, topics=topics, groups=groups, leaser=p.leaser),
+        QueryHandlers(config=config, store=store, topics=topics),
+        TopicAdminHandlers(
+            config=config,
+            topics=topics,
+            cursors=cursors,
+            stats=stats,
+            store=store,
+            writer=p.writer,
+            # The registrar comes after the table, so it is looked up at the call.
+            when_registered=lambda callback: p.when_registered(callback),  # noqa: PLW0108
+        ),
+        GroupAdminHandlers(groups=groups, topics=topics, cursors=cursors, leaser=p.leaser, stats=stats),
+        ConnectionHandlers(clients=clients),
+        ConsumptionHandlers(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            cursors=cursors,
+            clients=clients,
+            stats=stats,
+            address=address,
+        ),
+        ResetHandlers(
+            config=config,
+            store=store,
+            topics=topics,
+            groups=groups,
+            cursors=cursors,
+            clients=clients,
+            wake_pulls=p.pulls.long_polls.wake_queue,
+        ),
+        RelayHandlers(clients=clients, store=store),
+        BrokerAdminHandlers(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            clients=clients,
+            stats=stats,
+            runtime_info=runtime_info,
+        ),
+        SlaveSyncHandlers(cursors=cursors, delays=p.delays),
+    )
+    return [route for handler in handlers for route in handler.routes()]
+
+
+def broker_dispatcher(parts: BrokerParts) -> Dispatcher:
+    """The table, ready to answer."""
+    return Dispatcher(broker_routes(parts), "broker", REFUSED_CODES)

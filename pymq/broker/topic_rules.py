@@ -1,0 +1,88 @@
+"""Which topic configurations are acceptable, and what a peer is told about one that isn't."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pymq.errors import Refusal
+from pymq.model import names
+from pymq.model.tables import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE, QUEUE_COUNT_MAX, TopicConfig
+from pymq.wire.codes import ResponseCode
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+# Java: TopicAttributes. Value: what a setting may be, None for any whole number.
+ATTRIBUTES: dict[str, tuple[str, ...] | None] = {
+    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+    "queue.type": ("SimpleCQ",),
+    "cleanup.policy": ("DELETE",),
+    "reserve.time": None,
+}
+_PERM_ALL = PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT
+_DIGITS_MAX = 18
+
+
+def check_topic_config(topic: TopicConfig) -> None:
+    """Raises Refusal(INVALID_PARAMETER) with the value and what is allowed."""
+    check_topic_name(topic.topic_name)
+    if names.is_system_topic(topic.topic_name):
+        raise invalid(f"{topic.topic_name} is a system topic: it can't be changed")
+    for kind, count in (("read", topic.read_queue_nums), ("write", topic.write_queue_nums)):
+        if not 1 <= count <= QUEUE_COUNT_MAX:
+            raise invalid(f"{kind}QueueNums={count}: use 1 to {QUEUE_COUNT_MAX}")
+    if not 0 <= topic.perm <= _PERM_ALL:
+        raise invalid(f"perm={topic.perm}: use 2 (write), 4 (read) or 6 (both)")
+    if topic.topic_filter_type not in FILTER_TYPES:
+        raise invalid(f"topicFilterType={topic.topic_filter_type[:40]}: use {' or '.join(FILTER_TYPES)}")
+    for name, value in topic.attributes.items():
+        _check_attribute(name, value)
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises Refusal(INVALID_PARAMETER) for an illegal name."""
+    problem = names.topic_problem(topic)
+    if problem:
+        raise invalid(problem)
+
+
+def changed_attributes(existing: Mapping[str, str], text: str | None) -> dict[str, str]:
+    """``existing`` with ``+name=value,-name`` applied. Raises Refusal(INVALID_PARAMETER)."""
+    result = dict(existing)
+    for part in filter(None, (part.strip() for part in (text or "").split(","))):
+        sign, (name, _, value) = part[0], part[1:].partition("=")
+        if sign not in "+-":
+            raise invalid(f"the attribute {part[:60]!r} has no sign: write +name=value or -name")
+        if sign == "-":
+            _check_attribute_name(name)
+            result.pop(name, None)
+        else:
+            _check_attribute(name, value)
+            result[name] = value
+    return result
+
+
+def not_exist_text(topic: str, broker_name: str, cluster: str) -> str:
+    """A remark for a topic that isn't here."""
+    text = f"topic {topic[:127]!r} not exist on {broker_name}: create it"
+    if names.topic_problem(topic) is None:
+        text += f", for example pymq topic create {topic} -c {cluster}"
+    return text
+
+
+def invalid(text: str) -> Refusal:
+    """The refusal of a value."""
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)
+
+
+def _check_attribute_name(name: str) -> None:
+    if name not in ATTRIBUTES:
+        raise invalid(f"the attribute {name[:40]!r} is unknown: use one of {', '.join(ATTRIBUTES)}")
+
+
+def _check_attribute(name: str, value: str) -> None:
+    _check_attribute_name(name)
+    choices = ATTRIBUTES[name]
+    if choices is None:
+        if not value.isascii() or not value.isdigit() or len(value) > _DIGITS_MAX:
+            raise invalid(f"the attribute {name}={value[:40]}: write a whole number")
+    elif value not in choices:
+        raise invalid(f"the attribute {name}={value[:40]}: this broker serves {', '.join(choices)}")

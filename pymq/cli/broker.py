@@ -1,0 +1,94 @@
+"""``pymq broker``: runs a broker until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.output import print_json_line
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+
+if TYPE_CHECKING:
+    from pymq.config import BrokerConfig
+
+app = new_app()
+
+
+@app.command(
+    epilog=examples(
+        "pymq broker --id 0",
+        "pymq broker --id 0 --name broker-b --port 10921 --namesrv 127.0.0.1:9876 --store /var/lib/pymq/b",
+        "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH",
+    )
+)
+def broker(
+    broker_id: Annotated[
+        int | None, typer.Option("--id", metavar="N", min=0, help="0 is the master, others are slaves; default 0.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Broker name; default broker-a.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="Cluster name; default DefaultCluster.")
+    ] = None,
+    namesrv: Annotated[
+        str | None,
+        typer.Option(
+            "--namesrv",
+            metavar="HOST:PORT;…",
+            help="Name servers to report to; default NAMESRV_ADDR or 127.0.0.1:9876.",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port to listen on, 0 for any free; default 10911."
+        ),
+    ] = None,
+    host: HostOption = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="DIR", help="Data directory; default ~/.pymq/NAME-ID.")
+    ] = None,
+    config_file: Annotated[
+        str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Run a broker. Flags win over --set, --set over the file, the file over the defaults."""
+    from pymq.cli.servers import build_broker_config, set_up_logging
+    from pymq.net.runtime import run
+
+    set_up_logging(log_level)
+    flags = {
+        "brokerId": broker_id,
+        "brokerName": name,
+        "brokerClusterName": cluster,
+        "namesrvAddr": namesrv,
+        "listenPort": port,
+        "bindAddress": host,
+        "storePathRootDir": store,
+    }
+    run(_serve(build_broker_config(config_file, settings, flags), as_json))
+
+
+async def _serve(config: BrokerConfig, as_json: bool) -> None:
+    from pymq.cli.servers import serve_until_stopped, start_broker
+
+    server = await start_broker(config)
+    try:
+        await serve_until_stopped(lambda: _tell_ready(config, server.address, as_json))
+    finally:
+        await server.stop()
+
+
+def _tell_ready(config: BrokerConfig, address: str, as_json: bool) -> None:
+    where = config.store_path_root_dir
+    if as_json:
+        ready = {"broker": address, "namesrv": config.namesrv_addr, "store": where, "pid": os.getpid()}
+        print_json_line(ready)
+        return
+    who = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
+    print(f"{who} ready on {address}; name server {config.namesrv_addr or 'none'}; data in {where}", flush=True)

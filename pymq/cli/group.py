@@ -1,0 +1,94 @@
+"""``pymq group``: list, describe, lag."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_listing, print_section
+from pymq.cli.session import with_admin
+from pymq.cli.times import local_time
+
+app = new_app("List consumer groups, their members and their lag.")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="NAME", help="The consumer group.")]
+
+LAG_COLUMNS = [
+    Column("topic"),
+    Column("broker"),
+    Column("queue", right=True),
+    Column("end_offset", right=True),
+    Column("committed", right=True),
+    Column("lag", right=True),
+    Column("last_consumed_ms", "LAST CONSUMED", show=local_time),
+]
+
+
+@app.command("list", epilog=examples("pymq group list", "pymq group list --all -o json"))
+def list_groups(
+    show_all: Annotated[bool, typer.Option("--all", help="RocketMQ's own groups too.")] = False,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """List consumer groups with their members and their lag."""
+    from pymq.cli import group_work as work
+
+    records = with_admin(namesrv, lambda admin: work.list_groups(admin, show_all))
+    columns = [
+        Column("group"),
+        Column("brokers"),
+        Column("members", right=True),
+        Column("lag", right=True),
+        Column("retry_max", "RETRIES", right=True),
+        Column("enabled"),
+    ]
+    print_listing(records, columns, output, "no consumer groups: the first start of a consumer makes one")
+
+
+@app.command(epilog=examples("pymq group describe billing", "pymq group describe billing -o json"))
+def describe(
+    name: GroupArgument,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show a group: its settings, its members, what they subscribe, how far they are."""
+    from pymq.cli import group_work as work
+
+    described = with_admin(namesrv, lambda admin: work.describe_group(admin, name))
+    if output is OutputFormat.json:
+        print_json(described)
+        return
+    print_fields(work.described_fields(described))
+    member_columns = [Column("client_id"), Column("address"), Column("language"), Column("version")]
+    print_section("members", described["members"], member_columns, "nobody is online")
+    subscription_columns = [Column("topic"), Column("expression"), Column("type")]
+    print_section("subscriptions", described["subscriptions"], subscription_columns, "none")
+    lag_columns = [Column("topic"), Column("queues", right=True), Column("lag", right=True)]
+    print_section("progress", described["progress"], lag_columns, "nothing read yet")
+
+
+@app.command(
+    epilog=examples("pymq group lag", "pymq group lag billing", "pymq group lag billing --topic orders -o json")
+)
+def lag(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The group; without it totals of all.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.")] = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show how far groups are behind: one group by queue, or all groups by topic."""
+    from pymq.cli import group_work as work
+
+    if name is None:
+        records = with_admin(namesrv, lambda admin: work.lag_of_all(admin, topic))
+        columns = [Column("group"), Column("topic"), Column("queues", right=True), Column("lag", right=True)]
+        print_listing(records, columns, output, "no group has read anything yet")
+        return
+    group = name
+    records = with_admin(namesrv, lambda admin: work.lag_of_group(admin, group, topic))
+    print_listing(records, LAG_COLUMNS, output, f"{name} has read nothing yet")
+    if output is OutputFormat.table and records:
+        print(f"total lag {sum(record['lag'] for record in records)}")

@@ -1,0 +1,156 @@
+"""What the group commands do with an admin client: plain records out of typed answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pymq.client import MessageQueue
+from pymq.client.admin import Admin
+from pymq.errors import NotFoundError
+from pymq.model.names import RETRY_PREFIX, is_system_group
+from pymq.wire.bodies_admin import ConsumeOffset, ConsumerConnections
+
+GROUPS_AT_ONCE = 64
+
+
+async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
+    """One record a group: brokers, online members, lag over all topics, settings."""
+    configs = await admin.groups.all_configs()
+    names = [name for name in configs if show_all or not is_system_group(name)]
+
+    async def record(name: str) -> dict[str, Any]:
+        online, offsets = await asyncio.gather(_online(admin, name), admin.groups.lag(name))
+        config = next(iter(configs[name].values()))
+        return {
+            "group": name,
+            "brokers": sorted(configs[name]),
+            "members": len(_members(online)),
+            "lag": sum(at.lag for at in offsets.values()),
+            "retry_max": config.retry_max_times,
+            "enabled": all(one.consume_enable for one in configs[name].values()),
+            "ordered": config.consume_message_orderly,
+            "broadcast_allowed": config.consume_broadcast_enable,
+        }
+
+    records: list[dict[str, Any]] = []
+    for at in range(0, len(names), GROUPS_AT_ONCE):
+        records += await asyncio.gather(*map(record, names[at : at + GROUPS_AT_ONCE]))
+    return records
+
+
+async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
+    """Everything about one group. Raises NotFoundError."""
+    configs = (await admin.groups.all_configs()).get(name, {})
+    online = await _online(admin, name)
+    offsets = await admin.groups.lag(name)
+    if not configs and not online and not offsets:
+        raise NotFoundError(_no_group(name))
+    config = next(iter(configs.values()), None)
+    return {
+        "group": name,
+        "brokers": sorted(configs),
+        "enabled": config.consume_enable if config else None,
+        "retry_max": config.retry_max_times if config else None,
+        "retry_queues": config.retry_queue_nums if config else None,
+        "model": next((one.message_model for one in online if one.message_model), None),
+        "consume_type": next((one.consume_type for one in online if one.consume_type), None),
+        "consume_from": next((one.consume_from_where for one in online if one.consume_from_where), None),
+        "lag": sum(at.lag for at in offsets.values()),
+        "members": _members(online),
+        "subscriptions": _subscriptions(online),
+        "progress": _by_topic(offsets),
+    }
+
+
+def described_fields(described: dict[str, Any]) -> dict[str, Any]:
+    """The single values of a described group, named for people."""
+    kind = described["model"] and f"{described['model'].lower()}, {described['consume_from'] or ''}".rstrip(", ")
+    return {
+        "group": described["group"],
+        "brokers": described["brokers"],
+        "consuming": "allowed" if described["enabled"] else "off" if described["enabled"] is False else None,
+        "mode": kind,
+        "retries": described["retry_max"],
+        "lag": described["lag"],
+    }
+
+
+async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict[str, Any]]:
+    """One record a queue. Raises NotFoundError for a group no broker knows."""
+    offsets = await admin.groups.lag(group, topic)
+    if not offsets and group not in await admin.groups.all_configs():
+        raise NotFoundError(_no_group(group))
+    return [
+        {
+            "group": group,
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "end_offset": at.broker_offset,
+            "committed": at.consumer_offset,
+            "lag": at.lag,
+            "last_consumed_ms": at.last_timestamp,
+        }
+        for queue, at in offsets.items()
+        if topic is None or queue.topic == topic
+    ]
+
+
+async def lag_of_all(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
+    """One record for each group and topic, the largest lag first."""
+    names = [name for name in await admin.groups.all_configs() if not is_system_group(name)]
+    records: list[dict[str, Any]] = []
+    for at in range(0, len(names), GROUPS_AT_ONCE):
+        part = names[at : at + GROUPS_AT_ONCE]
+        for name, offsets in zip(part, await asyncio.gather(*map(admin.groups.lag, part)), strict=True):
+            records += [{"group": name, **entry} for entry in _by_topic(offsets)]
+    wanted = [record for record in records if topic is None or record["topic"] == topic]
+    return sorted(wanted, key=lambda record: (-record["lag"], record["group"], record["topic"]))
+
+
+def _by_topic(offsets: dict[MessageQueue, ConsumeOffset]) -> list[dict[str, Any]]:
+    topics: dict[str, list[ConsumeOffset]] = {}
+    for queue, at in offsets.items():
+        topics.setdefault(queue.topic, []).append(at)
+    # A retry topic nobody had to use says nothing.
+    return [
+        {"topic": topic, "queues": len(ats), "lag": sum(at.lag for at in ats)}
+        for topic, ats in topics.items()
+        if not topic.startswith(RETRY_PREFIX) or any(at.broker_offset for at in ats)
+    ]
+
+
+async def _online(admin: Admin, group: str) -> list[ConsumerConnections]:
+    """What each master says of the group's members; masters where nobody is are left out."""
+    masters = await admin.cluster.masters()
+    answers = await asyncio.gather(*(admin.groups.connections(target.address, group) for target in masters))
+    return [answer for answer in answers if answer is not None]
+
+
+def _members(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
+    """Clients by id: each is connected to several brokers."""
+    found = {
+        one.client_id: {
+            "client_id": one.client_id,
+            "address": one.client_addr,
+            "language": one.language,
+            "version": one.version,
+        }
+        for answer in online
+        for one in answer.connection_set
+    }
+    return [found[client_id] for client_id in sorted(found)]
+
+
+def _subscriptions(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
+    found = {topic: data for answer in online for topic, data in answer.subscription_table.items()}
+    return [
+        {"topic": topic, "expression": data.sub_string or "*", "type": data.expression_type or "TAG"}
+        for topic, data in sorted(found.items())
+        if not topic.startswith(RETRY_PREFIX)
+    ]
+
+
+def _no_group(name: str) -> str:
+    return f"no consumer group {name!r}: pymq group list shows those there are"

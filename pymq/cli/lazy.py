@@ -1,0 +1,66 @@
+"""A command group that imports a command's module only when that command is called, and the apps of such modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+CommandTable = Mapping[str, tuple[str, str]]
+
+
+class LazyGroup(TyperGroup):
+    """Typer's group over a table ``name -> (module, one line of help)``; each module has an ``app``."""
+
+    table: ClassVar[CommandTable] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.table:
+            return None
+        command = get_command(import_module(self.table[cmd_name][0]).app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.table and not name.startswith("-"):
+            close = get_close_matches(name, self.table, n=1)
+            hint = f"did you mean {close[0]}?" if close else "pymq --help lists them"
+            ctx.fail(f"no command {name!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table's own lines: help for the group imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; a reader that closed our output early (``| head``) ends it without an error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # The interpreter flushes stdout once more at exit: let it go nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
+
+def new_app(help_text: str | None = None) -> typer.Typer:
+    """An app whose help is plain text: Typer would import rich for every ``--help``."""
+    return typer.Typer(help=help_text, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+def examples(*lines: str) -> str:
+    r"""A command's epilog: its examples, kept as they are by the ``\b`` mark."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

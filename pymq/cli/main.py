@@ -1,0 +1,111 @@
+"""The entry point: command name -> (module, one line of help); nothing is imported until a command is called.
+
+``pymq --help`` must stay fast, so this module and :mod:`pymq.cli.lazy` import Typer and nothing else, and a
+command's module imports asyncio, msgspec, rich and the rest inside its functions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import typer
+from typer.main import get_command
+
+from pymq import __version__
+from pymq.cli.lazy import CommandTable, LazyGroup
+from pymq.errors import EXIT_FAILED, EXIT_USAGE, PymqError
+
+COMMANDS: CommandTable = {
+    "standalone": ("pymq.cli.standalone", "Name server and broker in one process: the quick start."),
+    "namesrv": ("pymq.cli.namesrv", "Run a name server."),
+    "broker": ("pymq.cli.broker", "Run a broker."),
+    "topic": ("pymq.cli.topic", "List, create, update, delete and look into topics."),
+    "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
+    "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
+    "tail": ("pymq.cli.tail", "Show messages as they come, or from any point."),
+    "message": ("pymq.cli.message", "Look messages up by id or by key."),
+    "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),
+    "spark-export": ("pymq.cli.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
+}
+EXIT_INTERRUPTED = 130
+
+
+class RootGroup(LazyGroup):
+    """The top level: all commands of :data:`COMMANDS`."""
+
+    table = COMMANDS
+
+
+app = typer.Typer(cls=RootGroup, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pymq {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unreachable, 5 refused.")
+def root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Every role of an Apache RocketMQ style system in one command.
+
+    Client commands find the cluster through --namesrv, the NAMESRV_ADDR variable, or 127.0.0.1:9876.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and exits with its code; an error is one line on stderr (PYMQ_DEBUG=1: its traceback)."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of ``pymq ARGUMENTS``."""
+    if os.environ.get("PYMQ_DEBUG") == "1":
+        return _exit_code(_invoke(arguments))
+    try:
+        return _exit_code(_invoke(arguments))
+    except PymqError as error:
+        return _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if hasattr(error, "format_message"):  # Typer's and click's own: what the operator wrote can't be parsed
+            return _fail(_usage_text(error), EXIT_USAGE)
+        if isinstance(error, OSError):
+            return _fail(_os_error_text(error), EXIT_FAILED)
+        return _fail(f"internal error: {type(error).__name__}: {error} (PYMQ_DEBUG=1 shows where)", EXIT_FAILED)
+
+
+def _invoke(arguments: list[str]) -> Any:
+    return get_command(app).main(arguments, prog_name="pymq", standalone_mode=False)
+
+
+def _exit_code(returned: object) -> int:
+    return returned if isinstance(returned, int) else 0
+
+
+def _fail(text: str, exit_code: int) -> int:
+    first_line = " ".join(text.split())
+    if first_line:
+        print(f"pymq: {first_line}", file=sys.stderr)
+    return exit_code
+
+
+def _usage_text(error: Any) -> str:
+    """Typer's message and where to read on; a group called without a command has shown its help already."""
+    context: Any = getattr(error, "ctx", None)
+    if context is not None and type(error).__name__ == "NoArgsIsHelpError":
+        print(context.get_help(), file=sys.stderr)
+        return ""
+    text = error.format_message().rstrip(".")
+    return f"{text} (see {context.command_path} --help)" if context is not None else text
+
+
+def _os_error_text(error: OSError) -> str:
+    name = f"{error.filename}: " if error.filename else ""
+    return f"{name}{error.strerror or error}"

@@ -1,0 +1,185 @@
+"""Messages as text lines, JSON objects or raw bodies; and messages to send out of JSON objects."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from pymq.cli.times import iso_time, local_time
+from pymq.errors import UsageError
+from pymq.model.compression import InflateError
+from pymq.model.message import Message
+from pymq.model.properties import RESERVED, UNIQ_KEY
+from pymq.model.record import StoredMessage
+
+BASE64 = "base64"
+
+
+class MessageFormat(StrEnum):
+    """How messages are printed."""
+
+    text = "text"
+    json = "json"
+    raw = "raw"
+
+
+Formatter = Callable[[StoredMessage], bytes]
+
+
+def formatter(kind: MessageFormat, *, colour: bool) -> Formatter:
+    """Message -> the bytes to print, newline included. ``colour``: dim what surrounds the body, for terminals."""
+    if kind is MessageFormat.json:
+        return json_line
+    if kind is MessageFormat.raw:
+        return raw_line
+    return coloured_line if colour else text_line
+
+
+def content(message: StoredMessage) -> bytes:
+    """The body as it was sent; as it is stored when it can't be inflated."""
+    try:
+        return message.content()
+    except InflateError:
+        return message.body
+
+
+def raw_line(message: StoredMessage) -> bytes:
+    """The body and a newline."""
+    return content(message) + b"\n"
+
+
+def text_line(message: StoredMessage) -> bytes:
+    """``time topic broker/queue@offset [tag] keys body`` on one line."""
+    return f"{_place(message)} {_labels(message)}{shown_body(message)}\n".encode()
+
+
+def coloured_line(message: StoredMessage) -> bytes:
+    """:func:`text_line` with its place dim and its labels cyan."""
+    labels = _labels(message)
+    coloured = f"\033[36m{labels}\033[0m" if labels else ""
+    return f"\033[2m{_place(message)}\033[0m {coloured}{shown_body(message)}\n".encode()
+
+
+def _place(message: StoredMessage) -> str:
+    where = f"{message.broker_name}/{message.queue_id}@{message.queue_offset}"
+    return f"{local_time(message.store_timestamp_ms)} {message.topic} {where}"
+
+
+def _labels(message: StoredMessage) -> str:
+    tag = f"[{printable(message.tags)}] " if message.tags else ""
+    return f"{tag}{printable(message.keys)} " if message.keys else tag
+
+
+def shown_body(message: StoredMessage) -> str:
+    """The body on one line, safe for a terminal; bytes that are no text as a count and their first ones in hex."""
+    raw = content(message)
+    try:
+        return printable(raw.decode())
+    except UnicodeDecodeError:
+        return f"<{len(raw)} bytes: {raw[:32].hex(' ')}{' …' if len(raw) > 32 else ''}>"
+
+
+def printable(text: str) -> str:
+    """Text with line ends and control characters escaped: a message must not steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def json_line(message: StoredMessage) -> bytes:
+    """The JSON object of :func:`message_record` on one line, its body last."""
+    record = message_record(message)
+    body = record.pop("body")
+    head = json.dumps(record, ensure_ascii=False)
+    return f'{head[:-1]}, "body": {body}}}\n'.encode()
+
+
+def message_record(message: StoredMessage) -> dict[str, Any]:
+    """Everything about a message; ``body`` is JSON text ready to be placed.
+
+    A body that is a JSON object or array stays one, digit by digit; other text is a string; bytes that are no text are
+    a string in base64, and ``body_encoding`` says so.
+    """
+    raw = content(message)
+    host, port = message.born_address
+    record: dict[str, Any] = {
+        "topic": message.topic,
+        "broker": message.broker_name,
+        "queue": message.queue_id,
+        "offset": message.queue_offset,
+        "message_id": message.message_id,
+        "offset_message_id": message.offset_message_id,
+        "tags": message.tags,
+        "keys": message.keys,
+        "born_time": iso_time(message.born_timestamp_ms),
+        "born_host": f"{host}:{port}",
+        "store_time": iso_time(message.store_timestamp_ms),
+        "store_timestamp_ms": message.store_timestamp_ms,
+        "reconsume_times": message.reconsume_times,
+        "properties": message.properties,
+    }
+    text = _json_text(raw)
+    if text is None:
+        try:
+            text = json.dumps(raw.decode(), ensure_ascii=False)
+        except UnicodeDecodeError:
+            record["body_encoding"] = BASE64
+            text = json.dumps(base64.b64encode(raw).decode())
+    record["body"] = text
+    return record
+
+
+def _json_text(raw: bytes) -> str | None:
+    """The body as JSON text on one line when it is an object or an array, else None."""
+    stripped = raw.strip()
+    if not stripped.startswith((b"{", b"[")):
+        return None
+    try:
+        msgspec.json.decode(stripped, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    # Strings can't hold raw line ends, so these are blanks between members.
+    return stripped.decode().replace("\r", " ").replace("\n", " ")
+
+
+class _JsonMessage(msgspec.Struct):
+    """One line of ``pymq send --json-lines``; members that ``pymq tail -o json`` writes besides are ignored."""
+
+    body: msgspec.Raw
+    tags: str = ""
+    keys: str | list[str] = ""
+    properties: dict[str, str] = {}
+    body_encoding: str = ""
+    delay_level: int = 0
+
+
+_decode_json_message = msgspec.json.Decoder(_JsonMessage).decode
+
+
+def message_from_json(topic: str, line: bytes) -> Message:
+    """A message for ``topic`` out of a JSON object with ``body`` and maybe tags, keys, properties, delay_level.
+
+    A string body is sent as its text (or what its base64 holds), any other as its JSON text. Properties that RocketMQ
+    keeps for itself are left out, so that the output of ``pymq tail -o json`` can be sent again. Raises UsageError.
+    """
+    try:
+        parsed = _decode_json_message(line)
+        body = bytes(parsed.body)
+        if body.startswith(b'"'):
+            text = msgspec.json.decode(body, type=str)
+            body = base64.b64decode(text, validate=True) if parsed.body_encoding == BASE64 else text.encode()
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"no message: {error}") from error
+    return Message(
+        topic,
+        body,
+        tags=parsed.tags,
+        keys=parsed.keys if isinstance(parsed.keys, str) else " ".join(parsed.keys),
+        properties={name: value for name, value in parsed.properties.items() if name not in RESERVED | {UNIQ_KEY}},
+        delay_level=parsed.delay_level,
+    )

@@ -1,0 +1,94 @@
+"""What the message commands do: find, and print one message with all it carries."""
+
+from __future__ import annotations
+
+import sys
+
+from pymq.cli.message_text import MessageFormat, formatter, printable, shown_body
+from pymq.cli.output import print_fields
+from pymq.cli.times import local_time
+from pymq.client.admin import Admin
+from pymq.client.admin.messages import TIME_MAX_MS
+from pymq.errors import NotFoundError, UnreachableError, UsageError
+from pymq.model.hosts import format_address
+from pymq.model.ids import decode_offset_id
+from pymq.model.properties import KEYS, TAGS, UNIQ_KEY
+from pymq.model.record import StoredMessage
+
+__all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages"]
+
+
+def check_format(output: str) -> None:
+    """Raises UsageError for a word that is no format."""
+    if output not in list(MessageFormat):
+        raise UsageError(f"-o {output!r}: use one of {', '.join(MessageFormat)}")
+
+
+async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[StoredMessage]:
+    """The message with a broker's id, or in ``topic`` those with a producer's id. Raises NotFoundError."""
+    if topic is not None:
+        found = await admin.messages.by_unique_key(topic, message_id)
+        if found:
+            return found
+    try:
+        return [await _by_offset_id(admin, message_id)]
+    except (UsageError, UnreachableError, NotFoundError) as error:
+        # Both kinds of id are hex digits: a producer's id read as a broker's names some address at random.
+        if topic is not None:
+            raise NotFoundError(f"no message {message_id} in {topic}") from error
+        raise NotFoundError(f"{error}; if a producer made this id, name its topic with --topic") from error
+
+
+async def _by_offset_id(admin: Admin, message_id: str) -> StoredMessage:
+    try:
+        host, port, _ = decode_offset_id(message_id)
+    except ValueError as error:
+        raise UsageError(f"{message_id!r} is no id of a broker") from error
+    known = {target.address: target.name for target in await admin.cluster.masters()}
+    address = format_address(host, port)
+    if address not in known:
+        # An id must not make this command talk to a host that is no broker.
+        raise UnreachableError(f"id {message_id} names {address}, where no broker is registered")
+    message = await admin.messages.by_offset_id(message_id)
+    message.broker_name = known[address]
+    return message
+
+
+def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -> None:
+    """Prints messages; ``whole``: as text with every field instead of on one line."""
+    if output == MessageFormat.text and whole:
+        for at, message in enumerate(messages):
+            if at:
+                print()
+            _print_whole(message)
+        return
+    to_bytes = formatter(MessageFormat(output), colour=sys.stdout.isatty())
+    for message in messages:
+        sys.stdout.buffer.write(to_bytes(message))
+    sys.stdout.buffer.flush()
+
+
+def _print_whole(message: StoredMessage) -> None:
+    born = format_address(*message.born_address)
+    print_fields(
+        {
+            "topic": message.topic,
+            "queue": f"{message.broker_name}/{message.queue_id}",
+            "offset": message.queue_offset,
+            "message id": message.message_id,
+            "offset message id": message.offset_message_id,
+            "tag": printable(message.tags),
+            "keys": printable(message.keys),
+            "born": f"{local_time(message.born_timestamp_ms)} at {born}",
+            "stored": f"{local_time(message.store_timestamp_ms)} at {format_address(*message.store_address)}",
+            "reconsumed": message.reconsume_times,
+            "size": f"{message.size_bytes} bytes stored, body {len(message.body)}",
+        }
+    )
+    shown = {name: printable(value) for name, value in message.properties.items() if name not in (TAGS, KEYS, UNIQ_KEY)}
+    if shown:
+        print("properties")
+        for name, value in sorted(shown.items()):
+            print(f"  {printable(name)}={value}")
+    print("body")
+    print(f"  {shown_body(message)}")

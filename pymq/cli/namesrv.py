@@ -1,0 +1,64 @@
+"""``pymq namesrv``: runs a name server until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.output import print_json_line
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+
+if TYPE_CHECKING:
+    from pymq.config import NamesrvConfig
+
+app = new_app()
+
+
+@app.command(
+    epilog=examples(
+        "pymq namesrv",
+        "pymq namesrv --host 0.0.0.0 --port 9876",
+        "pymq namesrv -c conf/namesrv.conf --set scanNotActiveBrokerInterval=2000",
+    )
+)
+def namesrv(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port to listen on, 0 for any free; default 9876."
+        ),
+    ] = None,
+    host: HostOption = None,
+    config_file: Annotated[
+        str | None, typer.Option("-c", "--config", metavar="FILE", help="A namesrv.conf with RocketMQ's keys.")
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Run a name server. It keeps nothing on disk: brokers report to it every 30 seconds."""
+    from pymq.cli.servers import build_namesrv_config, set_up_logging
+    from pymq.net.runtime import run
+
+    set_up_logging(log_level)
+    run(_serve(build_namesrv_config(config_file, settings, {"listenPort": port, "bindAddress": host}), as_json))
+
+
+async def _serve(config: NamesrvConfig, as_json: bool) -> None:
+    from pymq.cli.servers import serve_until_stopped, start_namesrv
+
+    server = await start_namesrv(config)
+    try:
+        await serve_until_stopped(lambda: _tell_ready(server.address, as_json))
+    finally:
+        await server.stop()
+
+
+def _tell_ready(address: str, as_json: bool) -> None:
+    if as_json:
+        print_json_line({"namesrv": address, "pid": os.getpid()})
+    else:
+        print(f"name server ready on {address}", flush=True)

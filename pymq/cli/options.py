@@ -1,0 +1,54 @@
+"""Options that many commands share: where the name servers are, how to print, and texts parsed into values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from pymq.cli.output import OutputFormat
+from pymq.errors import UsageError
+
+DEFAULT_NAMESRV = "127.0.0.1:9876"
+
+NamesrvOption = Annotated[
+    str,
+    typer.Option("--namesrv", envvar="NAMESRV_ADDR", metavar="HOST:PORT;…", help="Name servers, separated by ';'."),
+]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print.")]
+
+PERM_NAMES = {"R": 4, "W": 2, "RW": 6, "WR": 6, "2": 2, "4": 4, "6": 6}
+
+
+def parse_perm(text: str | None) -> int | None:
+    """``"RW"`` or ``"6"`` -> 6, ``"R"`` -> 4, ``"W"`` -> 2; None stays None. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return PERM_NAMES[text.strip().upper().replace("-", "")]
+    except KeyError:
+        raise UsageError(f"{text!r} is no permission: write RW (6), R (4) or W (2)") from None
+
+
+def parse_pairs(pairs: Iterable[str], what: str) -> dict[str, str]:
+    """``["a=1", "b=2"]`` -> ``{"a": "1", "b": "2"}``; ``what`` names the option. Raises UsageError."""
+    result = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{what} {pair!r} has no NAME=VALUE form")
+        result[name.strip()] = value
+    return result
+
+
+def split_addresses(text: str) -> list[str]:
+    """``"a:1;b:2"`` (or with commas) -> ``["a:1", "b:2"]``. Raises UsageError when a part is no HOST:PORT."""
+    addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"{address!r} is no HOST:PORT address: write for example {DEFAULT_NAMESRV}")
+    if not addresses:
+        raise UsageError(f"no name server is given: write for example --namesrv {DEFAULT_NAMESRV}")
+    return addresses

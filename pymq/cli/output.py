@@ -1,0 +1,165 @@
+"""Listings as a table for people or JSON for programs, and one line of progress on a terminal's stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class OutputFormat(StrEnum):
+    """What ``-o`` takes."""
+
+    table = "table"
+    json = "json"
+
+
+class Column:
+    """One column of a listing: the record's key, its heading (else made from the key), numbers to the right."""
+
+    __slots__ = ("heading", "key", "right", "show")
+
+    def __init__(self, key: str, heading: str | None = None, *, right: bool = False, show: Any = None) -> None:
+        self.key = key
+        self.heading = heading if heading is not None else key.replace("_", " ").upper()
+        self.right = right
+        self.show = show
+
+    def text(self, record: Mapping[str, Any]) -> str:
+        value = record.get(self.key)
+        if self.show is not None:
+            return str(self.show(value))
+        return cell_text(value)
+
+
+def cell_text(value: Any) -> str:
+    """A value as a table shows it: ``-`` for nothing, yes or no, a list joined by commas."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value) or "-"
+    return str(value)
+
+
+def print_listing(
+    records: Sequence[Mapping[str, Any]], columns: Sequence[Column], output: OutputFormat, empty: str = "nothing found"
+) -> None:
+    """The records as an aligned table, or as one JSON array that also holds what the table leaves out.
+
+    ``empty`` goes to stderr when a table would have no row.
+    """
+    if output is OutputFormat.json:
+        print_json(list(records))
+    elif records:
+        print_table(records, columns)
+    else:
+        print_note(empty)
+
+
+def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    """Columns two blanks apart, the heading bold on a terminal."""
+    rows = [[column.text(record) for column in columns] for record in records]
+    widths = [max(len(column.heading), *(len(row[at]) for row in rows)) for at, column in enumerate(columns)]
+    heading = _aligned([column.heading for column in columns], columns, widths)
+    lines = [f"\033[1m{heading}\033[0m" if sys.stdout.isatty() else heading]
+    lines += [_aligned(row, columns, widths) for row in rows]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def print_section(title: str, records: Sequence[Mapping[str, Any]], columns: Sequence[Column], empty: str) -> None:
+    """A titled table as part of a longer answer for people; ``empty`` stands for one without rows."""
+    print(f"\n{title}")
+    if records:
+        print_table(records, columns)
+    else:
+        print(f"  {empty}")
+
+
+def _aligned(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if column.right else cell.ljust(width)
+        for cell, column, width in zip(cells, columns, widths, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """One object as ``name  value`` lines, for people."""
+    width = max(len(name) for name in fields)
+    sys.stdout.write("".join(f"{name.ljust(width)}  {cell_text(value)}\n" for name, value in fields.items()))
+
+
+def print_json(value: Any) -> None:
+    """Indented JSON, text as it is (no escapes)."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_json_line(value: Any) -> None:
+    """JSON on one line, written out at once: for streams."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_note(text: str) -> None:
+    """Something for people that is no result: stderr."""
+    print(text, file=sys.stderr)
+
+
+class Progress(Protocol):
+    """What long work tells: how far it is, in the unit it was opened with."""
+
+    def advance(self, count: int) -> None: ...
+    def set_total(self, total: int) -> None: ...
+
+
+class _Silent:
+    def advance(self, count: int) -> None:
+        pass
+
+    def set_total(self, total: int) -> None:
+        pass
+
+
+class _RichProgress:
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar = bar
+        self._task = task
+
+    def advance(self, count: int) -> None:
+        self._bar.advance(self._task, count)
+
+    def set_total(self, total: int) -> None:
+        self._bar.update(self._task, total=total)
+
+
+@contextmanager
+def progress(description: str, total: int | None = None, *, wanted: bool = True) -> Iterator[Progress]:
+    """A bar with count and rate on stderr during the block; nothing when not ``wanted`` or stderr is no terminal."""
+    if not wanted or not sys.stderr.isatty():
+        yield _Silent()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    class Rate(TextColumn):
+        def render(self, task: Any) -> Any:
+            from rich.text import Text
+
+            return Text(f"{task.speed or 0:,.0f}/s")
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(""),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        yield _RichProgress(bar, bar.add_task(description, total=total))

@@ -1,0 +1,82 @@
+"""``pymq send``: one message from the argument, or many from stdin."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import OutputFormat, print_json
+
+app = new_app()
+
+
+@app.command(
+    epilog=examples(
+        "pymq send orders 'hello'",
+        "pymq send orders '{\"id\": 1}' --tag new --key order-1 --property region=eu",
+        "pymq send logs < app.log                      (a message for each line)",
+        "pymq tail orders --from start --no-follow -o json | pymq send copy --json-lines",
+    )
+)
+def send(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send; made by the broker if it may.")],
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", help="The message; without it, or with -, a message per stdin line.")
+    ] = None,
+    tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Tag of the messages.")] = "",
+    keys: Annotated[
+        list[str] | None, typer.Option("--key", metavar="KEY", help="A key to find the message by; repeatable.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; repeatable.")
+    ] = None,
+    delay_level: Annotated[
+        int,
+        typer.Option("--delay-level", metavar="N", min=0, max=64, help="Deliver later: 1 is 1s, 2 is 5s, … 18 is 2h."),
+    ] = 0,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="BROKER:ID", help="Send to this queue only.")] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option(
+            "--json-lines", help="Stdin lines are objects with body, and maybe tags, keys, properties, delay_level."
+        ),
+    ] = False,
+    in_flight: Annotated[
+        int,
+        typer.Option(
+            "--in-flight", metavar="N", min=1, max=10_000, help="Sends that may wait for their answers at once."
+        ),
+    ] = 64,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=1, max=10_000, help="Messages in one request, from stdin.")
+    ] = 1,
+    group: Annotated[str, typer.Option("--group", metavar="NAME", help="Producer group.")] = "PYMQ_CLI_PRODUCER",
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Send messages: the argument, or each line of stdin (empty lines are skipped)."""
+    from pymq.cli import send_work as work
+    from pymq.cli.options import parse_pairs
+    from pymq.net.runtime import run
+
+    template = work.template(topic, tag, keys or [], parse_pairs(properties or (), "--property"), delay_level)
+    target = work.parse_queue(topic, queue)
+    if body is not None and body != "-":
+        result = run(work.send_one(work.with_body(template, body.encode()), target, group, namesrv))
+        place = f"{result.queue.broker_name}/{result.queue.queue_id}@{result.queue_offset}"
+        if output is OutputFormat.json:
+            print_json(work.result_record(result))
+        else:
+            print(f"sent {topic} {place} {result.message_id}")
+        return
+    job = work.StdinJob(template, target, group, namesrv, json_lines=json_lines, in_flight=in_flight, batch=batch)
+    summary = run(job.run())
+    if output is OutputFormat.json:
+        print_json(summary.record())
+    else:
+        print(summary.text())
+    if summary.failed_count:
+        raise typer.Exit(1)

@@ -1,0 +1,237 @@
+"""What ``pymq send`` does: builds messages, keeps sends in flight, counts what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymq.cli.message_text import message_from_json
+from pymq.cli.options import split_addresses
+from pymq.cli.output import Progress, print_note, progress
+from pymq.client import Message, MessageQueue, Producer, SendResult
+from pymq.errors import PymqError, UsageError
+from pymq.model.names import check_topic
+from pymq.model.properties import RESERVED
+
+READ_SIZE_BYTES = 256 * 1024
+CHUNKS_AHEAD_MAX = 8
+FAILURES_SHOWN_MAX = 5
+
+
+def template(topic: str, tag: str, keys: list[str], properties: dict[str, str], delay_level: int) -> Message:
+    """A message without a body. Raises UsageError for names that can't be."""
+    for name in properties:
+        if name in RESERVED:
+            raise UsageError(f"--property {name!r} is a name RocketMQ keeps for itself: use another one")
+    return Message(
+        check_topic(topic), b"", tags=tag, keys=" ".join(keys), properties=properties, delay_level=delay_level
+    )
+
+
+def with_body(message: Message, body: bytes) -> Message:
+    """The message with this body."""
+    return dataclasses.replace(message, body=body)
+
+
+def parse_queue(topic: str, text: str | None) -> MessageQueue | None:
+    """``broker-a:3`` -> that queue. Raises UsageError."""
+    if text is None:
+        return None
+    broker, _, number = text.rpartition(":")
+    if not broker or not number.isdigit():
+        raise UsageError(f"--queue {text!r} has no BROKER:ID form: write for example broker-a:0")
+    return MessageQueue(topic, broker, int(number))
+
+
+async def send_one(message: Message, queue: MessageQueue | None, group: str, namesrv: str) -> SendResult:
+    """Sends one message and waits for the answer."""
+    async with Producer(group, namesrv=";".join(split_addresses(namesrv))) as producer:
+        return await producer.send(message, queue=queue)
+
+
+def result_record(result: SendResult) -> dict[str, Any]:
+    """A send's result as JSON shows it."""
+    return {
+        "status": result.status.value,
+        "topic": result.queue.topic,
+        "broker": result.queue.broker_name,
+        "queue": result.queue.queue_id,
+        "offset": result.queue_offset,
+        "message_id": result.message_id,
+        "offset_message_id": result.offset_message_id,
+    }
+
+
+@dataclass
+class Summary:
+    """What became of many messages."""
+
+    topic: str
+    sent_count: int = 0
+    failed_count: int = 0
+    duration_s: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return {
+            "topic": self.topic,
+            "sent": self.sent_count,
+            "failed": self.failed_count,
+            "seconds": round(self.duration_s, 3),
+            "messages_per_second": round(self.sent_count / self.duration_s) if self.duration_s else 0,
+        }
+
+    def text(self) -> str:
+        """One line for people."""
+        failed = f", {self.failed_count} failed" if self.failed_count else ""
+        rate = self.sent_count / self.duration_s if self.duration_s else 0
+        return f"sent {self.sent_count} to {self.topic}{failed} in {self.duration_s:.2f} s ({rate:,.0f}/s)"
+
+
+class StdinJob:
+    """Sends a message for each line of stdin, ``in_flight`` requests at a time, ``batch`` messages in each."""
+
+    def __init__(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        group: str,
+        namesrv: str,
+        *,
+        json_lines: bool,
+        in_flight: int,
+        batch: int,
+    ) -> None:
+        self._template = message
+        self._queue = queue
+        self._group = group
+        self._namesrv = ";".join(split_addresses(namesrv))
+        self._json_lines = json_lines
+        self._batch = batch
+        self._slots = asyncio.Semaphore(in_flight)
+        self._summary = Summary(message.topic)
+        self._first_error: PymqError | None = None
+
+    async def run(self) -> Summary:
+        """Reads to the end of stdin. Raises the first error when nothing at all could be sent, UsageError for a line
+        that is no message."""
+        started_s = time.monotonic()
+        with progress(f"sending to {self._template.topic}") as bar:
+            async with Producer(self._group, namesrv=self._namesrv) as producer:
+                await self._send_all(producer, bar)
+        self._summary.duration_s = time.monotonic() - started_s
+        if self._first_error is not None and not self._summary.sent_count:
+            raise self._first_error
+        for text in self._summary.failures:
+            print_note(f"pymq: {text}")
+        return self._summary
+
+    async def _send_all(self, producer: Producer, bar: Progress) -> None:
+        open_sends: set[asyncio.Task[None]] = set()
+        is_first = True
+        try:
+            async for messages in self._batches():
+                await self._slots.acquire()
+                if self._first_error is not None and not self._summary.sent_count:
+                    break  # nothing gets through: don't read on
+                task = asyncio.create_task(self._send(producer, messages, bar))
+                open_sends.add(task)
+                task.add_done_callback(open_sends.discard)
+                if is_first:
+                    # Routes and connection are found by the first request; those that wait for them together would
+                    # leave in any order.
+                    await task
+                    is_first = False
+        finally:
+            await asyncio.gather(*open_sends)
+
+    async def _send(self, producer: Producer, messages: list[Message], bar: Progress) -> None:
+        try:
+            if len(messages) == 1:
+                await producer.send(messages[0], queue=self._queue)
+            else:
+                await producer.send_batch(messages, queue=self._queue)
+            self._summary.sent_count += len(messages)
+        except PymqError as error:
+            self._first_error = self._first_error or error
+            self._summary.failed_count += len(messages)
+            if len(self._summary.failures) < FAILURES_SHOWN_MAX:
+                self._summary.failures.append(str(error))
+        finally:
+            bar.advance(len(messages))
+            self._slots.release()
+
+    async def _batches(self) -> AsyncIterator[list[Message]]:
+        """Messages in groups of the batch size; what has arrived is not held back for a full group."""
+        number = 0
+        async for lines in stdin_lines():
+            messages = []
+            for line in lines:
+                number += 1
+                if not line.strip():
+                    continue
+                messages.append(self._message(line, number))
+                if len(messages) == self._batch:
+                    yield messages
+                    messages = []
+            if messages:
+                yield messages
+
+    def _message(self, line: bytes, number: int) -> Message:
+        if not self._json_lines:
+            return with_body(self._template, line)
+        try:
+            message = message_from_json(self._template.topic, line)
+        except UsageError as error:
+            raise UsageError(f"line {number} of stdin is {error}") from error
+        base = self._template
+        return dataclasses.replace(
+            message,
+            tags=message.tags or base.tags,
+            keys=message.keys or base.keys,
+            properties=base.properties | message.properties,
+            delay_level=message.delay_level or base.delay_level,
+        )
+
+
+async def stdin_lines() -> AsyncIterator[list[bytes]]:
+    """Lines of stdin as they arrive, without their ends, some at a time.
+
+    A thread reads, so that the event loop goes on while nobody types; it is a daemon, so that Ctrl-C need not wait.
+    """
+    if sys.stdin.isatty():
+        print_note("each line is a message; Ctrl-D ends")
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue(CHUNKS_AHEAD_MAX)
+    threading.Thread(target=_read_stdin, args=(loop, chunks), daemon=True).start()
+    rest = b""
+    while chunk := await chunks.get():
+        if isinstance(chunk, Exception):
+            raise chunk
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _read_stdin(loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes | Exception]) -> None:
+    try:
+        while True:
+            try:
+                item: bytes | Exception = os.read(sys.stdin.fileno(), READ_SIZE_BYTES)
+            except OSError as error:
+                item = error
+            asyncio.run_coroutine_threadsafe(chunks.put(item), loop).result()
+            if not item or isinstance(item, Exception):
+                return
+    except RuntimeError:
+        pass  # the loop has ended: nobody reads on

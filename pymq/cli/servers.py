@@ -1,0 +1,126 @@
+"""What the three server commands share: configurations out of flags, logging, starting a role, waiting for its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.options import parse_pairs
+from pymq.cli.output import print_note
+
+if TYPE_CHECKING:
+    from pymq.broker.broker import Broker
+    from pymq.config import BrokerConfig, NamesrvConfig
+    from pymq.namesrv.server import NameServer
+
+HostOption = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default 127.0.0.1.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; repeatable.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Say that it is ready as one JSON object.")]
+LogLevelOption = Annotated[
+    str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; logs go to stderr.")
+]
+
+
+def build_namesrv_config(path: str | None, settings: Sequence[str] | None, flags: Mapping[str, Any]) -> NamesrvConfig:
+    """From a file, ``--set`` pairs and flags (by key; None means not given); flags win. Raises ConfigError."""
+    from pymq.config import load_namesrv_config
+
+    config = load_namesrv_config(path, _overrides(settings, flags))
+    _tell_warnings(config.warnings)
+    return config
+
+
+def build_broker_config(path: str | None, settings: Sequence[str] | None, flags: Mapping[str, Any]) -> BrokerConfig:
+    """As :func:`build_namesrv_config`, for a broker; NAMESRV_ADDR counts too. The store path is made absolute."""
+    from pymq.config import load_broker_config
+
+    config = load_broker_config(path, _overrides(settings, flags), env=os.environ)
+    config.store_path_root_dir = os.path.abspath(os.path.expanduser(config.store_path_root_dir))  # noqa: PTH100, PTH111
+    _tell_warnings(config.warnings)
+    return config
+
+
+def _overrides(settings: Sequence[str] | None, flags: Mapping[str, Any]) -> dict[str, str]:
+    result = parse_pairs(settings or (), "--set")
+    result.update({key: str(value) for key, value in flags.items() if value is not None})
+    return result
+
+
+def _tell_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        print_note(f"pymq: warning: {warning}")
+
+
+def set_up_logging(level: str) -> None:
+    """Log lines on stderr from ``level`` up. Raises UsageError for an unknown level."""
+    from pymq.errors import UsageError
+
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise UsageError(f"{level!r} is no log level: use debug, info, warning or error")
+    logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+
+async def serve_until_stopped(tell_ready: Callable[[], None]) -> None:
+    """Says that the role is ready, then waits for SIGINT or SIGTERM; one that comes right after the words counts."""
+    import asyncio
+
+    from pymq.net.runtime import wait_for_stop_signal
+
+    stopped = asyncio.ensure_future(wait_for_stop_signal())
+    await asyncio.sleep(0)  # the signal handlers are there from now on
+    tell_ready()
+    await stopped
+
+
+async def start_namesrv(config: NamesrvConfig) -> NameServer:
+    """A name server that listens. Raises UsageError when the port is taken."""
+    from pymq.clock import SystemClock
+    from pymq.namesrv.server import NameServer
+
+    server = NameServer(clock=SystemClock(), config=config)
+    try:
+        await server.start()
+    except OSError as error:
+        raise _port_problem(error, config.bind_address, config.listen_port) from error
+    return server
+
+
+async def start_broker(config: BrokerConfig) -> Broker:
+    """A broker that has recovered its store and listens. Raises UsageError when the port is taken."""
+    import random
+
+    from pymq.broker.broker import Broker
+    from pymq.clock import SystemClock
+    from pymq.store.fs import RealFiles
+
+    broker = Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random())
+    try:
+        await broker.start()
+    except BaseException as error:
+        await broker.stop()
+        if isinstance(error, OSError):
+            raise _port_problem(error, config.bind_address, config.listen_port) from error
+        raise
+    return broker
+
+
+def _port_problem(error: OSError, host: str, port: int) -> Exception:
+    import errno
+
+    from pymq.errors import UsageError
+
+    if error.errno == errno.EADDRINUSE:
+        return UsageError(f"{host}:{port} is in use by another process: choose another port, or 0 for any free one")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return UsageError(f"{host} is no address of this machine: choose another one to listen on")
+    return error

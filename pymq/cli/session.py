@@ -1,0 +1,46 @@
+"""Opens the admin client for one command and runs the command's coroutine with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pymq.cli.options import split_addresses
+
+if TYPE_CHECKING:
+    from pymq.client.admin import Admin
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 5.0
+
+
+def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
+    """What ``work`` returns, called with an Admin for the name servers in ``namesrv``."""
+    # Plain asyncio: for a handful of requests importing uvloop costs more than it brings.
+    import asyncio
+
+    from pymq.client.admin import Admin
+
+    async def session() -> T:
+        async with Admin(split_addresses(namesrv), timeout_s=timeout_s) as admin:
+            return await work(admin)
+
+    return asyncio.run(session())
+
+
+async def until_done_or_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Runs ``work`` to its end or to SIGINT or SIGTERM, which are the usual end of what follows something."""
+    import asyncio
+
+    from pymq.net.runtime import wait_for_stop_signal
+
+    working = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(wait_for_stop_signal())
+    await asyncio.wait((working, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.wait((working,))
+    if not working.cancelled():
+        working.result()

@@ -1,0 +1,178 @@
+"""``pymq spark-export``: topics to files through Spark; the work is :mod:`pymq.spark.export`'s."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, parse_pairs, split_addresses
+from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
+from pymq.errors import UsageError
+
+if TYPE_CHECKING:
+    from pymq.spark.options import ExportSummary, Progress
+
+app = new_app()
+
+
+@app.command(
+    epilog=examples(
+        "pymq spark-export                              (all topics of applications, to a new directory)",
+        "pymq spark-export -t orders -t 'audit-*' --output ./lake",
+        "pymq spark-export -t orders --from -2h --format json --json",
+        "pymq spark-export -t orders --columns topic,queueOffset,body --dry-run",
+    )
+)
+def spark_export(
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", metavar="NAME|GLOB", help="What to export; repeatable.")
+    ] = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="WHERE", help="earliest, latest, -2h, a time, group:NAME, or JSON offsets.")
+    ] = "earliest",
+    end: Annotated[
+        str, typer.Option("--to", metavar="WHERE", help="As --from; what arrives later is left out.")
+    ] = "latest",
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "--out", metavar="DIR", help="Directory; the same one again goes on where it ended."),
+    ] = None,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="parquet, json, csv or orc.")
+    ] = "parquet",
+    writer: Annotated[
+        str | None,
+        typer.Option("--writer", metavar="arrow|spark", help="arrow: Parquet, exactly once; spark: any format."),
+    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="A,B,…", help="Only these columns.")] = None,
+    partition_by: Annotated[
+        str | None, typer.Option("--partition-by", metavar="A,B", help="Directory levels of topic, dt; '' for none.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", metavar="KIND", help="zstd, snappy, gzip, lz4 or none.")
+    ] = "zstd",
+    tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Only these tags: 'A || B'.")] = "*",
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", metavar="N", min=0, help="Stop after about so many; 0: no limit.")
+    ] = 0,
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+    ] = None,
+    driver_memory: Annotated[
+        str, typer.Option("--driver-memory", metavar="SIZE", help="Heap of Spark's driver.")
+    ] = "1g",
+    on_data_loss: Annotated[
+        str, typer.Option("--on-data-loss", metavar="fail|report", help="When offsets are no longer stored.")
+    ] = "fail",
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be read.")] = False,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
+    from pymq.spark.options import ExportOptions
+
+    options = ExportOptions(
+        namesrv=";".join(split_addresses(namesrv)),
+        topics=tuple(topics or ()),
+        start=start,
+        end=end,
+        output=None if dry_run and output is None else Path(output or _new_directory()),
+        format=file_format,
+        writer=writer,
+        columns=_words(columns),
+        compression=compression,
+        tag=tag,
+        max_rows=max_rows,
+        master=master,
+        conf=parse_pairs(conf or (), "--conf"),
+        driver_memory=driver_memory,
+        on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
+        dry_run=dry_run,
+    )
+    if partition_by is not None:
+        options.partition_by = _words(partition_by)
+    options.check()
+    try:
+        from pymq.spark.export import run
+    except ModuleNotFoundError as error:
+        raise UsageError(f"spark-export needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
+
+    # Spark says so of every pandas from 3 on; nothing here uses pandas.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    with export_progress() as progress:
+        summary = run(options, progress)
+    if as_json:
+        print_json(summary.to_dict())
+    else:
+        _print_summary(summary)
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _new_directory() -> str:
+    return f"pymq-export-{datetime.now().astimezone().strftime('%Y%m%d-%H%M%S')}"
+
+
+@contextmanager
+def export_progress() -> Iterator[Progress]:
+    """A bar on stderr when that is a terminal."""
+    if not sys.stderr.isatty():
+        from pymq.spark.options import NoProgress
+
+        yield NoProgress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("planning", total=None)
+
+        class Shown:
+            def phase(self, text: str) -> None:
+                bar.update(task, description=text)
+
+            def rows(self, done: int, planned: int) -> None:
+                bar.update(task, completed=done, total=planned)
+
+        yield Shown()
+
+
+def _print_summary(summary: ExportSummary) -> None:
+    records = [
+        {
+            "topic": queue.topic,
+            "queue": f"{queue.broker_name}/{queue.queue_id}",
+            "from": queue.from_offset,
+            "to": queue.to_offset,
+            "rows": queue.to_offset - queue.from_offset if queue.rows is None else queue.rows,
+            "lost": queue.lost,
+        }
+        for queue in summary.queues
+    ]
+    columns = [Column("topic"), Column("queue"), *(Column(name, right=True) for name in ("from", "to", "rows"))]
+    if summary.lost:
+        columns.append(Column("lost", right=True))
+    print_listing(records, columns, OutputFormat.table, "nothing to export: the topics hold no messages in that range")
+    if summary.dry_run:
+        print(f"would export {summary.planned_rows} rows in {summary.tasks} tasks as {summary.format}")
+        return
+    resumed = "; went on from an earlier run" if summary.resumed else ""
+    print(
+        f"exported {summary.rows} rows to {summary.output} as {summary.format}: {summary.files} files, "
+        f"{summary.elapsed_s:.1f} s ({summary.rows_per_s:,.0f} rows/s){resumed}"
+    )
+    if summary.lost:
+        print_note(f"pymq: warning: {summary.lost} offsets were no longer stored")

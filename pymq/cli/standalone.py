@@ -1,0 +1,99 @@
+"""``pymq standalone``: a name server and a broker in one process and one event loop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.output import print_json_line
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+
+if TYPE_CHECKING:
+    from pymq.config import BrokerConfig, NamesrvConfig
+
+DEFAULT_DIRECTORY = "~/.pymq/standalone"
+
+app = new_app()
+
+
+@app.command(
+    epilog=examples(
+        "pymq standalone",
+        "pymq standalone --dir ./data --namesrv-port 0 --port 0 --json",
+        "pymq standalone --ephemeral --set autoCreateTopicEnable=false",
+    )
+)
+def standalone(
+    directory: Annotated[
+        str | None, typer.Option("--dir", metavar="DIR", help=f"Where data is kept; default {DEFAULT_DIRECTORY}.")
+    ] = None,
+    namesrv_port: Annotated[
+        int,
+        typer.Option(
+            "--namesrv-port", metavar="PORT", min=0, max=65535, help="Port of the name server, 0 for any free."
+        ),
+    ] = 9876,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="Port of the broker, 0 for any free; default 10911."
+        ),
+    ] = None,
+    host: HostOption = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Keep data in a directory that is removed at the end.")
+    ] = False,
+    config_file: Annotated[
+        str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    log_level: LogLevelOption = "warning",
+) -> None:
+    """Run a name server and a broker together: all that clients need, in one process."""
+    import shutil
+    import tempfile
+
+    from pymq.cli.servers import build_broker_config, build_namesrv_config, set_up_logging
+    from pymq.errors import UsageError
+    from pymq.net.runtime import run
+
+    if ephemeral and directory is not None:
+        raise UsageError("--ephemeral and --dir exclude each other: give one of them")
+    set_up_logging(log_level)
+    store = tempfile.mkdtemp(prefix="pymq-") if ephemeral else directory or DEFAULT_DIRECTORY
+    try:
+        # The broker's only name server is the one started here, whose port is known only then.
+        flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
+        broker_config = build_broker_config(config_file, settings, flags)
+        namesrv_config = build_namesrv_config(None, None, {"listenPort": namesrv_port, "bindAddress": host})
+        run(_serve(namesrv_config, broker_config, as_json))
+    finally:
+        if ephemeral:
+            shutil.rmtree(store, ignore_errors=True)
+
+
+async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
+    from pymq.cli.servers import serve_until_stopped, start_broker, start_namesrv
+
+    namesrv = await start_namesrv(namesrv_config)
+    try:
+        broker_config.namesrv_addr = namesrv.address
+        broker = await start_broker(broker_config)
+        try:
+            store = broker_config.store_path_root_dir
+            await serve_until_stopped(lambda: _tell_ready(namesrv.address, broker.address, store, as_json))
+        finally:
+            await broker.stop()
+    finally:
+        await namesrv.stop()
+
+
+def _tell_ready(namesrv: str, broker: str, store: str, as_json: bool) -> None:
+    if as_json:
+        print_json_line({"namesrv": namesrv, "broker": broker, "store": store, "pid": os.getpid()})
+    else:
+        print(f"ready: name server {namesrv}, broker {broker}, data in {store}", flush=True)

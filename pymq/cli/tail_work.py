@@ -1,0 +1,324 @@
+"""What ``pymq tail`` does: reads what is stored in order of time over all queues, then follows each queue."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from pymq.cli.message_text import Formatter, content
+from pymq.cli.options import split_addresses
+from pymq.cli.output import print_note, progress
+from pymq.cli.tail_start import Start, StartKind
+from pymq.cli.topic_work import user_topics
+from pymq.client import Admin, MessageQueue, PullConsumer, PullStatus, StoredMessage
+from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
+
+PULL_COUNT = 1024  # brokers have caps of their own
+SUSPEND_MS = 15_000
+LOOK_FOR_QUEUES_EVERY_S = 5.0
+COMMIT_EVERY_S = 5.0
+RETRY_AFTER_S = 1.0
+
+
+class Wanted:
+    """Which messages to show. ``tag``: an expression the broker filters by; key and pattern are checked here."""
+
+    def __init__(self, tag: str = "*", key: str | None = None, grep: str | None = None) -> None:
+        """Raises UsageError for a pattern that is no regular expression."""
+        self.tag = tag or "*"
+        self._key = key
+        try:
+            self._pattern = re.compile(grep) if grep is not None else None
+        except re.error as error:
+            raise UsageError(f"--grep {grep!r} is no regular expression: {error}") from error
+
+    def takes(self, message: StoredMessage) -> bool:
+        if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
+            return False
+        return self._pattern is None or self._pattern.search(content(message).decode("utf-8", "replace")) is not None
+
+
+@dataclass(frozen=True)
+class TailOptions:
+    """What was asked for. ``topics`` empty: all that applications made. ``count`` None: no end."""
+
+    topics: list[str]
+    start: Start
+    count: int | None
+    follow: bool
+    wanted: Wanted
+    queue_id: int | None
+    group: str
+    commit: bool
+    namesrv: str
+
+
+@dataclass
+class Cursor:
+    """Where the tail is in one queue. ``offset``: the next to read; ``end``: the queue's end when the tail began;
+    ``done``: the offset behind the last message dealt with, which is what may be committed."""
+
+    queue: MessageQueue
+    offset: int
+    end: int
+    done: int
+    committed: int = -1
+
+
+class Tail:
+    """One run of the command: writes formatted messages to ``out`` until it is done or interrupted."""
+
+    def __init__(self, options: TailOptions, to_bytes: Formatter, out: BinaryIO) -> None:
+        self._options = options
+        self._to_bytes = to_bytes
+        self._out = out
+        self._left = options.count if options.count is not None else sys.maxsize
+        self._cursors: dict[MessageQueue, Cursor] = {}
+        self._namesrv = ";".join(split_addresses(options.namesrv))
+
+    async def run(self) -> None:
+        """Raises NotFoundError for a topic that isn't there, UnreachableError before anything was shown."""
+        options = self._options
+        async with PullConsumer(options.group, namesrv=self._namesrv) as pull, Admin(self._namesrv) as admin:
+            queues = await self._find_queues(pull, admin)
+            cursors = await asyncio.gather(*(self._begin(pull, queue) for queue in queues))
+            self._cursors = {cursor.queue: cursor for cursor in cursors}
+            try:
+                await self._show_stored(pull, cursors)
+                if options.follow and self._left:
+                    await self._follow(pull, admin)
+            finally:
+                if options.commit:
+                    await self._commit(pull)
+
+    async def _find_queues(self, pull: PullConsumer, admin: Admin) -> list[MessageQueue]:
+        topics = self._options.topics or await user_topics(admin)
+        found: list[MessageQueue] = []
+        for topic in topics:
+            try:
+                queues = await pull.queues(topic)
+            except NotFoundError:
+                if self._options.topics:
+                    raise
+                continue  # deleted since it was listed
+            wanted = [queue for queue in queues if self._options.queue_id in (None, queue.queue_id)]
+            if not wanted and self._options.topics:
+                raise NotFoundError(f"no queue {self._options.queue_id} in {topic}: it has {len(queues)} queues")
+            found += wanted
+        if not found and not self._options.topics:
+            waiting = self._options.follow
+            print_note("no topics of applications yet" + (": waiting for the first" if waiting else ""))
+        return found
+
+    async def _begin(self, pull: PullConsumer, queue: MessageQueue) -> Cursor:
+        first, end = await asyncio.gather(pull.min_offset(queue), pull.max_offset(queue))
+        kind, value = self._options.start.kind, self._options.start.value
+        if kind is StartKind.FIRST:
+            offset = first
+        elif kind is StartKind.END:
+            offset = end
+        elif kind is StartKind.OFFSET:
+            offset = value
+        elif kind is StartKind.LAST:
+            offset = end - value
+        elif kind is StartKind.TIME:
+            offset = await pull.offset_by_time(queue, value)
+        else:
+            committed = await pull.committed(queue)
+            offset = first if committed is None else committed
+        offset = min(max(offset, first), end)
+        return Cursor(queue, offset, end, done=offset)
+
+    # What is stored already
+
+    async def _show_stored(self, pull: PullConsumer, cursors: list[Cursor]) -> None:
+        streams = [self._stored(pull, cursor) for cursor in cursors if cursor.offset < cursor.end]
+        total = sum(cursor.end - cursor.offset for cursor in cursors)
+        try:
+            if self._options.start.kind is StartKind.LAST:
+                await self._show_last(cursors, streams)
+                return
+            # A bar only where the messages themselves don't go to the terminal.
+            with progress("reading", total, wanted=not sys.stdout.isatty()) as bar:
+                async for message in _merged(streams):
+                    bar.advance(1)
+                    self._show((message,), flush=False)
+                    if not self._left:
+                        break
+        finally:
+            for stream in streams:
+                await stream.aclose()
+            self._out.flush()
+
+    async def _show_last(self, cursors: list[Cursor], streams: list[AsyncGenerator[StoredMessage, None]]) -> None:
+        """The last N over all queues, out of the last N of each."""
+        began = {cursor.queue: cursor.offset for cursor in cursors}
+        parts = await asyncio.gather(*map(_collect, streams))
+        messages = sorted((message for part in parts for message in part), key=_by_time)
+        for cursor in cursors:
+            cursor.done = began[cursor.queue]
+        self._show(messages[-self._options.start.value :] if self._options.start.value else [])
+        if self._left:
+            for cursor in cursors:
+                self._passed(cursor, cursor.end)
+
+    async def _stored(self, pull: PullConsumer, cursor: Cursor) -> AsyncGenerator[StoredMessage, None]:
+        """The wanted messages of one queue up to its end, the next pull under way while one answer is used."""
+        pulling = asyncio.ensure_future(self._pull(pull, cursor.queue, cursor.offset))
+        try:
+            while cursor.offset < cursor.end:
+                messages, next_offset = await pulling
+                if next_offset < cursor.end:
+                    pulling = asyncio.ensure_future(self._pull(pull, cursor.queue, next_offset))
+                for message in messages:
+                    if message.queue_offset < cursor.end and self._options.wanted.takes(message):
+                        yield message
+                cursor.offset = min(next_offset, cursor.end)
+                self._passed(cursor, cursor.offset)
+        finally:
+            pulling.cancel()
+
+    async def _pull(
+        self, pull: PullConsumer, queue: MessageQueue, offset: int, suspend_ms: int = 0
+    ) -> tuple[list[StoredMessage], int]:
+        """Messages from ``offset`` on and the offset to go on at."""
+        result = await pull.pull(queue, offset, PULL_COUNT, expression=self._options.wanted.tag, suspend_ms=suspend_ms)
+        if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset > offset:
+            print_note(f"{_name(queue)}: offsets {offset} to {result.next_offset - 1} are no longer stored")
+        return result.messages() if result.status is PullStatus.FOUND else [], result.next_offset
+
+    # What comes
+
+    async def _follow(self, pull: PullConsumer, admin: Admin) -> None:
+        arrivals: asyncio.Queue[tuple[Cursor, list[StoredMessage], int]] = asyncio.Queue(16)
+        tasks: set[asyncio.Task[None]] = set()
+
+        def follow(cursor: Cursor) -> None:
+            tasks.add(asyncio.create_task(self._follow_queue(pull, cursor, arrivals)))
+
+        for cursor in self._cursors.values():
+            follow(cursor)
+        tasks.add(asyncio.create_task(self._look_for_queues(pull, admin, follow)))
+        if self._options.commit:
+            tasks.add(asyncio.create_task(self._commit_often(pull)))
+        try:
+            while self._left:
+                cursor, messages, next_offset = await arrivals.get()
+                self._show(message for message in messages if self._options.wanted.takes(message))
+                if self._left:
+                    self._passed(cursor, next_offset)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_queue(
+        self,
+        pull: PullConsumer,
+        cursor: Cursor,
+        arrivals: asyncio.Queue[tuple[Cursor, list[StoredMessage], int]],
+    ) -> None:
+        """Pulls one queue for ever; when its broker is away it says so once and tries on."""
+        failed = False
+        while True:
+            try:
+                messages, next_offset = await self._pull(pull, cursor.queue, cursor.offset, SUSPEND_MS)
+            except NotFoundError:
+                print_note(f"{_name(cursor.queue)} is gone")
+                del self._cursors[cursor.queue]
+                return
+            except (UnreachableError, RefusedError) as error:
+                if not failed:
+                    print_note(f"{_name(cursor.queue)}: {error}; trying again")
+                failed = True
+                await asyncio.sleep(RETRY_AFTER_S)
+                continue
+            if failed:
+                print_note(f"{_name(cursor.queue)}: back")
+                failed = False
+            cursor.offset = next_offset
+            await arrivals.put((cursor, messages, next_offset))
+
+    async def _look_for_queues(self, pull: PullConsumer, admin: Admin, follow: Callable[[Cursor], None]) -> None:
+        """Notices topics and queues that are made while the tail runs; those are shown from their start."""
+        while True:
+            await asyncio.sleep(LOOK_FOR_QUEUES_EVERY_S)
+            try:
+                for queue in await self._find_queues_quietly(pull, admin):
+                    if queue not in self._cursors:
+                        first = await pull.min_offset(queue)
+                        self._cursors[queue] = Cursor(queue, first, first, done=first)
+                        follow(self._cursors[queue])
+            except PymqError:
+                pass  # the name server is away for a while; the queues known are followed
+
+    async def _find_queues_quietly(self, pull: PullConsumer, admin: Admin) -> list[MessageQueue]:
+        topics = self._options.topics or await user_topics(admin)
+        queues = [queue for topic in topics for queue in await pull.queues(topic)]
+        return [queue for queue in queues if self._options.queue_id in (None, queue.queue_id)]
+
+    # Output and commits
+
+    def _show(self, messages: Iterable[StoredMessage], *, flush: bool = True) -> None:
+        """Writes messages as long as some may still be shown."""
+        for message in messages:
+            if not self._left:
+                break
+            self._left -= 1
+            self._out.write(self._to_bytes(message))
+            cursor = self._cursors.get(MessageQueue(message.topic, message.broker_name, message.queue_id))
+            if cursor is not None:
+                self._passed(cursor, message.queue_offset + 1)
+        if flush:
+            self._out.flush()
+
+    @staticmethod
+    def _passed(cursor: Cursor, offset: int) -> None:
+        cursor.done = max(cursor.done, offset)
+
+    async def _commit(self, pull: PullConsumer) -> None:
+        for cursor in self._cursors.values():
+            if cursor.committed != cursor.done:
+                await pull.commit(cursor.queue, cursor.done)
+                cursor.committed = cursor.done
+
+    async def _commit_often(self, pull: PullConsumer) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_EVERY_S)
+            await self._commit(pull)
+
+
+def _name(queue: MessageQueue) -> str:
+    return f"{queue.topic} {queue.broker_name}/{queue.queue_id}"
+
+
+def _by_time(message: StoredMessage) -> tuple[int, int]:
+    """Store time, and within a millisecond the place in the broker's log: the order of arrival."""
+    return message.store_timestamp_ms, message.physical_offset
+
+
+async def _collect(stream: AsyncGenerator[StoredMessage, None]) -> list[StoredMessage]:
+    return [message async for message in stream]
+
+
+async def _merged(streams: list[AsyncGenerator[StoredMessage, None]]) -> AsyncGenerator[StoredMessage, None]:
+    """The messages of all streams, oldest first; each stream is in order of its offsets."""
+    heads = []
+    for at, stream in enumerate(streams):
+        message = await anext(stream, None)
+        if message is not None:
+            heads.append((_by_time(message), at, message))
+    heapq.heapify(heads)
+    while heads:
+        _, at, message = heads[0]
+        yield message
+        following = await anext(streams[at], None)
+        if following is None:
+            heapq.heappop(heads)
+        else:
+            heapq.heapreplace(heads, (_by_time(following), at, following))

@@ -1,0 +1,267 @@
+"""``pymq topic``: list, create, update, delete, describe, route, stats."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption, parse_perm
+from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
+from pymq.cli.session import with_admin
+from pymq.errors import EXIT_FAILED
+
+app = new_app("List, create, update, delete and look into topics.")
+
+TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+ClusterOption = Annotated[
+    list[str] | None,
+    typer.Option("-c", "--cluster", metavar="CLUSTER", help="All brokers of this cluster; repeatable."),
+]
+BrokerOption = Annotated[
+    list[str] | None,
+    typer.Option("-b", "--broker", metavar="NAME|HOST:PORT", help="Only this broker; repeatable."),
+]
+WriteQueuesOption = Annotated[
+    int | None, typer.Option("--wq", metavar="N", min=0, max=65535, help="Number of write queues on each broker.")
+]
+ReadQueuesOption = Annotated[
+    int | None, typer.Option("--rq", metavar="N", min=0, max=65535, help="Number of read queues on each broker.")
+]
+PermOption = Annotated[
+    str | None, typer.Option("--perm", metavar="RW|R|W", help="Who may do what: RW (6), R (4), W (2).")
+]
+DEFAULT_QUEUES = 8
+
+CONFIG_COLUMNS = [
+    Column("broker"),
+    Column("address"),
+    Column("read_queues", "READ QUEUES", right=True),
+    Column("write_queues", "WRITE QUEUES", right=True),
+    Column("perm"),
+]
+
+
+@app.command("list", epilog=examples("pymq topic list", "pymq topic list --all -o json", "pymq topic list -c ClusterA"))
+def list_topics(
+    show_all: Annotated[bool, typer.Option("--all", help="System, retry and dead-letter topics too.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only topics of this cluster.")
+    ] = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """List topics with their brokers, queues and permission."""
+    from pymq.cli import topic_work as work
+
+    records = with_admin(namesrv, lambda admin: work.list_topics(admin, show_all, cluster))
+    columns = [
+        Column("topic"),
+        Column("brokers"),
+        Column("read_queues", "READ QUEUES", right=True),
+        Column("write_queues", "WRITE QUEUES", right=True),
+        Column("perm"),
+    ]
+    print_listing(records, columns, output, "no topics: pymq topic create NAME makes one, the first send too")
+
+
+@app.command(
+    epilog=examples(
+        "pymq topic create orders",
+        "pymq topic create orders -c DefaultCluster --wq 16 --rq 16",
+        "pymq topic create audit -b broker-a --wq 4 --rq 4 --perm RW",
+    )
+)
+def create(
+    name: TopicArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    write_queues: WriteQueuesOption = None,
+    read_queues: ReadQueuesOption = None,
+    perm: PermOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Create a topic: on every broker of a cluster (-c), or on single brokers (-b).
+
+    With neither, on every broker of the only cluster. 8 queues on each broker unless --wq or --rq says otherwise.
+    """
+    from pymq.cli import topic_work as work
+    from pymq.model.names import check_topic
+    from pymq.model.tables import PERM_READ_WRITE, TopicConfig
+
+    write = write_queues if write_queues is not None else read_queues if read_queues is not None else DEFAULT_QUEUES
+    config = TopicConfig(
+        topic_name=check_topic(name),
+        write_queue_nums=write,
+        read_queue_nums=read_queues if read_queues is not None else write,
+        perm=parse_perm(perm) or PERM_READ_WRITE,
+    )
+    records = with_admin(namesrv, lambda admin: work.create_topic(admin, config, clusters or [], brokers or []))
+    print_listing(records, CONFIG_COLUMNS, output)
+    _warn_of_unread_queues(records)
+
+
+@app.command(
+    epilog=examples(
+        "pymq topic update orders --wq 8",
+        "pymq topic update orders --rq 8 --perm R",
+        "pymq topic update --wq 8        (asks for the topic)",
+        "pymq topic update orders -b broker-a --wq 4",
+    )
+)
+def update(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The topic; asked for when not given.")] = None,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    write_queues: WriteQueuesOption = None,
+    read_queues: ReadQueuesOption = None,
+    perm: PermOption = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Change a topic's queues or permission; what is not given stays as it is on each broker.
+
+    To shrink a topic without loss: lower --wq, wait until the upper queues are read, then lower --rq.
+    """
+    from pymq.cli import topic_work as work
+    from pymq.errors import UsageError
+
+    if write_queues is None and read_queues is None and perm is None:
+        raise UsageError("nothing to change: give --wq, --rq or --perm")
+    changes = {"write_queues": write_queues, "read_queues": read_queues, "perm": parse_perm(perm)}
+    topic = name if name is not None else _choose_topic(namesrv)
+    records = with_admin(namesrv, lambda admin: work.update_topic(admin, topic, clusters or [], brokers or [], changes))
+    columns = [*CONFIG_COLUMNS, Column("before")]
+    print_listing(records, columns, output)
+    _warn_of_unread_queues(records)
+
+
+def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
+    """Queues that are written but not read look like lost messages to whoever made them."""
+    for record in records:
+        read, write = record["read_queues"], record["write_queues"]
+        if write > read:
+            which = f"queues {read} to {write - 1}" if write - read > 1 else f"queue {read}"
+            print_note(
+                f"pymq: warning: {which} on {record['broker']} will be written but not read: raise --rq to {write}"
+            )
+
+
+def _choose_topic(namesrv: str) -> str:
+    """Asks on a terminal which topic is meant. Elsewhere prints the list and raises UsageError."""
+    import sys
+
+    from pymq.cli import topic_work as work
+    from pymq.errors import NotFoundError, UsageError
+
+    names = with_admin(namesrv, work.user_topics)
+    if not names:
+        raise NotFoundError("there are no topics yet: pymq topic create NAME makes one")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        print("\n".join(names))
+        raise UsageError("which topic? Name one of those listed: pymq topic update NAME …")
+    for number, name in enumerate(names, 1):
+        print_note(f"{number:4}  {name}")
+    answer = str(typer.prompt("Topic (number or name)", err=True)).strip()
+    if answer in names:
+        return answer
+    if answer.isdigit() and 1 <= int(answer) <= len(names):
+        return names[int(answer) - 1]
+    raise UsageError(f"{answer!r} is none of the topics listed")
+
+
+@app.command(epilog=examples("pymq topic delete orders --yes", "pymq topic delete orders -b broker-a --yes"))
+def delete(
+    name: TopicArgument,
+    clusters: ClusterOption = None,
+    brokers: BrokerOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Delete a topic and its messages: everywhere, or only on the brokers named."""
+    import sys
+
+    from pymq.cli import topic_work as work
+    from pymq.errors import UsageError
+
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"deleting {name!r} loses its messages: say --yes if that is meant")
+        if not typer.confirm(f"Delete topic {name!r} and all its messages?", err=True):
+            print_note("nothing is deleted")
+            raise typer.Exit(EXIT_FAILED)
+    addresses = with_admin(namesrv, lambda admin: work.delete_topic(admin, name, clusters or [], brokers or []))
+    print(f"deleted {name} on {', '.join(addresses)}")
+
+
+@app.command(epilog=examples("pymq topic describe orders", "pymq topic describe orders -o json"))
+def describe(
+    name: TopicArgument,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show a topic: its configuration on each broker, how many messages it holds, which groups read it."""
+    from pymq.cli import topic_work as work
+
+    described = with_admin(namesrv, lambda admin: work.describe_topic(admin, name))
+    if output is OutputFormat.json:
+        print_json(described)
+        return
+    print(
+        f"{described['topic']}: {described['messages']} messages, groups: {', '.join(described['groups']) or 'none'}\n"
+    )
+    print_listing(described["brokers"], [*CONFIG_COLUMNS, Column("messages", right=True)], output)
+
+
+@app.command(epilog=examples("pymq topic route orders", "pymq topic route orders -o json"))
+def route(
+    name: TopicArgument,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show where clients are sent: the route the name server answers for a topic."""
+    from pymq.cli import topic_work as work
+
+    records = with_admin(namesrv, lambda admin: work.topic_route(admin, name))
+    columns = [
+        Column("broker"),
+        Column("cluster"),
+        Column("broker_id", "ID", right=True),
+        *CONFIG_COLUMNS[1:],
+    ]
+    print_listing(records, columns, output)
+
+
+@app.command(epilog=examples("pymq topic stats orders", "pymq topic stats orders -o json"))
+def stats(
+    name: TopicArgument,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show the first and next offset and the last message's time of every queue."""
+    from pymq.cli.times import local_time
+
+    found = with_admin(namesrv, lambda admin: admin.topics.stats(name))
+    records = [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "min_offset": at.min_offset,
+            "max_offset": at.max_offset,
+            "messages": at.max_offset - at.min_offset,
+            "last_message_ms": at.last_update_timestamp,
+        }
+        for queue, at in found.items()
+    ]
+    columns = [
+        Column("broker"),
+        Column("queue", right=True),
+        Column("min_offset", right=True),
+        Column("max_offset", right=True),
+        Column("messages", right=True),
+        Column("last_message_ms", "LAST MESSAGE", show=local_time),
+    ]
+    print_listing(records, columns, output, "the topic has no queues that can be read")

@@ -1,0 +1,135 @@
+"""What the topic commands do with an admin client: plain records out of typed answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pymq.client.admin import Admin, BrokerTarget
+from pymq.errors import NotFoundError, RefusedError
+from pymq.model.names import is_user_topic
+from pymq.model.tables import TopicConfig, perm_text
+from pymq.wire.codes import ResponseCode
+
+ROUTES_AT_ONCE = 256
+
+
+async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list[dict[str, Any]]:
+    """One record a topic: brokers, queues summed over them, permission."""
+    names = await admin.topics.names(cluster) if show_all else await user_topics(admin, cluster)
+
+    async def record(name: str) -> dict[str, Any] | None:
+        try:
+            queues = (await admin.topics.route(name)).queue_datas
+        except NotFoundError:
+            return None  # deleted since it was listed
+        return {
+            "topic": name,
+            "brokers": sorted(data.broker_name for data in queues),
+            "read_queues": sum(data.read_queue_nums for data in queues),
+            "write_queues": sum(data.write_queue_nums for data in queues),
+            "perm": "/".join(sorted({perm_text(data.perm) for data in queues})),
+        }
+
+    found: list[dict[str, Any] | None] = []
+    for at in range(0, len(names), ROUTES_AT_ONCE):
+        found += await asyncio.gather(*map(record, names[at : at + ROUTES_AT_ONCE]))
+    return [entry for entry in found if entry is not None]
+
+
+async def user_topics(admin: Admin, cluster: str | None = None) -> list[str]:
+    """Topics that applications made, sorted: no system, retry or dead-letter topics."""
+    names = await admin.topics.names(cluster)
+    system = await admin.topics.system_names()
+    return [name for name in names if name not in system and is_user_topic(name)]
+
+
+async def create_topic(
+    admin: Admin, config: TopicConfig, clusters: list[str], brokers: list[str]
+) -> list[dict[str, Any]]:
+    """Puts the topic on the brokers meant. Raises RefusedError when one of them has it already."""
+    targets = await admin.cluster.select(clusters, brokers)
+    for target in targets:
+        if await admin.topics.config(target.address, config.topic_name) is not None:
+            remark = f"topic {config.topic_name!r} exists already: pymq topic update changes it"
+            raise RefusedError(ResponseCode.TOPIC_EXIST_ALREADY, remark, target.address)
+    for target in targets:
+        await admin.topics.put(target.address, config)
+    return [config_record(target, config) for target in targets]
+
+
+async def update_topic(
+    admin: Admin, topic: str, clusters: list[str], brokers: list[str], changes: dict[str, int | None]
+) -> list[dict[str, Any]]:
+    """Applies the changes on the brokers meant, by default those that hold the topic."""
+    if clusters or brokers:
+        targets = await admin.cluster.select(clusters, brokers)
+    else:
+        targets = await admin.topics.targets(topic)
+    changed = await admin.topics.update(topic, targets, **changes)
+    return [
+        config_record(target, after)
+        | {"before": f"{before.read_queue_nums}/{before.write_queue_nums} {perm_text(before.perm)}"}
+        for target, before, after in changed
+    ]
+
+
+async def delete_topic(admin: Admin, name: str, clusters: list[str], brokers: list[str]) -> list[str]:
+    """Deletes the topic; the names of the brokers it was deleted on."""
+    holders = await admin.topics.targets(name)
+    named = bool(clusters or brokers)
+    targets = await admin.cluster.select(clusters, brokers) if named else holders
+    everywhere = set(holders) <= set(targets)
+    await admin.topics.delete(name, targets, everywhere=everywhere)
+    return [target.name or target.address for target in targets]
+
+
+async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:
+    """Configuration on each broker, number of messages, groups."""
+    targets = await admin.topics.targets(name)
+    stats = await admin.topics.stats(name, targets)
+    brokers = []
+    for target in targets:
+        config = await admin.topics.config(target.address, name)
+        if config is not None:
+            held = [at.max_offset - at.min_offset for queue, at in stats.items() if queue.broker_name == target.name]
+            brokers.append(config_record(target, config) | {"messages": sum(held)})
+    total = sum(at.max_offset - at.min_offset for at in stats.values())
+    return {"topic": name, "messages": total, "groups": await admin.topics.groups(name), "brokers": brokers}
+
+
+async def topic_route(admin: Admin, name: str) -> list[dict[str, Any]]:
+    """One record for each broker address of the route."""
+    found = await admin.topics.route(name)
+    records = []
+    for queues in sorted(found.queue_datas, key=lambda data: data.broker_name):
+        broker = found.broker(queues.broker_name)
+        for broker_id, address in sorted(broker.broker_addrs.items() if broker is not None else ()):
+            records.append(
+                {
+                    "topic": name,
+                    "broker": queues.broker_name,
+                    "cluster": broker.cluster if broker is not None else "",
+                    "broker_id": broker_id,
+                    "address": address,
+                    "read_queues": queues.read_queue_nums,
+                    "write_queues": queues.write_queue_nums,
+                    "perm": perm_text(queues.perm),
+                }
+            )
+    return records
+
+
+def config_record(target: BrokerTarget, config: TopicConfig) -> dict[str, Any]:
+    """A configuration as listings show it."""
+    return {
+        "topic": config.topic_name,
+        "broker": target.name,
+        "cluster": target.cluster,
+        "address": target.address,
+        "read_queues": config.read_queue_nums,
+        "write_queues": config.write_queue_nums,
+        "perm": perm_text(config.perm),
+        "order": config.order,
+        "attributes": config.attributes,
+    }

@@ -1,0 +1,55 @@
+"""The client library: producers, consumers and administration, asyncio first; ``pymq.client.sync`` blocks instead.
+
+Names are loaded when they are first used, so that a command that only administrates never imports a consumer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pymq.client.admin import Admin
+    from pymq.client.consume_result import ConsumeResult
+    from pymq.client.producer import Producer
+    from pymq.client.pull_consumer import PullConsumer
+    from pymq.client.push_consumer import PushConsumer
+    from pymq.model.message import Message, MessageQueue, PullResult, PullStatus, SendResult, SendStatus
+    from pymq.model.record import StoredMessage
+
+_HOMES = {
+    "Admin": "pymq.client.admin",
+    "ConsumeResult": "pymq.client.consume_result",
+    "Message": "pymq.model.message",
+    "MessageQueue": "pymq.model.message",
+    "Producer": "pymq.client.producer",
+    "PullConsumer": "pymq.client.pull_consumer",
+    "PullResult": "pymq.model.message",
+    "PullStatus": "pymq.model.message",
+    "PushConsumer": "pymq.client.push_consumer",
+    "SendResult": "pymq.model.message",
+    "SendStatus": "pymq.model.message",
+    "StoredMessage": "pymq.model.record",
+}
+
+__all__ = [
+    "Admin",
+    "ConsumeResult",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "SendResult",
+    "SendStatus",
+    "StoredMessage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -1,0 +1,53 @@
+"""The admin client: one object with a part per noun over shared connections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from pymq.client.admin.brokers import BrokerAdmin
+from pymq.client.admin.cluster import ClusterAdmin
+from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
+from pymq.client.admin.groups import GroupAdmin
+from pymq.client.admin.messages import MessageAdmin
+from pymq.client.admin.namesrv import NamesrvAdmin
+from pymq.client.admin.topics import TopicAdmin
+from pymq.clock import Clock, SystemClock
+
+
+class Admin:
+    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``brokers``, ``messages``, ``namesrv``.
+
+    ``namesrv``: "host:port" texts, or one text with several joined by ``;``. ``timeout_s``: for each request. Use it
+    as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
+    code and remark) and NotFoundError for a topic, group or message that isn't there.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        clock: Clock | None = None,
+    ) -> None:
+        texts = [namesrv] if isinstance(namesrv, str) else namesrv
+        addresses = [part.strip() for text in texts for part in text.replace(",", ";").split(";") if part.strip()]
+        self._connection = AdminConnection(addresses, clock=clock or SystemClock(), timeout_s=timeout_s)
+        self.namesrv = NamesrvAdmin(self._connection)
+        self.cluster = ClusterAdmin(self._connection)
+        self.topics = TopicAdmin(self._connection, self.cluster)
+        self.groups = GroupAdmin(self._connection, self.cluster)
+        self.brokers = BrokerAdmin(self._connection)
+        self.messages = MessageAdmin(self._connection, self.topics)
+
+    async def __aenter__(self) -> Admin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._connection.close()

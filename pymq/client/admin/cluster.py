@@ -1,0 +1,76 @@
+"""Which brokers a cluster has and where their masters are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pymq.client.admin.connection import AdminConnection
+from pymq.errors import NotFoundError, UsageError
+from pymq.wire.bodies_route import ClusterInfo, decode_cluster_info
+from pymq.wire.codes import RequestCode
+
+
+class BrokerTarget(NamedTuple):
+    """One broker to talk to. Name and cluster are empty for a broker given by an address nobody registered."""
+
+    name: str
+    cluster: str
+    address: str
+
+
+class ClusterAdmin:
+    """Calls about brokers as the name server knows them."""
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+
+    async def info(self) -> ClusterInfo:
+        """All brokers by name and all clusters."""
+        answer = await self._connection.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return decode_cluster_info(answer.body)
+
+    async def masters(self) -> list[BrokerTarget]:
+        """The masters of all clusters, by name."""
+        info = await self.info()
+        found = [
+            BrokerTarget(name, data.cluster, data.master_address)
+            for name, data in info.broker_addr_table.items()
+            if data.master_address
+        ]
+        return sorted(found)
+
+    async def select(self, clusters: Sequence[str] = (), brokers: Sequence[str] = ()) -> list[BrokerTarget]:
+        """The masters of the named clusters and the named brokers; a broker is a name or an address "host:port".
+
+        With neither: the masters of the only cluster there is. Raises UsageError when there are several clusters or
+        no broker at all, NotFoundError for an unknown name.
+        """
+        masters = await self.masters()
+        known = sorted({target.cluster for target in masters})
+        if not clusters and not brokers:
+            if not masters:
+                raise NotFoundError("no broker is registered at the name server: start one, or wait for it to register")
+            if len(known) > 1:
+                raise UsageError(
+                    f"there are several clusters ({', '.join(known)}): name one with -c, or brokers with -b"
+                )
+            return masters
+        found = []
+        for cluster in clusters:
+            members = [target for target in masters if target.cluster == cluster]
+            if not members:
+                raise NotFoundError(f"no cluster {cluster!r}: there are {', '.join(known) or 'none'}")
+            found += members
+        found += [_named(broker, masters) for broker in brokers]
+        return list(dict.fromkeys(found))
+
+
+def _named(broker: str, masters: Sequence[BrokerTarget]) -> BrokerTarget:
+    for target in masters:
+        if broker in (target.name, target.address):
+            return target
+    if ":" in broker:
+        return BrokerTarget("", "", broker)
+    names = ", ".join(target.name for target in masters) or "none"
+    raise NotFoundError(f"no broker {broker!r}: there are {names}; an address HOST:PORT works too")

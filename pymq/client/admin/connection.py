@@ -1,0 +1,71 @@
+"""How admin calls reach servers: any of the name servers, each of them, or one broker by its address."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pymq.clock import Clock
+from pymq.errors import RefusedError, UnreachableError
+from pymq.net.client import RemotingClient
+from pymq.wire.bodies_admin import encode_admin_body
+from pymq.wire.command import Command, request
+from pymq.wire.header import Header
+
+DEFAULT_TIMEOUT_S = 5.0
+
+
+class AdminConnection:
+    """Requests of one Admin. ``namesrv_addresses``: "host:port" each, at least one; ``timeout_s``: per request."""
+
+    def __init__(self, namesrv_addresses: list[str], *, clock: Clock, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        assert namesrv_addresses
+        self.namesrv_addresses = namesrv_addresses
+        self.clock = clock
+        self.timeout_s = timeout_s
+        self._client = RemotingClient(clock=clock)
+        self._preferred = namesrv_addresses[0]
+
+    async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+        """The answer of the first name server that can be reached; the next call starts with the same one.
+
+        Raises UnreachableError when none can, RefusedError when it answers with a code other than 0.
+        """
+        others = [address for address in self.namesrv_addresses if address != self._preferred]
+        failures = []
+        for address in [self._preferred, *others]:
+            try:
+                answer = await self._client.invoke_ok(address, request(code, header, body), self.timeout_s)
+            except UnreachableError as error:
+                failures.append(error)
+                continue
+            self._preferred = address
+            return answer
+        if len(failures) == 1:
+            raise failures[0]
+        raise UnreachableError(f"none of the {len(failures)} name servers can be reached: {failures[0]}") from failures[
+            0
+        ]
+
+    async def ask_each_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> list[Command]:
+        """The answers of all name servers, for what each must know. Raises as :meth:`ask_broker`."""
+        return [await self.ask_broker(address, code, header, body) for address in self.namesrv_addresses]
+
+    async def ask_broker(
+        self, address: str, code: int, header: Header | None = None, body: bytes | msgspec.Struct = b""
+    ) -> Command:
+        """The answer of the server at ``address``. Raises UnreachableError, or RefusedError for a code other than 0."""
+        raw = body if isinstance(body, bytes) else encode_admin_body(body)
+        return await self._client.invoke_ok(address, request(code, header, raw), self.timeout_s)
+
+    async def ask_or_none(self, address: str, code: int, header: Header, empty_codes: frozenset[int]) -> Command | None:
+        """As :meth:`ask_broker`, with None for the response codes that mean "there is nothing"."""
+        try:
+            return await self.ask_broker(address, code, header)
+        except RefusedError as error:
+            if error.code in empty_codes:
+                return None
+            raise
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await self._client.close()

@@ -1,0 +1,162 @@
+"""Admin calls about topics: configuration on brokers, routes on name servers, offsets of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pymq.client.admin.cluster import BrokerTarget, ClusterAdmin
+from pymq.client.admin.connection import AdminConnection
+from pymq.errors import NotFoundError, RefusedError, UnreachableError
+from pymq.model.message import MessageQueue
+from pymq.model.route import TopicRoute
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_admin import GroupNames, TopicConfigTable, TopicOffset, TopicStats, decode_admin_body
+from pymq.wire.bodies_route import TopicList, decode_route
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
+from pymq.wire.headers.route import ClusterHeader, DeleteTopicInNamesrvHeader, RouteHeader
+
+_NO_TOPIC = frozenset({ResponseCode.TOPIC_NOT_EXIST})
+
+
+class TopicAdmin:
+    """Calls about topics."""
+
+    def __init__(self, connection: AdminConnection, cluster: ClusterAdmin) -> None:
+        self._connection = connection
+        self._cluster = cluster
+
+    async def names(self, cluster: str | None = None) -> list[str]:
+        """All topics the name server knows, system topics too; of one cluster when given. Sorted."""
+        if cluster is None:
+            answer = await self._connection.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        else:
+            header = ClusterHeader(cluster=cluster)
+            answer = await self._connection.ask_namesrv(RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        return sorted(decode_admin_body(TopicList, answer.body).topic_list)
+
+    async def system_names(self) -> set[str]:
+        """Topics named after clusters and brokers, and those that brokers keep for themselves."""
+        answer = await self._connection.ask_namesrv(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        listed = decode_admin_body(TopicList, answer.body)
+        names = set(listed.topic_list)
+        if listed.broker_addr:
+            code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+            try:
+                answer = await self._connection.ask_broker(listed.broker_addr, code)
+            except (UnreachableError, RefusedError):
+                return names  # what the name server says is enough to go on
+            names |= set(decode_admin_body(TopicList, answer.body).topic_list)
+        return names
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Where the topic's queues are. Raises NotFoundError."""
+        header = RouteHeader(topic=topic, accept_standard_json_only=True)
+        try:
+            answer = await self._connection.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except RefusedError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise NotFoundError(f"no topic {topic!r}: pymq topic list shows those there are") from error
+            raise
+        return decode_route(answer.body)
+
+    async def targets(self, topic: str) -> list[BrokerTarget]:
+        """The masters that hold the topic, by name. Raises NotFoundError."""
+        route = await self.route(topic)
+        masters = [
+            BrokerTarget(data.broker_name, data.cluster, data.master_address or "") for data in route.broker_datas
+        ]
+        return sorted(target for target in masters if target.address)
+
+    async def config(self, address: str, topic: str) -> TopicConfig | None:
+        """The topic's configuration on one broker, None when it has none."""
+        header = GetTopicConfigHeader(topic=topic, lo=True)
+        try:
+            answer = await self._connection.ask_broker(address, RequestCode.GET_TOPIC_CONFIG, header)
+        except RefusedError as error:
+            if error.code in _NO_TOPIC:
+                return None
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # 4.x before 4.9
+                return (await self.configs(address)).get(topic)
+            raise
+        return decode_admin_body(TopicConfig, answer.body)
+
+    async def configs(self, address: str) -> dict[str, TopicConfig]:
+        """All topics of one broker."""
+        answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return decode_admin_body(TopicConfigTable, answer.body).topic_config_table
+
+    async def put(self, address: str, config: TopicConfig) -> None:
+        """Creates the topic on one broker or gives it this configuration."""
+        # Existing attributes are kept by the broker: only changes travel, as "+name=value".
+        header = CreateTopicHeader(
+            topic=config.topic_name,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=",".join(f"+{name}={value}" for name, value in config.attributes.items()),
+        )
+        await self._connection.ask_broker(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def update(
+        self,
+        topic: str,
+        targets: Sequence[BrokerTarget],
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+    ) -> list[tuple[BrokerTarget, TopicConfig, TopicConfig]]:
+        """Changes what is given and keeps the rest, on each broker by its own configuration.
+
+        (broker, before, after) for each. Raises NotFoundError before anything is changed when a broker lacks it.
+        """
+        changes = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm}
+        given = {name: value for name, value in changes.items() if value is not None}
+        plan = []
+        for target in targets:
+            before = await self.config(target.address, topic)
+            if before is None:
+                raise NotFoundError(
+                    f"no topic {topic!r} on {target.name or target.address}: pymq topic create makes it"
+                )
+            plan.append((target, before, msgspec.structs.replace(before, **given)))
+        for target, _, after in plan:
+            # The attributes are there already, and 5.x brokers refuse to set unchangeable ones again.
+            await self.put(target.address, msgspec.structs.replace(after, attributes={}))
+        return plan
+
+    async def delete(self, topic: str, targets: Sequence[BrokerTarget], *, everywhere: bool) -> None:
+        """Deletes the topic on the brokers, and on every name server when ``everywhere``."""
+        for target in targets:
+            await self._connection.ask_broker(
+                target.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=topic)
+            )
+        if everywhere:
+            await self._connection.ask_each_namesrv(
+                RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic=topic)
+            )
+
+    async def stats(self, topic: str, targets: Sequence[BrokerTarget] | None = None) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset and last store time of every queue, sorted. Raises NotFoundError."""
+        found: dict[MessageQueue, TopicOffset] = {}
+        for target in targets if targets is not None else await self.targets(topic):
+            code = RequestCode.GET_TOPIC_STATS_INFO
+            answer = await self._connection.ask_or_none(target.address, code, TopicHeader(topic=topic), _NO_TOPIC)
+            if answer is not None:
+                found |= decode_admin_body(TopicStats, answer.body).offset_table
+        return dict(sorted(found.items()))
+
+    async def groups(self, topic: str) -> list[str]:
+        """Consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""
+        names: set[str] = set()
+        for target in await self.targets(topic):
+            code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+            answer = await self._connection.ask_broker(target.address, code, TopicHeader(topic=topic))
+            names |= set(decode_admin_body(GroupNames, answer.body).group_list)
+        return sorted(names)

@@ -1,0 +1,44 @@
+"""Which member of a group reads which queues: pure strategies, the same at every member.
+
+Java: AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pymq.errors import UsageError
+from pymq.model.message import MessageQueue
+
+Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
+
+
+def average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
+    """Neighbouring queues go to one client; the first ``len(queues) % len(clients)`` clients get one more."""
+    ordered, clients = sorted(queues), sorted(client_ids)
+    if client_id not in clients:
+        return []
+    index, count = clients.index(client_id), len(ordered)
+    share, left_over = divmod(count, len(clients))
+    size = share + (1 if index < left_over else 0)
+    start = index * size if index < left_over else index * size + left_over
+    return ordered[start : start + size]
+
+
+def average_by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
+    """Queue k goes to client ``k % len(clients)``, as cards are dealt."""
+    clients = sorted(client_ids)
+    if client_id not in clients:
+        return []
+    return sorted(queues)[clients.index(client_id) :: len(clients)]
+
+
+STRATEGIES: dict[str, Strategy] = {"AVG": average, "AVG_BY_CIRCLE": average_by_circle}
+
+
+def strategy_named(name: str) -> Strategy:
+    """The strategy called ``name``. Raises UsageError naming the ones there are."""
+    found = STRATEGIES.get(name)
+    if found is None:
+        raise UsageError(f"there is no rebalance strategy {name!r}: choose one of {', '.join(sorted(STRATEGIES))}")
+    return found

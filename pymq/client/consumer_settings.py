@@ -1,0 +1,81 @@
+"""How a push consumer behaves: every limit and interval with its unit, and the state its parts share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pymq.client.consume_counters import ConsumeCounters
+from pymq.client.instance import ClientInstance
+from pymq.client.offset_store import OffsetStore
+from pymq.client.process_queue import ProcessQueue
+from pymq.client.queue_offsets import QueueOffsets
+from pymq.client.subscription import Subscription
+from pymq.errors import UsageError
+from pymq.model.message import MessageQueue
+
+FIRST = "first"
+LAST = "last"
+RECONSUME_COUNT_DEFAULT = 16
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings:
+    """Settings of a push consumer; defaults are the Java client's where it has the same one."""
+
+    orderly: bool = False
+    broadcasting: bool = False
+    consume_from: str = LAST  # first, last, or Unix ms as text: where a group without a stored offset starts
+    batch_count_max: int = 1  # messages handed to one call of the handler
+    concurrency_max: int = 20  # handler calls at the same time; orderly: one per queue
+    pull_count_max: int = 32
+    pull_bytes_max: int = 256 * 1024
+    long_poll_ms: int = 15_000
+    cached_count_max: int = 1000  # per queue; above it pulling pauses
+    cached_bytes_max: int = 100 * 1024 * 1024  # per queue
+    max_reconsume_times: int = -1  # -1: 16 for concurrent, without end for orderly consumption
+    delay_level: int = 0  # of retries; 0: the broker counts up from 10 s
+    suspend_ms: int = 1000  # orderly: pause before the same message again
+    commit_interval_s: float = 5.0
+    rebalance_interval_s: float = 20.0
+    retry_interval_s: float = 1.0  # after a failed request
+    stop_timeout_s: float = 10.0  # how long running handlers may go on when the consumer stops
+    strategy: str = "AVG"
+    offsets_path: Path | None = None  # broadcasting: file that keeps the offsets over a restart
+
+    def check(self) -> None:
+        """Raises UsageError for a value that can't work."""
+        if self.consume_from not in (FIRST, LAST) and not self.consume_from.isdigit():
+            raise UsageError(
+                f"consume_from is {self.consume_from!r}: write first, last, or a time in Unix milliseconds"
+            )
+        for name in ("batch_count_max", "concurrency_max", "pull_count_max", "cached_count_max", "cached_bytes_max"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1")
+
+    @property
+    def reconsume_count_max(self) -> int:
+        """How often a message is given again before it goes to the dead letters."""
+        if self.max_reconsume_times >= 0:
+            return self.max_reconsume_times
+        return UNLIMITED if self.orderly else RECONSUME_COUNT_DEFAULT
+
+    @property
+    def uses_locks(self) -> bool:
+        """True when a queue must be locked at its broker before it is read."""
+        return self.orderly and not self.broadcasting
+
+
+@dataclass
+class ConsumerState:
+    """What the parts of one push consumer share. ``queues`` are the ones assigned to this member now."""
+
+    group: str
+    instance: ClientInstance
+    settings: ConsumerSettings
+    queue_offsets: QueueOffsets
+    offsets: OffsetStore
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    queues: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
+    counters: ConsumeCounters = field(default_factory=ConsumeCounters)

@@ -1,0 +1,60 @@
+"""Calls the application's message handler: plain functions in threads, coroutines on the loop, failures as retries."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pymq.client.consume_counters import ConsumeCounters
+from pymq.client.consume_result import ConsumeResult
+from pymq.clock import Clock
+from pymq.model.record import StoredMessage
+
+log = logging.getLogger(__name__)
+
+OnMessage = Callable[[list[StoredMessage]], "ConsumeResult | Awaitable[ConsumeResult | None] | None"]
+
+
+class MessageHandler:
+    """``on_message(messages)`` with at most ``thread_count_max`` threads if it is a plain function."""
+
+    def __init__(self, on_message: OnMessage, counters: ConsumeCounters, clock: Clock, thread_count_max: int) -> None:
+        self._on_message = on_message
+        self._counters = counters
+        self._clock = clock
+        called = on_message if inspect.isroutine(on_message) else getattr(on_message, "__call__", on_message)  # noqa: B004
+        self._is_coroutine = inspect.iscoroutinefunction(called)
+        self._threads = None if self._is_coroutine else ThreadPoolExecutor(thread_count_max, "pymq-handler")
+
+    async def call(self, messages: list[StoredMessage]) -> ConsumeResult:
+        """The handler's verdict; None counts as SUCCESS, an exception is logged and counts as RECONSUME_LATER."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            result = await self.call_unguarded(messages)
+        except Exception:
+            log.exception("the message handler failed on %s", [message.message_id for message in messages])
+            result = ConsumeResult.RECONSUME_LATER
+        later = result is ConsumeResult.RECONSUME_LATER
+        spent_ms = self._clock.monotonic_ms() - started_ms
+        self._counters.handled(messages[0].topic, len(messages), spent_ms, failed=later)
+        return ConsumeResult.RECONSUME_LATER if later else ConsumeResult.SUCCESS
+
+    async def call_unguarded(self, messages: list[StoredMessage]) -> ConsumeResult | None:
+        """The handler's return value; raises what the handler raises."""
+        if self._threads is None:
+            result: Any = self._on_message(messages)
+        else:
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, self._on_message, messages)
+        if inspect.isawaitable(result):
+            result = await result
+        checked: ConsumeResult | None = result
+        return checked
+
+    def close(self) -> None:
+        """Ends the threads once what runs in them is done."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)

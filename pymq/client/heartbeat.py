@@ -1,0 +1,31 @@
+"""A consumer as its heartbeats describe it."""
+
+from __future__ import annotations
+
+from pymq.client.consumer_settings import FIRST, LAST, ConsumerState
+from pymq.client.subscription import Subscription
+from pymq.wire.bodies_client import ConsumerData, SubscriptionData
+
+_FROM_WHERE = {FIRST: "CONSUME_FROM_FIRST_OFFSET", LAST: "CONSUME_FROM_LAST_OFFSET"}
+
+
+def subscription_data(subscription: Subscription) -> SubscriptionData:
+    """One subscription with its tags and their hashes."""
+    return SubscriptionData(
+        topic=subscription.topic,
+        sub_string=subscription.expression,
+        expression_type=subscription.expression_type,
+        sub_version=subscription.version,
+        tags_set=sorted(subscription.tags),
+        code_set=subscription.tag_codes,
+    )
+
+
+def consumer_data(state: ConsumerState) -> ConsumerData:
+    """The group and all its subscriptions."""
+    return ConsumerData(
+        group_name=state.group,
+        message_model="BROADCASTING" if state.settings.broadcasting else "CLUSTERING",
+        consume_from_where=_FROM_WHERE.get(state.settings.consume_from, "CONSUME_FROM_TIMESTAMP"),
+        subscription_data_set=[subscription_data(one) for one in state.subscriptions.values()],
+    )

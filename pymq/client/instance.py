@@ -1,0 +1,218 @@
+"""What every client needs around its requests: an identity, connections, routes, heartbeats and background jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from pymq.client.name_servers import NameServers
+from pymq.client.route_cache import RouteCache
+from pymq.clock import Clock, SystemClock
+from pymq.errors import PymqError, UnreachableError
+from pymq.model.hosts import parse_address
+from pymq.model.ids import UniqueIdMaker
+from pymq.model.route import MASTER_ID
+from pymq.net.client import OnRequest, RemotingClient
+from pymq.wire.bodies_client import ConsumerData, HeartbeatData, ProducerData, encode_body
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.client import UnregisterClientHeader
+
+log = logging.getLogger(__name__)
+
+ROUTE_POLL_INTERVAL_S = 30.0
+HEARTBEAT_INTERVAL_S = 30.0
+LEAVE_TIMEOUT_S = 1.0
+
+
+class ClientInstance:
+    """One client: at most one producer group and one consumer group, a connection per address.
+
+    ``on_request(command, address)`` gets what brokers ask; ``describe_consumer()`` gives the consumer's part of a
+    heartbeat, None for clients that are in no consumer group.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str],
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        instance_name: str | None = None,
+        producer_group: str | None = None,
+        describe_consumer: Callable[[], ConsumerData] | None = None,
+        on_request: OnRequest | None = None,
+        on_route_change: Callable[[str], None] | None = None,
+        poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
+        heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.rng = rng or random.Random()
+        self.remoting = RemotingClient(clock=self.clock, on_request=on_request, on_lost=self._lost)
+        self.name_servers = NameServers(namesrv, self.remoting, self.rng)
+        self.routes = RouteCache(self.name_servers, self._route_changed)
+        self.host = local_host_towards(self.name_servers.addresses[0])
+        process_id = os.getpid()
+        self.client_id = f"{self.host}@{instance_name or f'{process_id}#{self.rng.getrandbits(48):x}'}"
+        self.ids = UniqueIdMaker(self.clock, _ip_bytes(self.host), process_id, self.rng.getrandbits(32))
+        self._producer_group = producer_group
+        self._describe_consumer = describe_consumer
+        self._on_route_change = on_route_change
+        self._poll_interval_s = poll_interval_s
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._greeted: set[str] = set()
+        self._consumer_group: str | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running = False
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def start(self) -> None:
+        """Begins the background work: routes and heartbeats."""
+        self._running = True
+        self.every(self._poll_interval_s, self.routes.refresh, "refresh routes")
+        if self._producer_group or self._describe_consumer:
+            self.every(self._heartbeat_interval_s, self.heartbeat_all, "send heartbeats")
+
+    async def close(self) -> None:
+        """Leaves the groups, ends background work and connections."""
+        if not self._running:
+            await self.remoting.close()
+            return
+        self._running = False
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._leave_groups()
+        await self.remoting.close()
+
+    def every(self, interval_s: float, job: Callable[[], Awaitable[object]], what: str) -> None:
+        """Runs ``job`` every ``interval_s`` seconds until the client closes; a failure is logged, not fatal."""
+
+        async def loop() -> None:
+            while True:
+                await asyncio.sleep(interval_s)
+                try:
+                    await job()
+                except PymqError as error:
+                    log.warning("could not %s: %s", what, error)
+                except Exception:
+                    log.exception("could not %s", what)
+
+        self.spawn(loop())
+
+    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """A task that ends with the client at the latest."""
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a background task of %s failed", self.client_id, exc_info=task.exception())
+
+    async def heartbeat_all(self) -> None:
+        """Tells every broker of every route who is here; a broker that can't be reached is left for the next time."""
+        addresses = self._heartbeat_addresses()
+        await asyncio.gather(*[self._heartbeat_quietly(address) for address in addresses])
+
+    async def heartbeat(self, address: str) -> None:
+        """Tells one broker. Raises UnreachableError, RefusedError."""
+        self._greeted.add(address)
+        try:
+            await self.remoting.invoke_ok(address, self._heartbeat_command())
+        except BaseException:
+            self._greeted.discard(address)
+            raise
+
+    async def _heartbeat_quietly(self, address: str) -> None:
+        try:
+            await self.heartbeat(address)
+        except PymqError as error:
+            log.info("no heartbeat to %s: %s", address, error)
+
+    def _heartbeat_addresses(self) -> set[str]:
+        """Masters; for consumers slaves too, as they may read there."""
+        result: set[str] = set()
+        for broker in self.routes.brokers():
+            for broker_id, address in broker.broker_addrs.items():
+                if broker_id == MASTER_ID or self._describe_consumer is not None:
+                    result.add(address)
+        return result
+
+    def _heartbeat_command(self) -> Command:
+        body = HeartbeatData(client_id=self.client_id)
+        if self._producer_group:
+            body.producer_data_set = [ProducerData(group_name=self._producer_group)]
+        if self._describe_consumer is not None:
+            described = self._describe_consumer()
+            self._consumer_group = described.group_name
+            body.consumer_data_set = [described]
+        return request(RequestCode.HEART_BEAT, body=encode_body(body))
+
+    def _route_changed(self, topic: str) -> None:
+        if self._running and (self._producer_group or self._describe_consumer):
+            new = self._heartbeat_addresses() - self._greeted
+            self._greeted |= new
+            for address in new:
+                self.spawn(self._heartbeat_quietly(address))
+        if self._on_route_change is not None:
+            self._on_route_change(topic)
+
+    def renew_route(self, topic: str) -> None:
+        """Looks in the background whether a topic has moved; call it when a broker can't be reached."""
+        if self._running:
+            self.spawn(self._renew_quietly(topic))
+
+    async def _renew_quietly(self, topic: str) -> None:
+        try:
+            await self.routes.renew(topic)
+        except PymqError as error:
+            log.debug("the route of %s stays as it is: %s", topic, error)
+
+    def _lost(self, address: str) -> None:
+        self._greeted.discard(address)
+
+    async def _leave_groups(self) -> None:
+        header = UnregisterClientHeader(
+            client_id=self.client_id, producer_group=self._producer_group, consumer_group=self._consumer_group
+        )
+        if not self._producer_group and not self._consumer_group:
+            return
+        addresses = [address for address in self._greeted if self.remoting.is_connected(address)]
+        command_to = [self._leave(address, request(RequestCode.UNREGISTER_CLIENT, header)) for address in addresses]
+        await asyncio.gather(*command_to)
+
+    async def _leave(self, address: str, command: Command) -> None:
+        try:
+            await self.remoting.invoke(address, command, LEAVE_TIMEOUT_S)
+        except UnreachableError as error:
+            log.debug("no goodbye to %s: %s", address, error)
+
+
+def local_host_towards(address: str) -> str:
+    """This machine's address as ``address`` sees it; 127.0.0.1 when that can't be found out. Sends nothing."""
+    host, port = parse_address(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, port or 9))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+
+
+def _ip_bytes(host: str) -> bytes:
+    try:
+        return socket.inet_aton(host)
+    except OSError:
+        return b"\x7f\0\0\1"

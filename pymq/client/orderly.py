@@ -1,0 +1,109 @@
+"""Orderly consumption: each queue's messages one after the other, the next ones only when these are done."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pymq.client.consume_result import ConsumeResult
+from pymq.client.consumer_settings import ConsumerState
+from pymq.client.handler import MessageHandler
+from pymq.client.process_queue import ProcessQueue
+from pymq.client.queue_locks import QueueLocks
+from pymq.client.send_back import give_up
+from pymq.model.record import StoredMessage
+
+log = logging.getLogger(__name__)
+
+LOCK_RETRY_INTERVAL_S = 0.1
+
+
+class OrderlyConsumption:
+    """One task per queue. In clustering a queue is worked on only while its broker holds it locked for this client."""
+
+    def __init__(self, state: ConsumerState, handler: MessageHandler, locks: QueueLocks) -> None:
+        self._state = state
+        self._handler = handler
+        self._locks = locks
+        self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(state.settings.concurrency_max)
+
+    def start(self) -> None:
+        """Nothing runs before a queue is assigned."""
+
+    def begin(self, process_queue: ProcessQueue) -> None:
+        """Starts a new queue's task."""
+        self._tasks[process_queue] = self._state.instance.spawn(self._run(process_queue))
+
+    def submit(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
+        """Takes messages, which the process queue holds already, behind the earlier ones."""
+        process_queue.waiting += messages
+
+    async def end(self, process_queue: ProcessQueue) -> None:
+        """Lets the running handler finish and its result count, then ends the queue's task.
+
+        The lock must be held until then: the next owner starts where this one ends.
+        """
+        task = self._tasks.pop(process_queue, None)
+        if task is None:
+            return
+        process_queue.close()
+        await asyncio.wait([task], timeout=self._state.settings.stop_timeout_s)
+        if not task.done():
+            log.warning(
+                "the handler on %s still ran at its hand-over: its messages will come again", process_queue.queue
+            )
+            task.cancel()
+        process_queue.remove(process_queue.waiting)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Ends all queues as :meth:`end` does, together."""
+        for process_queue in self._tasks:
+            process_queue.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=timeout_s)
+        self._tasks.clear()
+
+    async def _run(self, process_queue: ProcessQueue) -> None:
+        while True:
+            await process_queue.wait_for_messages()
+            if process_queue.dropped or process_queue.closing:
+                return
+            if self._state.settings.uses_locks and not self._locks.holds(process_queue):
+                await self._locks.lock([process_queue])
+                if not self._locks.holds(process_queue):
+                    await asyncio.sleep(LOCK_RETRY_INTERVAL_S)
+                continue
+            async with self._slots:
+                again = await self._handle(process_queue)
+            if again and not process_queue.closing:
+                await self._pause(process_queue)
+
+    async def _handle(self, process_queue: ProcessQueue) -> bool:
+        """Hands the oldest messages to the handler; True when the same ones must come again."""
+        messages = process_queue.waiting[: self._state.settings.batch_count_max]
+        result = await self._handler.call(messages)
+        process_queue.last_consume_ms = self._state.instance.clock.now_ms()
+        if process_queue.dropped:
+            return False
+        if result is ConsumeResult.RECONSUME_LATER and not await self._all_given_up(messages):
+            return True
+        del process_queue.waiting[: len(messages)]
+        process_queue.remove(messages)
+        self._state.offsets.move(process_queue.queue, process_queue.commit_offset())
+        return False
+
+    async def _all_given_up(self, messages: list[StoredMessage]) -> bool:
+        """Counts one more try; True when all messages are beyond the limit and went to the dead letters."""
+        limit = self._state.settings.reconsume_count_max
+        given_up = True
+        for message in messages:
+            if message.reconsume_times < limit:
+                message.reconsume_times += 1
+                given_up = False
+            elif not await give_up(self._state, message):
+                given_up = False
+        return given_up
+
+    async def _pause(self, process_queue: ProcessQueue) -> None:
+        await asyncio.sleep(self._state.settings.suspend_ms / 1000)

@@ -1,0 +1,162 @@
+"""A message on its way out: checked, with its properties and body as they travel, and the request that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pymq.client.answers import read_answer
+from pymq.errors import RefusedError, UsageError
+from pymq.model import properties as names
+from pymq.model.compression import compress_body
+from pymq.model.ids import UniqueIdMaker
+from pymq.model.message import Message, MessageQueue, SendResult, SendStatus
+from pymq.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from pymq.model.properties import PROPERTIES_SIZE_MAX_BYTES, encode_properties
+from pymq.model.record import BATCH_COUNT_MAX, encode_batch_entry
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header, send_v2_fields
+
+BODY_SIZE_MAX_BYTES = 4 * 1024 * 1024  # Java: DefaultMQProducer.maxMessageSize
+AUTO_CREATE_QUEUE_COUNT = 4
+
+# Reserved names that an application sets through its properties because Message has no field for them.
+_SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
+_SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
+_FORBIDDEN = names.RESERVED - _SETTABLE
+
+# 0: stored as asked; the others: stored here, but flushing or replication was not confirmed.
+_STATUS = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+}
+
+
+class Outgoing:
+    """One send request's content; :meth:`command` may be called again for another queue."""
+
+    __slots__ = ("batch", "body", "flag", "message_id", "properties", "sys_flag", "topic")
+
+    def __init__(
+        self, topic: str, body: bytes, properties: str, message_id: str, flag: int, sys_flag: int, batch: bool
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.properties = properties
+        self.message_id = message_id
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.batch = batch
+
+    def command(self, group: str, queue: MessageQueue, born_ms: int) -> Command:
+        """The request for ``queue``; ``born_ms`` is Unix time."""
+        fields = send_v2_fields(
+            producer_group=group,
+            topic=self.topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=AUTO_CREATE_QUEUE_COUNT,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=born_ms,
+            flag=self.flag,
+            properties=self.properties,
+            batch=self.batch,
+            broker_name=queue.broker_name,
+        )
+        code = RequestCode.SEND_BATCH_MESSAGE if self.batch else RequestCode.SEND_MESSAGE_V2
+        return Command(code, ext=fields, body=self.body)
+
+    def retry_command(
+        self, group: str, queue: MessageQueue, born_ms: int, reconsume_times: int, max_reconsume_times: int
+    ) -> Command:
+        """The request that puts a message into a retry topic, with how often it was given and how often it may be."""
+        header = SendMessageV2Header(
+            producer_group=group,
+            topic=self.topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=AUTO_CREATE_QUEUE_COUNT,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=born_ms,
+            flag=self.flag,
+            properties=self.properties,
+            reconsume_times=reconsume_times,
+            max_reconsume_times=max_reconsume_times,
+            broker_name=queue.broker_name,
+        )
+        return request(RequestCode.SEND_MESSAGE_V2, header, self.body)
+
+
+def prepare(message: Message, ids: UniqueIdMaker, compress: str, compress_above_bytes: int) -> Outgoing:
+    """One message, its body compressed when longer than ``compress_above_bytes``. Raises UsageError."""
+    body, sys_flag = message.body, 0
+    if len(body) > compress_above_bytes:
+        packed, flags = compress_body(body, compress)
+        if len(packed) < len(body):
+            body, sys_flag = packed, flags
+    encoded, unique_key = _properties(message, ids)
+    return Outgoing(message.topic, body, encoded.decode(), unique_key, message.flag, sys_flag, False)
+
+
+def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_bytes: int) -> Outgoing:
+    """Many messages as one body. Raises UsageError for what can't be in one batch."""
+    _check_batch(messages)
+    keys: list[str] = []
+    entries: list[bytes] = []
+    for message in messages:
+        encoded, unique_key = _properties(message, ids)
+        keys.append(unique_key)
+        entries.append(encode_batch_entry(message.body, encoded, message.flag))
+    body = b"".join(entries)
+    if len(body) > size_max_bytes:
+        raise UsageError(f"the batch has {len(body)} bytes, the limit is {size_max_bytes}: send it in smaller parts")
+    head = encode_properties({names.UNIQ_KEY: ids.next_id(), names.WAIT: "true" if messages[0].wait_store else "false"})
+    return Outgoing(messages[0].topic, body, head.decode(), ",".join(keys), 0, 0, True)
+
+
+def _check_batch(messages: Sequence[Message]) -> None:
+    """Java: MessageBatch.generateFromList."""
+    if not messages:
+        raise UsageError("the batch is empty: give at least one message")
+    if len(messages) > BATCH_COUNT_MAX:
+        raise UsageError(f"the batch has {len(messages)} messages, the limit is {BATCH_COUNT_MAX}: send smaller ones")
+    first = messages[0]
+    if first.topic.startswith(RETRY_PREFIX):
+        raise UsageError("messages to a retry topic can't be sent as a batch: send them one by one")
+    for message in messages:
+        if message.topic != first.topic:
+            raise UsageError(f"a batch has one topic, this one has {first.topic} and {message.topic}: send two batches")
+        if message.delay_level:
+            raise UsageError("delayed messages can't be sent as a batch: send them one by one")
+        if message.wait_store != first.wait_store:
+            raise UsageError("all messages of a batch must have the same wait_store")
+
+
+def _properties(message: Message, ids: UniqueIdMaker) -> tuple[bytes, str]:
+    """(encoded properties, unique key). Raises UsageError for reserved names, separators inside, and too many bytes."""
+    if message.properties:
+        for name in message.properties:
+            if name in _FORBIDDEN:
+                raise UsageError(f"the property name {name} is RocketMQ's own: choose another, or use Message's fields")
+    pairs = message.wire_properties(ids.next_id())
+    encoded = encode_properties(pairs)
+    if encoded.count(b"\x01") != encoded.count(b"\x02") or encoded.count(b"\x02") > len(pairs):
+        raise UsageError("a property has one of the separators 0x01 and 0x02 in its name or value: remove it")
+    if len(encoded) > PROPERTIES_SIZE_MAX_BYTES:
+        raise UsageError(
+            f"the properties have {len(encoded)} bytes, the limit is {PROPERTIES_SIZE_MAX_BYTES}: shorten them"
+        )
+    return encoded, pairs[names.UNIQ_KEY]
+
+
+def send_result(answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendResult:
+    """What the broker's answer says. Raises RefusedError, and ProtocolViolation when a field is missing in it."""
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise RefusedError(answer.code, answer.remark, address)
+    stored = read_answer(SendMessageAnswer, answer, address)
+    if stored.queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
+    return SendResult(status, outgoing.message_id, stored.message_id, queue, stored.queue_offset)

@@ -1,0 +1,222 @@
+"""Sends messages: picks the queue, retries on another broker, compresses large bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.outgoing import BODY_SIZE_MAX_BYTES, Outgoing, prepare, prepare_batch, send_result
+from pymq.client.queue_picker import BrokerHealth, QueuePicker
+from pymq.clock import Clock
+from pymq.errors import RefusedError, UnreachableError, UsageError
+from pymq.model.message import Message, MessageQueue, SendResult
+from pymq.model.names import check_group, check_topic
+from pymq.wire.codes import ResponseCode
+
+Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+
+COMPRESS_ABOVE_BYTES = 4096
+SEND_TIMEOUT_S = 3.0
+RETRY_COUNT = 2
+
+# Java: DefaultMQProducer.retryResponseCodes. Another broker may take what one refuses with these.
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+
+class Producer:
+    """A producer of one group. Use it with ``async with``, or :meth:`start` and :meth:`stop`.
+
+    ``namesrv``: addresses separated by ``;``. ``compress``: zlib, lz4, zstd (the last two need 5.x consumers).
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | Sequence[str],
+        compress: str = "zlib",
+        compress_above_bytes: int = COMPRESS_ABOVE_BYTES,
+        body_size_max_bytes: int = BODY_SIZE_MAX_BYTES,
+        retry_count: int = RETRY_COUNT,
+        poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
+        instance_name: str | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.group = check_group(group)
+        self.retry_count = retry_count
+        self._compress = compress
+        self._compress_above_bytes = compress_above_bytes
+        self._body_size_max_bytes = body_size_max_bytes
+        self._instance = ClientInstance(
+            namesrv,
+            clock=clock,
+            rng=rng,
+            instance_name=instance_name,
+            producer_group=group,
+            poll_interval_s=poll_interval_s,
+        )
+        self._clock = self._instance.clock
+        self._health = BrokerHealth(self._clock)
+        self._picker = QueuePicker(self._health, self._instance.rng)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers list this client."""
+        return self._instance.client_id
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Begins background work. The first connection is made by the first send."""
+        if not self._instance.running:
+            self._instance.start()
+
+    async def stop(self) -> None:
+        """Leaves the group and closes all connections; open sends fail with UnreachableError."""
+        await self._instance.close()
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Queues of ``topic`` that can be written to. Raises NotFoundError, UnreachableError."""
+        return list(await self._instance.routes.queues_to_write(check_topic(topic)))
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> SendResult:
+        """Sends and waits until the broker has stored the message.
+
+        Without ``queue`` and ``selector`` a failed attempt is repeated on another broker within ``timeout_s``; with
+        one of them the queue was chosen for a reason and nothing is repeated.
+        Raises UsageError (the message can't be sent as it is), NotFoundError (no such topic), RefusedError,
+        UnreachableError, RequestTimeoutError.
+        """
+        outgoing = self._prepare(message)
+        if queue is None and selector is None:
+            return await self._send_anywhere(outgoing, timeout_s)
+        chosen = queue or await self._select(selector, message)
+        return await self._attempt(outgoing, chosen, timeout_s)
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        timeout_s: float = SEND_TIMEOUT_S,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> asyncio.Task[SendResult]:
+        """As :meth:`send`, as a task that runs beside the caller."""
+        sending = self.send(message, timeout_s=timeout_s, queue=queue, selector=selector)
+        return asyncio.get_running_loop().create_task(sending)
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
+    ) -> None:
+        """Sends without an answer: nobody hears whether it was stored. Raises as far as it sees a failure here."""
+        outgoing = self._prepare(message)
+        chosen = queue
+        if chosen is None and selector is not None:
+            chosen = await self._select(selector, message)
+        if chosen is None:
+            queues = await self._instance.routes.queues_to_write(outgoing.topic)
+            chosen = self._picker.pick(outgoing.topic, queues)
+        address = await self._instance.routes.write_address(chosen)
+        await self._instance.remoting.oneway(address, outgoing.command(self.group, chosen, self._clock.now_ms()))
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, timeout_s: float = SEND_TIMEOUT_S, queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Sends messages of one topic in one request; all are stored in one queue with consecutive offsets, or none.
+
+        Raises as :meth:`send`; UsageError also for mixed topics, delays, or a batch that is too large.
+        """
+        for message in messages:
+            self._check(message)
+        outgoing = prepare_batch(messages, self._instance.ids, self._body_size_max_bytes)
+        if queue is not None:
+            return await self._attempt(outgoing, queue, timeout_s)
+        return await self._send_anywhere(outgoing, timeout_s)
+
+    def _prepare(self, message: Message) -> Outgoing:
+        self._check(message)
+        return prepare(message, self._instance.ids, self._compress, self._compress_above_bytes)
+
+    def _check(self, message: Message) -> None:
+        check_topic(message.topic)
+        size = len(message.body)
+        if size == 0:
+            raise UsageError("the message's body is empty: brokers refuse that, send at least one byte")
+        if size > self._body_size_max_bytes:
+            raise UsageError(
+                f"the message's body has {size} bytes, the limit is {self._body_size_max_bytes}: split it, or raise "
+                "body_size_max_bytes here and maxMessageSize at the broker"
+            )
+
+    async def _select(self, selector: Selector | None, message: Message) -> MessageQueue:
+        assert selector is not None
+        queues = await self._instance.routes.queues_to_write(message.topic)
+        return selector(queues, message)
+
+    async def _send_anywhere(self, outgoing: Outgoing, timeout_s: float) -> SendResult:
+        """Attempts on different brokers until one takes it, the attempts are used up, or the time is."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_s * 1000
+        last_broker: str | None = None
+        for attempts_left in range(self.retry_count, -1, -1):
+            queues = await self._instance.routes.queues_to_write(outgoing.topic)
+            queue = self._picker.pick(outgoing.topic, queues, last_broker)
+            try:
+                return await self._attempt(outgoing, queue, timeout_s)
+            except (RefusedError, UnreachableError) as error:
+                timeout_s = (deadline_ms - self._clock.monotonic_ms()) / 1000
+                if attempts_left == 0 or timeout_s <= 0 or not _may_retry(error):
+                    raise
+                last_broker = queue.broker_name
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, timeout_s: float) -> SendResult:
+        instance = self._instance
+        command = outgoing.command(self.group, queue, self._clock.now_ms())
+        try:
+            address = await instance.routes.write_address(queue)
+            answer = await instance.remoting.invoke(address, command, timeout_s)
+            result = send_result(answer, outgoing, queue, address)
+        except (RefusedError, UnreachableError) as error:
+            if _may_retry(error):
+                self._broker_failed(queue)
+            raise
+        self._health.succeeded(queue.broker_name)
+        return result
+
+    def _broker_failed(self, queue: MessageQueue) -> None:
+        """Leaves the broker alone for a while and looks whether its topic has moved."""
+        self._health.failed(queue.broker_name)
+        self._instance.renew_route(queue.topic)
+
+
+def _may_retry(error: RefusedError | UnreachableError) -> bool:
+    return error.code in RETRY_CODES if isinstance(error, RefusedError) else True

@@ -1,0 +1,98 @@
+"""One pull: the request, the address it goes to, and what its answer's code means."""
+
+from __future__ import annotations
+
+from pymq.client.answers import read_answer
+from pymq.client.instance import ClientInstance
+from pymq.client.subscription import Subscription
+from pymq.errors import RefusedError
+from pymq.model import sysflag
+from pymq.model.message import MessageQueue, PullResult, PullStatus
+from pymq.model.properties import TAGS, find_property
+from pymq.model.record import decode_records
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import request
+from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+
+# A parked pull is answered within its suspension and 15 s more (spec: long poll); then it is lost.
+SUSPEND_SLACK_S = 15.0
+PULL_TIMEOUT_S = 10.0
+
+_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+async def pull_once(
+    instance: ClientInstance,
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    subscription: Subscription,
+    *,
+    count_max: int,
+    bytes_max: int | None,
+    suspend_ms: int,
+    sys_flag: int,
+    commit_offset: int = 0,
+    broker_id: int = 0,
+) -> PullResult:
+    """Pulls once; ``sys_flag`` says what the request carries, the suspend bit is added for ``suspend_ms`` > 0.
+
+    Raises RefusedError for codes that are no pull result, UnreachableError, NotFoundError (no route).
+    """
+    carries_subscription = sys_flag & sysflag.PULL_SUBSCRIPTION
+    header = PullMessageHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count_max,
+        sys_flag=sys_flag | (sysflag.PULL_SUSPEND if suspend_ms else 0),
+        commit_offset=commit_offset,
+        suspend_timeout_millis=suspend_ms,
+        sub_version=0 if carries_subscription else subscription.version,
+        subscription=subscription.expression if carries_subscription else None,
+        expression_type=subscription.expression_type,
+        max_msg_bytes=bytes_max,
+    )
+    address = await instance.routes.read_address(queue, broker_id)
+    timeout_s = suspend_ms / 1000 + SUSPEND_SLACK_S if suspend_ms else PULL_TIMEOUT_S
+    answer = await instance.remoting.invoke(address, request(RequestCode.PULL_MESSAGE, header), timeout_s)
+    status = _STATUS.get(answer.code)
+    if status is None:
+        raise RefusedError(answer.code, answer.remark, address)
+    fields = read_answer(PullMessageAnswer, answer, address)
+    return PullResult(
+        status,
+        fields.next_begin_offset,
+        fields.min_offset,
+        fields.max_offset,
+        answer.body,
+        fields.suggest_which_broker_id,
+        queue.broker_name,
+    )
+
+
+def keep_wanted(result: PullResult, subscription: Subscription) -> None:
+    """Takes out of ``result.raw`` the messages whose tag only shares a hash with a wanted one.
+
+    A result that loses all of them becomes NO_MATCHED_MESSAGE.
+    """
+    if not subscription.tags or not result.raw:
+        return
+    records = decode_records(result.raw)
+    parts: list[bytes] = []
+    at = 0
+    for record in records:
+        tag = find_property(record.raw_properties, TAGS.encode())
+        if subscription.accepts(tag.decode("utf-8", "replace") if tag else ""):
+            parts.append(result.raw[at : at + record.size_bytes])
+        at += record.size_bytes
+    if len(parts) < len(records):
+        result.raw = b"".join(parts)
+        if not parts:
+            result.status = PullStatus.NO_MATCHED_MESSAGE

@@ -1,0 +1,207 @@
+"""Gets messages pushed to a handler: a member of a group that shares queues, keeps offsets and retries failures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Sequence
+from types import TracebackType
+from typing import Any
+
+from pymq.client.concurrent import ConcurrentConsumption
+from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
+from pymq.client.group_requests import GroupRequests
+from pymq.client.handler import MessageHandler, OnMessage
+from pymq.client.heartbeat import consumer_data, subscription_data
+from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
+from pymq.client.orderly import OrderlyConsumption
+from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
+from pymq.client.queue_offsets import QueueOffsets
+from pymq.client.queue_reader import Consumption
+from pymq.client.rebalancer import Rebalancer
+from pymq.client.subscription import EVERYTHING, TAG, parse_subscription
+from pymq.clock import Clock
+from pymq.errors import NotFoundError, UsageError
+from pymq.model.message import MessageQueue
+from pymq.model.names import check_group, check_topic, retry_topic
+from pymq.wire.bodies_client import encode_body
+from pymq.wire.bodies_consumer import ClientCheck, to_fields
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, request
+from pymq.wire.dispatch import Reply
+
+
+class PushConsumer:
+    """A member of ``group``. Subscribe, then ``async with`` it or call :meth:`start`; end with :meth:`stop`.
+
+    ``on_message(list[StoredMessage])`` returns a ConsumeResult or None (done), plainly (it runs in a thread then) or
+    as a coroutine; an exception counts as RECONSUME_LATER. Further keywords are those of
+    :class:`~pymq.client.consumer_settings.ConsumerSettings`: orderly, broadcasting, consume_from, batch_count_max,
+    concurrency_max, max_reconsume_times and others.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namesrv: str | Sequence[str],
+        on_message: OnMessage,
+        poll_interval_s: float = ROUTE_POLL_INTERVAL_S,
+        instance_name: str | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        **settings: Any,
+    ) -> None:
+        self.settings = _checked_settings(settings)
+        self.group = check_group(group)
+        self._instance = ClientInstance(
+            namesrv,
+            clock=clock,
+            rng=rng,
+            instance_name=instance_name,
+            describe_consumer=lambda: consumer_data(self._state),
+            on_request=self._on_request,
+            on_route_change=self._on_route_change,
+            poll_interval_s=poll_interval_s,
+        )
+        queue_offsets = QueueOffsets(self._instance)
+        offsets: OffsetStore = BrokerOffsets(group, queue_offsets)
+        if self.settings.broadcasting:
+            offsets = FileOffsets(self.settings.offsets_path)
+        self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets)
+        self._handler = MessageHandler(
+            on_message, self._state.counters, self._instance.clock, self.settings.concurrency_max
+        )
+        self._locks = QueueLocks(self._state)
+        self._consumption = self._make_consumption()
+        self._rebalancer = Rebalancer(self._state, self._consumption, self._locks)
+        self._requests = GroupRequests(self._state, self._handler, self._rebalancer)
+
+    def _make_consumption(self) -> Consumption:
+        if self.settings.orderly:
+            return OrderlyConsumption(self._state, self._handler, self._locks)
+        return ConcurrentConsumption(self._state, self._handler)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers list this member."""
+        return self._instance.client_id
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues this member reads now, sorted."""
+        return sorted(self._state.queues)
+
+    async def __aenter__(self) -> PushConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def subscribe(self, topic: str, expression: str = EVERYTHING, *, expression_type: str = TAG) -> None:
+        """Wants messages of ``topic``: ``*``, ``TagA || TagB``, or SQL with ``expression_type="SQL92"``.
+
+        All members of a group must subscribe to the same. Raises UsageError for an illegal topic or expression.
+        """
+        version = self._instance.clock.now_ms()
+        self._state.subscriptions[check_topic(topic)] = parse_subscription(topic, expression, version, expression_type)
+        if self._instance.running:
+            self._rebalancer.wake()
+
+    async def start(self) -> None:
+        """Joins the group and begins to consume. A topic that doesn't exist yet is picked up once it does.
+
+        A stopped consumer can't be started again. Raises UsageError without a subscription, UnreachableError when no
+        name server answers, RefusedError when a broker doesn't take a filter that is no tag expression.
+        """
+        if self._instance.running:
+            return
+        if not self._state.subscriptions:
+            raise UsageError("nothing is subscribed: call subscribe(topic) before start()")
+        self._instance.start()
+        if not self.settings.broadcasting:
+            self.subscribe(retry_topic(self.group))
+        try:
+            await self._look_up_routes()
+            await self._check_filters()
+            await self._instance.heartbeat_all()
+            self._consumption.start()
+            await self._rebalancer.rebalance()
+        except BaseException:
+            await self.stop()
+            raise
+        self._start_jobs()
+
+    async def stop(self) -> None:
+        """Leaves the group: no more pulls, running handlers end, offsets are stored, locks given back."""
+        if not self._instance.running:
+            await self._instance.close()
+            return
+        await self._rebalancer.stop()
+        await self._consumption.stop(self.settings.stop_timeout_s)
+        queues = list(self._state.queues)
+        await self._state.offsets.store(queues, wait=True)
+        if self.settings.uses_locks:
+            await self._locks.unlock(queues)
+        for process_queue in self._state.queues.values():
+            process_queue.drop()
+        self._state.queues.clear()
+        await self._instance.close()
+        self._handler.close()
+
+    async def commit(self) -> None:
+        """Stores the offsets of what is done now, without waiting for the interval."""
+        await self._state.offsets.store(list(self._state.queues), wait=True)
+
+    def running_info(self) -> dict[str, object]:
+        """What this member tells operators (mqadmin consumerStatus)."""
+        return to_fields(self._requests.running_info())
+
+    async def _look_up_routes(self) -> None:
+        for topic in self._state.subscriptions:
+            try:
+                await self._instance.routes.route(topic)
+            except NotFoundError:
+                pass  # the rebalancer looks again
+
+    async def _check_filters(self) -> None:
+        """Asks a broker of each topic whether it takes its SQL: better to fail now than at every pull."""
+        for topic, subscription in self._state.subscriptions.items():
+            route = self._instance.routes.cached(topic)
+            if subscription.expression_type == TAG or route is None:
+                continue
+            check = ClientCheck(
+                client_id=self.client_id, group=self.group, subscription_data=subscription_data(subscription)
+            )
+            command = request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(check))
+            address = route.broker_datas[0].read_address() if route.broker_datas else None
+            if address is not None:
+                await self._instance.remoting.invoke_ok(address, command)
+
+    def _start_jobs(self) -> None:
+        self._instance.spawn(self._rebalancer.run())
+        self._instance.every(self.settings.commit_interval_s, self._store_offsets, "store offsets")
+        if self.settings.uses_locks:
+            self._instance.every(RENEW_INTERVAL_S, self._locks.renew, "renew queue locks")
+
+    async def _store_offsets(self) -> None:
+        await self._state.offsets.store(list(self._state.queues))
+
+    def _on_request(self, command: Command, address: str) -> Reply | Awaitable[Reply | None] | None:
+        return self._requests.handle(command, address)
+
+    def _on_route_change(self, topic: str) -> None:
+        if topic in self._state.subscriptions:
+            self._rebalancer.wake()
+
+
+def _checked_settings(settings: dict[str, Any]) -> ConsumerSettings:
+    try:
+        result = ConsumerSettings(**settings)
+    except TypeError as error:
+        raise UsageError(f"a push consumer has no such setting: {error}") from error
+    result.check()
+    return result

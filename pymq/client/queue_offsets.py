@@ -1,0 +1,69 @@
+"""Questions about one queue's offsets: smallest, largest, by time, and a group's progress on the broker."""
+
+from __future__ import annotations
+
+from pymq.client.answers import read_answer
+from pymq.client.instance import ClientInstance
+from pymq.errors import RefusedError
+from pymq.model.message import MessageQueue
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import request
+from pymq.wire.header import Header
+from pymq.wire.headers.offset import (
+    OffsetAnswer,
+    QueryConsumerOffsetHeader,
+    QueueOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+
+TIMEOUT_S = 5.0
+
+
+class QueueOffsets:
+    """The offset requests of one client. All raise RefusedError, UnreachableError, and NotFoundError (no route)."""
+
+    def __init__(self, instance: ClientInstance) -> None:
+        self._instance = instance
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The first offset that is still stored."""
+        header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
+        return await self._ask(RequestCode.GET_MIN_OFFSET, header, queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message will get."""
+        header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
+        return await self._ask(RequestCode.GET_MAX_OFFSET, header, queue)
+
+    async def by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        header = SearchOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        return await self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, queue)
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Where ``group`` goes on in ``queue``; None when it never committed there."""
+        header = QueryConsumerOffsetHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+        try:
+            return await self._ask(RequestCode.QUERY_CONSUMER_OFFSET, header, queue)
+        except RefusedError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int, *, oneway: bool = False) -> None:
+        """Makes ``offset`` the place where ``group`` goes on; ``oneway`` doesn't wait for the broker's word."""
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        address = await self._instance.routes.read_address(queue)
+        if oneway:
+            await self._instance.remoting.oneway(address, command)
+        else:
+            await self._instance.remoting.invoke_ok(address, command, TIMEOUT_S)
+
+    async def _ask(self, code: int, header: Header, queue: MessageQueue) -> int:
+        address = await self._instance.routes.read_address(queue)
+        answer = await self._instance.remoting.invoke_ok(address, request(code, header), TIMEOUT_S)
+        return read_answer(OffsetAnswer, answer, address).offset

@@ -1,0 +1,198 @@
+"""Shares a topic's queues among the members of a group: finds who is there, takes what is new, gives up the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pymq.client.allocation import strategy_named
+from pymq.client.consumer_settings import ConsumerState
+from pymq.client.process_queue import ProcessQueue
+from pymq.client.queue_locks import QueueLocks
+from pymq.client.queue_reader import Consumption, QueueReader
+from pymq.client.start_offset import start_offset
+from pymq.errors import NotFoundError, PymqError
+from pymq.model.message import MessageQueue
+from pymq.wire.bodies_client import ConsumerListAnswer, decode_body
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import request
+from pymq.wire.headers.client import ConsumerGroupHeader
+
+log = logging.getLogger(__name__)
+
+SOON_S = 1.0
+
+
+class Rebalancer:
+    """Assigns queues to this consumer, again and again: on a timer, on a broker's notice, on a changed route."""
+
+    def __init__(self, state: ConsumerState, consumption: Consumption, locks: QueueLocks) -> None:
+        self._state = state
+        self._consumption = consumption
+        self._locks = locks
+        self._strategy = strategy_named(state.settings.strategy)
+        self._wanted = asyncio.Event()
+        self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._releasing: set[asyncio.Task[None]] = set()
+        self._held: set[MessageQueue] = set()  # being given up or reset: not to be taken again yet
+        self._incomplete = False
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Asks for a rebalance now."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Rebalances until cancelled; sooner than the interval while something is missing."""
+        while True:
+            pause_s = self._state.settings.rebalance_interval_s
+            if self._incomplete:
+                pause_s = min(pause_s, SOON_S)
+            try:
+                await asyncio.wait_for(self._wanted.wait(), pause_s)
+            except TimeoutError:
+                pass
+            await self.rebalance()
+
+    async def rebalance(self) -> None:
+        """One round over all topics. Brokers or name servers that can't be asked leave a topic as it is."""
+        self._wanted.clear()
+        self._incomplete = False
+        for topic in list(self._state.subscriptions):
+            try:
+                await self._rebalance_topic(topic)
+            except NotFoundError as error:
+                self._incomplete = True
+                log.debug("nothing to share yet: %s", error)
+            except PymqError as error:
+                self._incomplete = True
+                log.warning("the queues of %s stay as they are: %s", topic, error)
+
+    async def stop(self) -> None:
+        """Ends all pulls; queues stay in the state so that their offsets can be stored."""
+        self._stopped = True
+        for task in self._readers.values():
+            task.cancel()
+        await asyncio.gather(*self._readers.values(), *self._releasing, return_exceptions=True)
+        self._readers.clear()
+
+    async def release(self, queue: MessageQueue) -> None:
+        """Gives a queue up: no more pulls, offsets stored, lock returned."""
+        process_queue = self._detach(queue)
+        if process_queue is None:
+            return
+        try:
+            await self._consumption.end(process_queue)
+            process_queue.drop()
+            await self._state.offsets.store([queue], wait=True)
+            self._state.offsets.forget(queue)
+            if self._state.settings.uses_locks:
+                await self._locks.unlock([queue])
+        finally:
+            self._held.discard(queue)
+
+    async def restart(self, queue: MessageQueue, offset: int, wait_s: float) -> None:
+        """Goes on at ``offset`` in an assigned queue, once the running handlers are done or ``wait_s`` is over."""
+        process_queue = self._detach(queue)
+        if process_queue is None:
+            return
+        try:
+            process_queue.drop()
+            await self._consumption.end(process_queue)
+            await asyncio.wait_for(process_queue.wait_until_done(), wait_s)
+        except TimeoutError:
+            log.warning("handlers on %s still run while its offset is reset", queue)
+        self._state.offsets.move(queue, offset, back=True)
+        await self._state.offsets.store([queue], wait=True)
+        self._held.discard(queue)
+        self.wake()
+
+    def _detach(self, queue: MessageQueue) -> ProcessQueue | None:
+        """Ends the pulls of an assigned queue and takes it out of the state."""
+        process_queue = self._state.queues.pop(queue, None)
+        if process_queue is not None:
+            self._held.add(queue)
+            reader = self._readers.pop(queue, None)
+            if reader is not None:
+                reader.cancel()
+        return process_queue
+
+    async def _rebalance_topic(self, topic: str) -> None:
+        queues = await self._state.instance.routes.queues_to_read(topic)
+        mine = set(queues)
+        if not self._state.settings.broadcasting:
+            members = await self._members(topic, queues)
+            if members is None:
+                self._incomplete = True
+                return
+            mine = set(self._strategy(self._state.instance.client_id, queues, members))
+        await self._apply(topic, mine)
+
+    async def _members(self, topic: str, queues: list[MessageQueue]) -> list[str] | None:
+        """Client ids of the group, this one included; None when a broker doesn't know of it yet."""
+        if not queues:
+            return None
+        address = await self._state.instance.routes.read_address(self._state.instance.rng.choice(queues))
+        for _ in range(2):
+            header = ConsumerGroupHeader(consumer_group=self._state.group)
+            command = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+            answer = await self._state.instance.remoting.invoke(address, command)
+            if answer.code == 0 and answer.body:
+                found: ConsumerListAnswer = decode_body(ConsumerListAnswer, answer.body)
+                if self._state.instance.client_id in found.consumer_id_list:
+                    return found.consumer_id_list
+            await self._state.instance.heartbeat(address)
+        return None
+
+    async def _apply(self, topic: str, mine: set[MessageQueue]) -> None:
+        current = {queue for queue in self._state.queues if queue.topic == topic}
+        for queue in current - mine:
+            log.info("%s goes to another member of %s", queue, self._state.group)
+            self._release_beside(queue)
+        added = [one for one in [await self._take(queue) for queue in sorted(mine - current)] if one is not None]
+        if added or current - mine:
+            await self._announce(topic)
+        for process_queue in added:
+            self._begin(process_queue)
+
+    def _release_beside(self, queue: MessageQueue) -> None:
+        task = self._state.instance.spawn(self.release(queue))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def _take(self, queue: MessageQueue) -> ProcessQueue | None:
+        """A process queue at the right offset; None when it must wait for the next round."""
+        if queue in self._held:
+            self._incomplete = True
+            return None
+        settings = self._state.settings
+        process_queue = ProcessQueue(queue, 0, count_max=settings.cached_count_max, bytes_max=settings.cached_bytes_max)
+        if settings.uses_locks:
+            await self._locks.lock([process_queue])
+            if not self._locks.holds(process_queue):
+                log.info("%s is still locked by another member", queue)
+                self._incomplete = True
+                return None
+        try:
+            process_queue.next_pull_offset = await start_offset(self._state, queue)
+        except PymqError as error:
+            log.warning("no offset to start %s from: %s", queue, error)
+            self._incomplete = True
+            return None
+        return process_queue
+
+    async def _announce(self, topic: str) -> None:
+        """A changed share is a new version of the subscription, which brokers hear of before the first pull."""
+        subscription = self._state.subscriptions[topic]
+        subscription.version = max(self._state.instance.clock.now_ms(), subscription.version + 1)
+        await self._state.instance.heartbeat_all()
+
+    def _begin(self, process_queue: ProcessQueue) -> None:
+        if self._stopped:
+            return
+        queue = process_queue.queue
+        self._state.queues[queue] = process_queue
+        self._state.offsets.move(queue, process_queue.next_pull_offset)
+        self._consumption.begin(process_queue)
+        reader = QueueReader(self._state, process_queue, self._consumption, self._locks)
+        self._readers[queue] = self._state.instance.spawn(reader.run())

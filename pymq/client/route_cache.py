@@ -1,0 +1,204 @@
+"""Where topics live, as name servers said last: asked for once, then refreshed, and kept when no one answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from pymq.client.name_servers import NameServers
+from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError
+from pymq.model.message import MessageQueue
+from pymq.model.names import AUTO_CREATE_TOPIC
+from pymq.model.route import BrokerData, TopicRoute
+from pymq.wire.bodies_route import decode_route
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import request
+from pymq.wire.headers.route import RouteHeader
+
+log = logging.getLogger(__name__)
+
+AUTO_CREATE_QUEUE_COUNT = 4  # Java: DefaultMQProducer.defaultTopicQueueNums
+
+
+def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """Queues a producer may use: of writable brokers that have a master, sorted; an order configuration goes first."""
+    if route.order_topic_conf:
+        return _ordered_queues(topic, route.order_topic_conf)
+    queues: list[MessageQueue] = []
+    for data in sorted(route.queue_datas, key=lambda one: one.broker_name):
+        broker = route.broker(data.broker_name)
+        if data.writable and broker is not None and broker.master_address is not None:
+            queues += [MessageQueue(topic, data.broker_name, i) for i in range(data.write_queue_nums)]
+    return queues
+
+
+def read_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """Queues a consumer reads: of all readable brokers, sorted."""
+    queues: list[MessageQueue] = []
+    for data in sorted(route.queue_datas, key=lambda one: one.broker_name):
+        if data.readable:
+            queues += [MessageQueue(topic, data.broker_name, i) for i in range(data.read_queue_nums)]
+    return queues
+
+
+def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
+    """``"broker-a:4;broker-b:8"`` -> the queues it names."""
+    queues: list[MessageQueue] = []
+    for part in order_conf.split(";"):
+        broker_name, _, count = part.partition(":")
+        if count.isdigit():
+            queues += [MessageQueue(topic, broker_name, i) for i in range(int(count))]
+    return queues
+
+
+def _template_route(template: TopicRoute) -> TopicRoute:
+    """What a topic will look like once its first message makes a broker create it (spec: min(4, read) queues)."""
+    queue_datas = []
+    for data in template.queue_datas:
+        count = min(AUTO_CREATE_QUEUE_COUNT, data.read_queue_nums)
+        queue_datas.append(msgspec.structs.replace(data, read_queue_nums=count, write_queue_nums=count))
+    return TopicRoute(queue_datas=queue_datas, broker_datas=template.broker_datas)
+
+
+class RouteCache:
+    """Routes by topic. ``on_change(topic)`` hears of every route that is new or differs from the last one."""
+
+    def __init__(self, name_servers: NameServers, on_change: Callable[[str], None] | None = None) -> None:
+        self._name_servers = name_servers
+        self._on_change = on_change
+        self._routes: dict[str, TopicRoute] = {}
+        self._promised: dict[str, TopicRoute] = {}  # topics that a first send will create
+        self._write_queues: dict[str, list[MessageQueue]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._fetching: dict[str, asyncio.Task[TopicRoute]] = {}
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The topic's route, from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
+        return self._routes.get(topic) or await self._fetch(topic)
+
+    async def queues_to_write(self, topic: str) -> list[MessageQueue]:
+        """Queues a message may go to; for an unknown topic those that its first message will create.
+
+        Raises NotFoundError when the topic is unknown and can't be created, or has no writable queue.
+        """
+        queues = self._write_queues.get(topic)
+        if queues is not None:
+            return queues
+        try:
+            route = await self._fetch(topic)
+        except NotFoundError as missing:
+            route = await self._promise(topic, missing)
+        queues = write_queues(topic, route)
+        if not queues:
+            raise NotFoundError(f"topic {topic} has no queue to write to: no broker of it is writable and has a master")
+        self._write_queues[topic] = queues
+        return queues
+
+    async def queues_to_read(self, topic: str) -> list[MessageQueue]:
+        """Queues a consumer reads. Raises NotFoundError, UnreachableError, RefusedError."""
+        return read_queues(topic, await self.route(topic))
+
+    async def write_address(self, queue: MessageQueue) -> str:
+        """The address of the queue's master. Raises UnreachableError when there is none now, and as queues_to_write."""
+        broker = self._brokers.get(queue.broker_name)
+        if broker is None:
+            await self.queues_to_write(queue.topic)
+            broker = self._brokers.get(queue.broker_name)
+        address = broker.master_address if broker is not None else None
+        if address is None:
+            raise UnreachableError(f"broker {queue.broker_name} has no master now: no name server knows its address")
+        return address
+
+    async def read_address(self, queue: MessageQueue, broker_id: int = 0) -> str:
+        """The address to read ``queue`` from: of ``broker_id``, else of the master, else of any. Raises as route()."""
+        broker = self._brokers.get(queue.broker_name)
+        if broker is None:
+            await self.route(queue.topic)
+            broker = self._brokers.get(queue.broker_name)
+        address = broker.read_address(broker_id) if broker is not None else None
+        if address is None:
+            raise UnreachableError(f"broker {queue.broker_name} of topic {queue.topic} has no address now")
+        return address
+
+    def brokers(self) -> list[BrokerData]:
+        """All brokers of all routes in the cache."""
+        return list(self._brokers.values())
+
+    def cached(self, topic: str) -> TopicRoute | None:
+        """The route if it is known already."""
+        return self._routes.get(topic)
+
+    def topics(self) -> list[str]:
+        """Topics whose route is kept or promised."""
+        return [*self._routes, *self._promised]
+
+    async def refresh(self) -> None:
+        """Asks again for every topic. What can't be had now stays as it was: data flows on without name servers."""
+        for topic in self.topics():
+            try:
+                await self._fetch(topic)
+            except UnreachableError as error:
+                log.warning("routes stay as they are: %s", error)
+                return
+            except PymqError as error:
+                log.debug("the route of %s stays as it is: %s", topic, error)
+
+    async def renew(self, topic: str) -> TopicRoute:
+        """Asks a name server now, whatever the cache holds. Raises NotFoundError, UnreachableError, RefusedError."""
+        return await self._fetch(topic)
+
+    async def _fetch(self, topic: str) -> TopicRoute:
+        """One request per topic at a time, however many wait for it."""
+        task = self._fetching.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._ask(topic))
+            self._fetching[topic] = task
+            task.add_done_callback(lambda done: self._fetched(topic, done))
+        return await asyncio.shield(task)
+
+    def _fetched(self, topic: str, task: asyncio.Task[TopicRoute]) -> None:
+        del self._fetching[topic]
+        if not task.cancelled():
+            task.exception()
+
+    async def _ask(self, topic: str) -> TopicRoute:
+        route = await self._look_up(topic)
+        self._keep(topic, route)
+        return route
+
+    async def _look_up(self, topic: str) -> TopicRoute:
+        header = RouteHeader(topic=topic, accept_standard_json_only=True)
+        answer = await self._name_servers.invoke(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise NotFoundError(f"topic {topic} does not exist: no name server has a route for it")
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark)
+        return decode_route(answer.body)
+
+    def _keep(self, topic: str, route: TopicRoute) -> None:
+        self._promised.pop(topic, None)
+        known = self._routes.get(topic)
+        if known == route:
+            return
+        self._routes[topic] = route
+        self._write_queues.pop(topic, None)
+        for broker in route.broker_datas:
+            self._brokers[broker.broker_name] = broker
+        if self._on_change is not None:
+            self._on_change(topic)
+
+    async def _promise(self, topic: str, missing: NotFoundError) -> TopicRoute:
+        """The route an unknown topic will get (Java: tryToFindTopicPublishInfo with the TBW102 template)."""
+        try:
+            route = _template_route(await self._look_up(AUTO_CREATE_TOPIC))
+        except NotFoundError:
+            raise NotFoundError(f"{missing}, and no broker creates topics by itself: create it first") from missing
+        self._promised[topic] = route
+        for broker in route.broker_datas:
+            self._brokers.setdefault(broker.broker_name, broker)
+        if self._on_change is not None:
+            self._on_change(topic)
+        return route

@@ -1,0 +1,54 @@
+"""The clock seam: wall time in milliseconds and monotonic time, real or moved by hand."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What core modules know of time. Passed to constructors, never imported."""
+
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed point; never goes back."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until it is moved: for tests and simulation."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def advance(self, delta_ms: int) -> None:
+        """Moves both clocks forward by ``delta_ms`` milliseconds."""
+        assert delta_ms >= 0
+        self._now_ms += delta_ms
+        self._monotonic_ms += delta_ms
+
+    def set_wall(self, now_ms: int) -> None:
+        """Jumps the wall clock (also backwards) without moving the monotonic one."""
+        self._now_ms = now_ms

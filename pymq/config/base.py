@@ -1,0 +1,215 @@
+"""What a setting is: a typed, ranged, documented attribute with its RocketMQ name and the origin of its value."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from pymq.errors import ConfigError, UsageError
+from pymq.units import parse_size_bytes
+
+ORIGIN_DEFAULT = "default"
+ORIGIN_ENV = "env"
+ORIGIN_FILE = "file"
+ORIGIN_FLAG = "flag"
+ORIGIN_RUNTIME = "runtime"
+VALUE_LENGTH_MAX = 4096
+MASK = "******"
+
+Value = str | int | bool
+V = TypeVar("V", str, int, bool)
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+_METADATA_KEY = "setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key. ``minimum`` and ``maximum`` bound integers, ``choices`` text.
+
+    ``runtime`` allows operators to change it while the server runs.
+    """
+
+    name: str
+    doc: str
+    default: Value
+    attribute: str = ""
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    runtime: bool = False
+    is_size: bool = False
+    is_secret: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``int``, ``bool``, ``size`` or ``text``, for messages and documentation."""
+        if isinstance(self.default, bool):
+            return "bool"
+        if isinstance(self.default, int):
+            return "size" if self.is_size else "int"
+        return "text"
+
+    def parse(self, text: str) -> Value:
+        """The typed value of ``text``. Raises ConfigError naming the key, the value and what is allowed."""
+        if any(ord(character) < 32 or ord(character) == 127 for character in text):
+            raise ConfigError(f"{self.name}: control characters (newline, CR, NUL …) are not allowed in a value")
+        text = text.strip()
+        if len(text) > VALUE_LENGTH_MAX:
+            raise ConfigError(f"{self.name}: the value has {len(text)} characters, the limit is {VALUE_LENGTH_MAX}")
+        if isinstance(self.default, bool):
+            return self._parse_bool(text)
+        if isinstance(self.default, int):
+            return self._parse_int(text)
+        if self.choices and text not in self.choices:
+            raise ConfigError(f"{self.name}={text[:60]}: use one of {', '.join(self.choices)}")
+        return text
+
+    def _parse_bool(self, text: str) -> bool:
+        lowered = text.lower()
+        if lowered not in _TRUE | _FALSE:
+            raise ConfigError(f"{self.name}={text[:60]}: write true or false")
+        return lowered in _TRUE
+
+    def _parse_int(self, text: str) -> int:
+        try:
+            value = parse_size_bytes(text) if self.is_size and not text.lstrip("-").isdigit() else int(text[:20])
+        except (ValueError, UsageError):
+            raise ConfigError(f"{self.name}={text[:60]}: write a whole number{self.range_text()}") from None
+        if (self.minimum is not None and value < self.minimum) or (self.maximum is not None and value > self.maximum):
+            raise ConfigError(f"{self.name}={value} is out of range: write a whole number{self.range_text()}")
+        return value
+
+    def range_text(self) -> str:
+        """`` from 1 to 9`` or nothing."""
+        low = "" if self.minimum is None else f" from {self.minimum}"
+        return low + ("" if self.maximum is None else f" to {self.maximum}")
+
+
+def setting(
+    name: str,
+    default: V,
+    doc: str,
+    *,
+    minimum: int | None = None,
+    maximum: int | None = None,
+    choices: tuple[str, ...] = (),
+    runtime: bool = False,
+    is_size: bool = False,
+    is_secret: bool = False,
+) -> V:
+    """A dataclass field of a :class:`Config`: its RocketMQ name, default and limits on one row."""
+    row = Setting(name, doc, default, "", minimum, maximum, choices, runtime, is_size, is_secret)
+    return field(default=default, metadata={_METADATA_KEY: row})
+
+
+def format_value(value: Value) -> str:
+    """As RocketMQ writes values into properties: ``true``, ``10911``, text as it is."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass
+class Config:
+    """Base of all configurations: attributes with names of their own, addressable by RocketMQ's key names too.
+
+    ``warnings`` holds one sentence for each key that was accepted but has no effect; ``unknown`` keeps those keys.
+    """
+
+    # Keys RocketMQ knows and PyMQ has no use for -> why.
+    IGNORED: ClassVar[Mapping[str, str]] = {}
+
+    def __post_init__(self) -> None:
+        self.warnings: list[str] = []
+        self.unknown: dict[str, str] = {}
+        self._origins: dict[str, str] = {}
+        self._listeners: list[Callable[[frozenset[str]], None]] = []
+
+    @classmethod
+    def settings(cls) -> dict[str, Setting]:
+        """All keys by RocketMQ name, in the order of the table."""
+        rows = [(one.name, one.metadata[_METADATA_KEY]) for one in dataclasses.fields(cls) if one.metadata]
+        return {row.name: dataclasses.replace(row, attribute=attribute) for attribute, row in rows}
+
+    def get(self, name: str) -> Value:
+        """The value of a key by its RocketMQ name. Raises ConfigError for an unknown one."""
+        value: Value = getattr(self, self._setting(name).attribute)
+        return value
+
+    def origin(self, name: str) -> str:
+        """Where a key's value came from: default, env, file, flag or runtime."""
+        return self._origins.get(name, ORIGIN_DEFAULT)
+
+    def set(self, name: str, text: str, origin: str) -> None:
+        """Parses and sets one key. Raises ConfigError for an unknown key (with near matches) or a bad value."""
+        row = self._setting(name)
+        setattr(self, row.attribute, row.parse(text))
+        self._origins[name] = origin
+
+    def accept(self, values: Mapping[str, str], origin: str) -> None:
+        """Sets keys of a file: what PyMQ does not use is kept and noted, never fatal. Raises ConfigError."""
+        known = self.settings()
+        for name, text in values.items():
+            if name in known:
+                self.set(name, text, origin)
+            else:
+                self.unknown[name] = text
+                why = self.IGNORED.get(name)
+                self.warnings.append(f"{name}: {why or 'PyMQ does not know this key'}; it has no effect")
+
+    def change_at_runtime(self, values: Mapping[str, str]) -> list[str]:
+        """Changes keys on the allow-list, all or none; returns the names whose value changed. Raises ConfigError."""
+        known = self.settings()
+        parsed: dict[str, Value] = {}
+        for name, text in values.items():
+            row = known.get(name)
+            if row is None or not row.runtime:
+                raise ConfigError(self._not_at_runtime(name, row is not None))
+            if "\\u" in text:
+                raise ConfigError(f"{name}: escapes such as \\u are not allowed in a value")
+            parsed[name] = row.parse(text)
+        changed = [name for name, value in parsed.items() if self.get(name) != value]
+        for name in changed:
+            setattr(self, known[name].attribute, parsed[name])
+            self._origins[name] = ORIGIN_RUNTIME
+        if changed:
+            for listener in self._listeners:
+                listener(frozenset(changed))
+        return changed
+
+    def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None:
+        """``listener`` gets the names of the keys that a change at run time touched."""
+        self._listeners.append(listener)
+
+    def as_properties(self) -> dict[str, str]:
+        """Key -> text of every setting, as configuration requests answer it; secrets masked."""
+        result = {}
+        for name, row in self.settings().items():
+            value = getattr(self, row.attribute)
+            result[name] = MASK if row.is_secret and value else format_value(value)
+        return result
+
+    def _setting(self, name: str) -> Setting:
+        known = self.settings()
+        if name not in known:
+            raise ConfigError(self._unknown_text(name))
+        return known[name]
+
+    def _unknown_text(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.settings(), n=3, cutoff=0.6)
+        hint = f"did you mean {', '.join(near)}?" if near else "docs/configuration.md lists all keys"
+        return f"unknown key {name[:60]!r}: {hint}"
+
+    def _not_at_runtime(self, name: str, known: bool) -> str:
+        if not known:
+            return self._unknown_text(name)
+        allowed = ", ".join(row.name for row in self.settings().values() if row.runtime)
+        return f"{name} can't be changed at run time: set it in the file and restart. Changeable: {allowed}"
+
+
+def add_derived(config: Config, name: str, value: Any) -> None:
+    """Fills in a value that follows from others, when nobody set the key."""
+    if config.origin(name) == ORIGIN_DEFAULT:
+        setattr(config, config.settings()[name].attribute, value)

@@ -1,0 +1,134 @@
+"""Every key of a broker: RocketMQ's own where there is one, PyMQ's limits beside them."""
+
+# One key a row reads best as a table.
+# ruff: noqa: E501, SIM905
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pymq.config.base import Config, setting
+from pymq.units import parse_duration_ms
+
+_THREADS = "PyMQ serves requests on one event loop, without thread pools"
+_RETENTION = "this version deletes no old segments; a full disk refuses writes and serves reads"
+_LATER = "this version has no such part"
+MIB = 1024 * 1024
+
+
+@dataclass
+class BrokerConfig(Config):
+    """One broker. Attributes carry units; the first text of each row is the key in ``broker.conf`` and ``--set``."""
+
+    # fmt: off
+    # Who and where
+    broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster", "Cluster this broker belongs to.")
+    broker_name: str = setting("brokerName", "broker-a", "Name of the group of brokers with the same data.")
+    broker_id: int = setting("brokerId", 0, "0 is the master, others are slaves.", minimum=0, maximum=2**31 - 1)
+    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`; the environment's NAMESRV_ADDR is the default. Empty: none.")
+    bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
+    listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free one.", minimum=0, maximum=65535)
+    broker_ip1: str = setting("brokerIP1", "", "Address that clients are told; empty: the bind address.")
+    broker_role: str = setting("brokerRole", "ASYNC_MASTER", "Role in replication.", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
+
+    # Store
+    store_path_root_dir: str = setting("storePathRootDir", "", "Data directory; empty: `~/.pymq/<brokerName>-<brokerId>`.")
+    flush_disk_type: str = setting("flushDiskType", "ASYNC_FLUSH", "SYNC_FLUSH answers a send after fdatasync.", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), runtime=True)
+    mapped_file_size_commit_log_bytes: int = setting("mappedFileSizeCommitLog", 1024 * MIB, "Size of a commit log segment.", minimum=64 * 1024, maximum=1024 * MIB, is_size=True)
+    mapped_file_size_consume_queue_bytes: int = setting("mappedFileSizeConsumeQueue", 6_000_000, "Size of a consume queue file.", minimum=400, maximum=1024 * MIB, is_size=True)
+    max_hash_slot_num: int = setting("maxHashSlotNum", 5_000_000, "Hash slots of an index file.", minimum=1, maximum=100_000_000)
+    max_index_num: int = setting("maxIndexNum", 20_000_000, "Entries of an index file.", minimum=2, maximum=100_000_000)
+    message_index_enable: bool = setting("messageIndexEnable", True, "Index messages by key.")
+    flush_interval_commit_log_ms: int = setting("flushIntervalCommitLog", 500, "ASYNC_FLUSH: ms between flushes of the log.", minimum=1, maximum=60_000)
+    flush_interval_consume_queue_ms: int = setting("flushIntervalConsumeQueue", 1000, "ms between flushes of the queues.", minimum=10, maximum=600_000)
+    flush_consumer_offset_interval_ms: int = setting("flushConsumerOffsetInterval", 5000, "ms between saves of consumer offsets.", minimum=100, maximum=600_000, runtime=True)
+    flush_delay_offset_interval_ms: int = setting("flushDelayOffsetInterval", 10_000, "ms between saves of the delay levels' progress.", minimum=100, maximum=600_000, runtime=True)
+
+    # Topics, groups, messages
+    broker_permission: int = setting("brokerPermission", 6, "2 write, 4 read, 6 both.", minimum=0, maximum=7, runtime=True)
+    auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True, "Create a topic on the first send to it.", runtime=True)
+    auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True, "Create a group on its first use.", runtime=True)
+    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102, the most an auto-created topic gets.", minimum=1, maximum=65535)
+    trace_topic_enable: bool = setting("traceTopicEnable", True, "Make the topic for message traces at start.")
+    max_message_size_bytes: int = setting("maxMessageSize", 4 * MIB, "Largest body of a send request.", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
+    message_delay_level: str = setting("messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "Delays of the levels 1, 2, ….")
+    max_msgs_num_batch: int = setting("maxMsgsNumBatch", 64, "Most messages answered to a look-up by key.", minimum=1, maximum=1024, runtime=True)
+    default_query_max_num: int = setting("defaultQueryMaxNum", 32, "Messages answered to a look-up by unique key.", minimum=1, maximum=1024, runtime=True)
+
+    # Serving
+    long_polling_enable: bool = setting("longPollingEnable", True, "Hold a pull until a message arrives.", runtime=True)
+    short_polling_time_ms: int = setting("shortPollingTimeMills", 1000, "ms a pull is held when long polling is off.", minimum=10, maximum=30_000, runtime=True)
+    notify_consumer_ids_changed_enable: bool = setting("notifyConsumerIdsChangedEnable", True, "Tell consumers when their group changes.", runtime=True)
+    use_server_side_reset_offset: bool = setting("useServerSideResetOffset", True, "Reset offsets in the broker rather than through the clients.", runtime=True)
+    max_transfer_bytes: int = setting("maxTransferBytesOnMessageInMemory", 262_144, "Most bytes of messages in one pull answer (the first message is always sent).", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
+    max_transfer_count: int = setting("maxTransferCountOnMessageInMemory", 1024, "Most messages in one pull answer (a client asks for 32 unless told otherwise).", minimum=1, maximum=1024, runtime=True)
+    register_period_ms: int = setting("registerNameServerPeriod", 30_000, "ms between registrations at the name servers.", minimum=10_000, maximum=60_000, runtime=True)
+    register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000)
+    channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000)
+    lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms an ordered consumer's lock on a queue lives.", minimum=1000, maximum=3_600_000)
+    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte until a connection is closed.", minimum=5, maximum=86_400)
+
+    # Limits: each stops a way to exhaust the broker
+    frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
+    inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed body may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
+    batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages of one batch.", minimum=1, maximum=32_767, runtime=True)
+    connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000)
+    connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000)
+    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms in which a begun frame must be complete.", minimum=100, maximum=600_000)
+    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers a client leaves unread before it is cut off.", minimum=65_536, maximum=1024 * MIB, is_size=True)
+    parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
+    topic_count_max: int = setting("maxTopics", 10_000, "Most topics, retry and dead-letter topics not counted.", minimum=20, maximum=1_000_000, runtime=True)
+    group_count_max: int = setting("maxGroups", 10_000, "Most consumer groups.", minimum=20, maximum=1_000_000, runtime=True)
+    groups_per_client_max: int = setting("maxGroupsPerClient", 256, "Most groups one heartbeat may name.", minimum=1, maximum=65_536, runtime=True)
+    subscriptions_per_group_max: int = setting("maxSubscriptionsPerGroup", 1024, "Most topics a group may subscribe.", minimum=1, maximum=65_536, runtime=True)
+    strict_offsets: bool = setting("strictOffsets", False, "Refuse to move a committed offset back (code 29); a reset still may.", runtime=True)
+
+    # fmt: on
+    IGNORED: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            """sendMessageThreadPoolNums pullMessageThreadPoolNums queryMessageThreadPoolNums adminBrokerThreadPoolNums
+            clientManageThreadPoolNums consumerManageThreadPoolNums heartbeatThreadPoolNums endTransactionThreadPoolNums
+            processReplyMessageThreadPoolNums sendThreadPoolQueueCapacity pullThreadPoolQueueCapacity
+            queryThreadPoolQueueCapacity clientManagerThreadPoolQueueCapacity serverWorkerThreads serverSelectorThreads
+            serverCallbackExecutorThreads serverOnewaySemaphoreValue serverAsyncSemaphoreValue
+            useReentrantLockWhenPutMessage waitTimeMillsInSendQueue waitTimeMillsInPullQueue
+            brokerFastFailureEnable osPageCacheBusyTimeOutMills transientStorePoolEnable transientStorePoolSize
+            warmMapedFileEnable""".split(),
+            _THREADS,
+        ),
+        **dict.fromkeys(
+            """haListenPort haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize haMasterAddress
+            haMaxGapNotInSync brokerIP2 inSyncReplicas totalReplicas minInSyncReplicas enableControllerMode
+            controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
+            transactionTimeOut transactionCheckMax transactionCheckInterval timerWheelEnable timerMaxDelaySec
+            syncFlushTimeout traceOn rejectTransactionMessage enablePropertyFilter slaveReadEnable aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
+            checkCRCOnRecover""".split(),
+            _LATER,
+        ),
+        **dict.fromkeys(
+            """deleteWhen fileReservedTime diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio
+            diskSpaceWarningLevelRatio cleanFileForciblyEnable deleteFileBatchMax cleanResourceInterval""".split(),
+            _RETENTION,
+        ),
+    }
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_id != 0
+
+    @property
+    def namesrv_addresses(self) -> list[str]:
+        """The name servers' addresses, in the order given."""
+        return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
+
+    @property
+    def delay_level_ms(self) -> dict[int, int]:
+        """Delay level (1, 2, …) -> its delay in ms."""
+        return dict(enumerate(parse_delay_levels_ms(self.message_delay_level), start=1))
+
+
+def parse_delay_levels_ms(text: str) -> list[int]:
+    """``"1s 5s 2h"`` -> [1000, 5000, 7200000]. Raises UsageError for a level that is no duration."""
+    return [parse_duration_ms(part) for part in text.split()]

@@ -1,0 +1,152 @@
+"""Builds a configuration: defaults, then the environment, then a properties file, then flags; the later wins."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pymq.config.base import ORIGIN_DEFAULT, ORIGIN_ENV, ORIGIN_FILE, ORIGIN_FLAG, Config, add_derived
+from pymq.config.broker import BrokerConfig
+from pymq.config.namesrv import NamesrvConfig
+from pymq.errors import ConfigError, UsageError
+
+FILE_SIZE_BYTES_MAX = 1024 * 1024
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}\Z")
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def load_broker_config(
+    path: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """A broker's configuration from ``path`` (``broker.conf``) and ``overrides`` (flags and ``--set``, by key name).
+
+    ``env``: the process environment; only NAMESRV_ADDR is read, which a file overrides as with RocketMQ. Raises
+    ConfigError for an unreadable file, a bad value, or an unknown key in ``overrides``.
+    """
+    config = BrokerConfig()
+    _fill(config, path, overrides, env)
+    _check_broker(config)
+    add_derived(config, "storePathRootDir", str(Path.home() / ".pymq" / f"{config.broker_name}-{config.broker_id}"))
+    _advertise(config)
+    return config
+
+
+def load_namesrv_config(path: str | None = None, overrides: Mapping[str, str] | None = None) -> NamesrvConfig:
+    """A name server's configuration; parameters and errors as :func:`load_broker_config`."""
+    config = NamesrvConfig()
+    _fill(config, path, overrides, None)
+    return config
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java properties text -> key and value, both stripped; the last duplicate wins.
+
+    ``#`` and ``!`` start comments, ``=`` or ``:`` (or a blank) ends a key, a backslash at a line's end joins the next
+    line. Unicode escapes are left as they are: no key of RocketMQ needs one.
+    """
+    result: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = re.match(r"((?:\\.|[^=:\s\\])+)\s*[=:]?\s*(.*)\Z", line, re.DOTALL)
+        if match:
+            result[_unescape(match.group(1))] = _unescape(match.group(2)).strip()
+    return result
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    joined = ""
+    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = raw.lstrip()
+        if not joined and line[:1] in ("#", "!", ""):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            joined += line[:-1]
+            continue
+        lines.append(joined + line)
+        joined = ""
+    if joined:
+        lines.append(joined)
+    return lines
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([^u])", lambda match: _ESCAPES.get(match.group(1), match.group(1)), text)
+
+
+def _fill(config: Config, path: str | None, overrides: Mapping[str, str] | None, env: Mapping[str, str] | None) -> None:
+    if env and env.get("NAMESRV_ADDR"):
+        config.set("namesrvAddr", env["NAMESRV_ADDR"], ORIGIN_ENV)
+    if path is not None:
+        config.accept(parse_properties(_read(path)), ORIGIN_FILE)
+    for name, text in (overrides or {}).items():
+        if name in config.IGNORED:
+            config.accept({name: text}, ORIGIN_FLAG)
+        else:
+            config.set(name, text, ORIGIN_FLAG)
+
+
+def _read(path: str) -> str:
+    try:
+        file = Path(path)
+        if file.stat().st_size > FILE_SIZE_BYTES_MAX:
+            raise ConfigError(f"{path}: a configuration file of over {FILE_SIZE_BYTES_MAX} bytes can't be meant")
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"can't read the configuration file {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is no UTF-8 text: {error}") from error
+
+
+def _check_broker(config: BrokerConfig) -> None:
+    for key in ("brokerName", "brokerClusterName"):
+        # Both become topic names, and the broker's name a directory.
+        if not _NAME.match(str(config.get(key))):
+            raise ConfigError(f"{key}={config.get(key)!r}: use 1 to 127 characters of %|a-zA-Z0-9_-")
+    if config.broker_role == "SLAVE" and config.broker_id == 0:
+        raise ConfigError("brokerRole=SLAVE needs a brokerId above 0: set brokerId=1")
+    if config.is_slave or config.broker_role == "SYNC_MASTER":
+        config.warnings.append(
+            f"brokerId={config.broker_id}, brokerRole={config.broker_role}: this version does not replicate, "
+            "the broker keeps its own data only"
+        )
+    try:
+        levels = config.delay_level_ms
+    except UsageError as error:
+        raise ConfigError(f"messageDelayLevel: {error}") from error
+    if not 1 <= len(levels) <= 64:
+        raise ConfigError(f"messageDelayLevel has {len(levels)} levels: write 1 to 64 of them")
+    for address in config.namesrv_addresses:
+        host, separator, port = address.rpartition(":")
+        if not separator or not host or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(f"namesrvAddr: {address!r} is no address: write host:port, more of them separated by ;")
+
+
+def _advertise(config: BrokerConfig) -> None:
+    """Settles the address that clients are told, which is also part of every message id."""
+    try:
+        bind = ipaddress.ip_address(config.bind_address)
+    except ValueError:
+        raise ConfigError(f"bindAddress={config.bind_address}: write an IP address, for example 127.0.0.1") from None
+    if not config.broker_ip1:
+        if bind.is_unspecified:
+            raise ConfigError(
+                f"bindAddress={config.bind_address} listens everywhere and clients need one address: set brokerIP1"
+            )
+        config.broker_ip1 = config.bind_address
+        return
+    try:
+        advertised = ipaddress.ip_address(config.broker_ip1)
+    except ValueError:
+        raise ConfigError(f"brokerIP1={config.broker_ip1}: write an IP address that clients can reach") from None
+    if bind.is_loopback and not advertised.is_loopback:
+        where = "the default" if config.origin("bindAddress") == ORIGIN_DEFAULT else "set"
+        config.warnings.append(
+            f"brokerIP1 is {advertised} but bindAddress is {bind} ({where}): only this machine reaches the broker; "
+            f"set bindAddress={advertised} to serve others"
+        )

@@ -1,0 +1,105 @@
+"""Bodies compressed by clients: zlib, LZ4 frames or Zstandard frames, inflated under a cap on size and ratio."""
+
+from __future__ import annotations
+
+import zlib
+
+from pymq.errors import PymqError
+from pymq.model import sysflag
+
+INFLATED_SIZE_MAX_BYTES = 64 * 1024 * 1024
+INFLATED_RATIO_MAX = 200
+# Small bodies inflate well beyond any ratio and harm nobody, so the ratio counts only above this size.
+RATIO_FREE_SIZE_BYTES = 1024 * 1024
+# Zstandard gives no way to stop in mid-output: the input goes in by steps so small that a step's output, at most
+# 128 KiB for every 4 bytes, goes no more than 8 MiB beyond the cap.
+_ZSTD_STEP_BYTES = 256
+
+NAMES = {"zlib": sysflag.COMPRESSION_ZLIB, "lz4": sysflag.COMPRESSION_LZ4, "zstd": sysflag.COMPRESSION_ZSTD}
+
+
+class InflateError(PymqError):
+    """A body is no valid compressed data, or would grow beyond the cap."""
+
+
+def compress_body(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, int]:
+    """(compressed body, sysFlag bits to set) for ``kind`` zlib, lz4 or zstd."""
+    flags = sysflag.COMPRESSED | NAMES[kind]
+    if kind == "zlib":
+        return zlib.compress(body, level), flags
+    if kind == "lz4":
+        import lz4.frame  # noqa: PLC0415 - few bodies need it
+
+        return lz4.frame.compress(body), flags
+    import zstandard  # noqa: PLC0415 - few bodies need it
+
+    return zstandard.ZstdCompressor(level=level).compress(body), flags
+
+
+def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_SIZE_MAX_BYTES) -> bytes:
+    """The body as its producer wrote it; returned as it is when the compressed bit is off. Raises InflateError."""
+    if not sys_flag & sysflag.COMPRESSED:
+        return body
+    limit = min(size_max_bytes, max(len(body) * INFLATED_RATIO_MAX, RATIO_FREE_SIZE_BYTES))
+    kind = sys_flag & sysflag.COMPRESSION_MASK
+    try:
+        if kind == sysflag.COMPRESSION_LZ4:
+            return _inflate_lz4(body, limit)
+        if kind == sysflag.COMPRESSION_ZSTD:
+            return _inflate_zstd(body, limit)
+        return _inflate_zlib(body, limit)
+    except InflateError:
+        raise
+    except Exception as error:  # each library has errors of its own
+        raise InflateError(f"the body is marked compressed but can't be inflated: {error}") from error
+
+
+def _inflate_zlib(body: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj()
+    result = inflater.decompress(body, limit + 1)
+    _check_limit(len(result), limit)
+    if not inflater.eof:
+        raise InflateError("the zlib body ends early")
+    return result
+
+
+def _inflate_lz4(body: bytes, limit: int) -> bytes:
+    import lz4.frame  # noqa: PLC0415 - few bodies need it
+
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    result = inflater.decompress(body, max_length=limit + 1)
+    _check_limit(len(result), limit)
+    _check_end("lz4", inflater.eof, len(inflater.unused_data or b""))
+    return bytes(result)
+
+
+def _inflate_zstd(body: bytes, limit: int) -> bytes:
+    import zstandard  # noqa: PLC0415 - few bodies need it
+
+    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+    parts: list[bytes] = []
+    total = at = 0
+    while at < len(body) and not inflater.eof:
+        part = inflater.decompress(body[at : at + _ZSTD_STEP_BYTES])
+        at += _ZSTD_STEP_BYTES
+        total += len(part)
+        _check_limit(total, limit)
+        parts.append(part)
+    _check_end("zstd", inflater.eof, len(inflater.unused_data) + max(0, len(body) - at))
+    return b"".join(parts)
+
+
+def _check_end(kind: str, complete: bool, rest: int) -> None:
+    """A part of a body must never pass for the whole. Producers write one frame a body."""
+    if not complete:
+        raise InflateError(f"the {kind} body ends early")
+    if rest:
+        raise InflateError(f"the {kind} body has {rest} bytes behind its frame")
+
+
+def _check_limit(size: int, limit: int) -> None:
+    if size > limit:
+        raise InflateError(
+            f"the body inflates beyond {limit} bytes (cap {INFLATED_SIZE_MAX_BYTES}, ratio {INFLATED_RATIO_MAX}): "
+            "send smaller messages or compress less"
+        )

@@ -1,0 +1,123 @@
+"""Which topic and group names are legal, which are RocketMQ's own, and how retry and dead-letter topics are called."""
+
+from __future__ import annotations
+
+import re
+
+from pymq.errors import UsageError
+
+TOPIC_LENGTH_MAX = 127
+RETRY_TOPIC_LENGTH_MAX = 255
+GROUP_LENGTH_MAX = 255
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+# Java: TopicValidator. Clients may not send to these.
+SEND_FORBIDDEN_TOPICS = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
+)
+SYSTEM_TOPICS = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
+# Java: MixAll and SubscriptionGroupManager.init. These exist without being asked for.
+SYSTEM_GROUPS = frozenset(
+    {
+        "DEFAULT_CONSUMER",
+        "DEFAULT_PRODUCER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "CLIENT_INNER_PRODUCER",
+        "SELF_TEST_P_GROUP",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_SYS_RMQ_TRANS",
+        "CID_RMQ_SYS_TRANS",
+    }
+)
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+_ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+
+
+def topic_problem(topic: str) -> str | None:
+    """What is wrong with a topic name, as a sentence for a remark; None when it is legal.
+
+    The alphabet has no ``/`` or ``.``, so a legal name can never leave the directory it is put in.
+    """
+    limit = RETRY_TOPIC_LENGTH_MAX if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_LENGTH_MAX
+    return _name_problem("topic", topic, limit)
+
+
+def group_problem(group: str) -> str | None:
+    """What is wrong with a producer or consumer group name; None when it is legal."""
+    return _name_problem("group", group, GROUP_LENGTH_MAX)
+
+
+def check_topic(topic: str) -> str:
+    """The topic itself, or UsageError saying what is wrong with it."""
+    return _checked(topic, topic_problem(topic))
+
+
+def check_group(group: str) -> str:
+    """The group itself, or UsageError saying what is wrong with it."""
+    return _checked(group, group_problem(group))
+
+
+def retry_topic(group: str) -> str:
+    """``%RETRY%group``; a namespace stays behind the prefix because it is part of the group's name."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """``%DLQ%group``."""
+    return DLQ_PREFIX + group
+
+
+def is_system_topic(topic: str) -> bool:
+    """True for topics RocketMQ keeps for itself (not retry or dead-letter topics)."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_user_topic(topic: str) -> bool:
+    """True for a topic an application made: no system, retry or dead-letter topic."""
+    return (
+        not is_system_topic(topic)
+        and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        and not topic.endswith("_REPLY_TOPIC")
+    )
+
+
+def is_system_group(group: str) -> bool:
+    """True for groups that exist without a configuration of their own."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def _name_problem(kind: str, name: str, limit: int) -> str | None:
+    if not name:
+        return f"the {kind} name is empty: give one of 1 to {limit} characters"
+    if len(name) > limit:
+        return f"the {kind} name {name[:40]!r}… has {len(name)} characters, the limit is {limit}: shorten it"
+    if not _ALPHABET.match(name):
+        return f"the {kind} name {name[:60]!r} has a character outside %|a-zA-Z0-9_-: use only those"
+    return None
+
+
+def _checked(name: str, problem: str | None) -> str:
+    if problem:
+        raise UsageError(problem)
+    return name

@@ -1,0 +1,150 @@
+"""The two-separator property string: ``name 0x01 value 0x02`` repeated (Java: MessageDecoder)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pymq.model.javahash import tags_code
+
+NAME_VALUE_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+PROPERTIES_SIZE_MAX_BYTES = 32767
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQ_KEY = "UNIQ_KEY"
+WAIT = "WAIT"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+TRANSACTION_PREPARED = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CLUSTER = "CLUSTER"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+POP_CK = "POP_CK"
+SHARDING_KEY = "__SHARDINGKEY"
+
+# Names an application may not set itself (Java: MessageConst.STRING_HASH_SET).
+RESERVED = frozenset(
+    {
+        "1ST_POP_TIME",
+        "ARRIVE_TIME",
+        "BORN_TIMESTAMP",
+        "BUYER_ID",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "CLUSTER",
+        "CONSUME_START_TIME",
+        "CORRECTION_FLAG",
+        "CORRELATION_ID",
+        "DELAY",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "DLQ_ORIGIN_TOPIC",
+        "DUP_INFO",
+        "INNER_BASE",
+        "INNER_NUM",
+        "INSTANCE_ID",
+        "KEYS",
+        "MAX_OFFSET",
+        "MAX_RECONSUME_TIMES",
+        "MIN_OFFSET",
+        "MQ2_FLAG",
+        "MSG_REGION",
+        "MSG_TYPE",
+        "ORIGIN_MESSAGE_ID",
+        "PGROUP",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "PUSH_REPLY_TIME",
+        "REAL_QID",
+        "REAL_TOPIC",
+        "RECONSUME_TIME",
+        "REPLY_TO_CLIENT",
+        "RETRY_TOPIC",
+        "TAGS",
+        "TIMER_DELAY_MS",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELIVER_MS",
+        "TIMER_DEL_UNIQKEY",
+        "TIMER_DEQUEUE_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_OUT_MS",
+        "TIMER_ROLL_TIMES",
+        "TRACE_ON",
+        "TRANSACTION_CHECK_TIMES",
+        "TRANSFER_FLAG",
+        "TRAN_MSG",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "TTL",
+        "UNIQ_KEY",
+        "WAIT",
+        "__CRC32#",
+        "__transactionId__",
+    }
+)
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Properties as stored, each pair closed by 0x02. Empty values are left out, as Java's parser drops them."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if name and value]).encode()
+
+
+def decode_properties(raw: bytes | memoryview) -> dict[str, str]:
+    """Inverse of :func:`encode_properties`; tolerates a missing last separator; the last duplicate wins.
+
+    Pairs without a separator, with an empty name or an empty value are dropped, as the Java parser does. Bytes that
+    are no UTF-8 become U+FFFD.
+    """
+    result: dict[str, str] = {}
+    for pair in bytes(raw).decode("utf-8", "replace").split(PROPERTY_SEPARATOR):
+        name, separator, value = pair.partition(NAME_VALUE_SEPARATOR)
+        if separator and name and value:
+            result[name] = value
+    return result
+
+
+def find_property(raw: bytes, name: bytes) -> bytes | None:
+    """The value of one property without parsing the rest; None when absent. Equal to the decoder's answer."""
+    wanted = name + b"\x01"
+    at = raw.rfind(b"\x02" + wanted)
+    if at >= 0:
+        start = at + 1 + len(wanted)
+    elif raw.startswith(wanted):
+        start = len(wanted)
+    else:
+        return None
+    end = raw.find(b"\x02", start)
+    value = raw[start:] if end < 0 else raw[start:end]
+    if value:
+        return value
+    return _find_earlier(raw, name)
+
+
+def _find_earlier(raw: bytes, name: bytes) -> bytes | None:
+    """The slow way, for the odd case that the last duplicate is empty and an earlier one counts."""
+    found = decode_properties(raw).get(name.decode())
+    return found.encode() if found is not None else None
+
+
+def append_properties(raw: bytes, extra: bytes) -> bytes:
+    """Joins two property strings, putting the separator between them when the first lacks its last one."""
+    if not raw or not extra or raw.endswith(b"\x02"):
+        return raw + extra
+    return raw + b"\x02" + extra
+
+
+def tags_code_of(raw: bytes) -> int:
+    """The consume queue's tagsCode for a message with these raw properties."""
+    if b"TAGS\x01" not in raw:
+        return 0
+    tags = find_property(raw, b"TAGS")
+    return tags_code(tags.decode("utf-8", "replace")) if tags else 0

@@ -1,0 +1,188 @@
+"""BrokerPacketHandler: brokers report themselves and their topics, and ask about each other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from pymq.config import NamesrvConfig
+from pymq.errors import Refusal
+from pymq.model.hosts import parse_address
+from pymq.model.tables import QUEUE_COUNT_MAX, DataVersion, TopicConfig
+from pymq.namesrv.brokers import BrokerIdentity
+from pymq.namesrv.kv import ORDER_TOPIC_NAMESPACE, KvConfig
+from pymq.namesrv.table import Registration, RouteTable
+from pymq.wire.bodies_client import decode_body, encode_body
+from pymq.wire.bodies_route import KvTable, body_crc32, decode_registration, decode_route, encode_member_group
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Reply
+from pymq.wire.headers.route import (
+    BrokerHeartbeatHeader,
+    BrokerIdentityHeader,
+    BrokerMemberGroupHeader,
+    DataVersionAnswer,
+    RegisterBrokerAnswer,
+    RegisterBrokerHeader,
+    RegisterTopicHeader,
+)
+
+log = logging.getLogger(__name__)
+
+NAME_LENGTH_MAX = 255
+_PERM_MAX = 15
+
+
+class BrokerPacketHandler:
+    """Takes registrations, heartbeats and good-byes."""
+
+    def __init__(self, table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> None:
+        self._table = table
+        self._kv = kv
+        self._config = config
+
+    def register(self, command: Command, header: RegisterBrokerHeader, peer: Peer) -> Reply:
+        """REGISTER_BROKER (103): a full or partial report, or none to stay alive."""
+        if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"crc32 not match: the header says {header.body_crc32}, the body is another; send it again",
+            )
+        identity = _identity(header)
+        body = decode_registration(
+            command.body,
+            compressed=header.compressed,
+            version=command.version,
+            inflated_size_max_bytes=self._config.inflated_size_bytes_max,
+        )
+        topics = _usable_topics(identity, body.topics)
+        self._check_room(identity, topics)
+        known = self._table.brokers.live(identity.address) is not None
+        master = self._table.register(
+            Registration(
+                identity=identity,
+                topics=topics,
+                data_version=body.data_version,
+                ha_address=header.ha_server_addr,
+                filter_servers=body.filter_servers,
+                timeout_ms=header.heartbeat_timeout_millis,
+                acting_master=header.enable_acting_master,
+                connection=peer,
+            ),
+            forget_missing_topics=self._config.delete_topic_with_registration,
+        )
+        if not known:
+            log.info("broker on line: %s with %d topics", identity, len(topics))
+        answer = RegisterBrokerAnswer(ha_server_addr=master.ha_address or None, master_addr=master.address or None)
+        return Reply(ext=answer, body=self._order_body())
+
+    def unregister(self, command: Command, header: BrokerIdentityHeader, peer: Peer) -> Reply:
+        """UNREGISTER_BROKER (104)."""
+        identity = _identity(header)
+        self._table.unregister(identity)
+        log.info("broker said good-bye: %s", identity)
+        return Reply()
+
+    def query_data_version(self, command: Command, header: BrokerIdentityHeader, peer: Peer) -> Reply:
+        """QUERY_DATA_VERSION (322): tells a broker whether its topic table is known, and keeps it alive if so."""
+        known = self._table.data_version(header.broker_addr)
+        asked: DataVersion = decode_body(DataVersion, command.body)
+        changed = known is None or known != asked
+        if not changed:
+            self._table.heartbeat(header.broker_addr)
+        return Reply(ext=DataVersionAnswer(changed=changed), body=encode_body(known) if known else b"")
+
+    def heartbeat(self, command: Command, header: BrokerHeartbeatHeader, peer: Peer) -> Reply:
+        """BROKER_HEARTBEAT (904). An unknown broker gets the same answer: its next registration makes it known."""
+        self._table.heartbeat(header.broker_addr)
+        return Reply()
+
+    def member_group(self, command: Command, header: BrokerMemberGroupHeader, peer: Peer) -> Reply:
+        """GET_BROKER_MEMBER_GROUP (901); a group nobody registered is empty."""
+        data = self._table.member_group(header.broker_name)
+        addresses = data.broker_addrs if data else {}
+        return Reply(body=encode_member_group(header.cluster_name, header.broker_name, addresses))
+
+    def register_topic(self, command: Command, header: RegisterTopicHeader, peer: Peer) -> Reply:
+        """REGISTER_TOPIC_IN_NAMESRV (217): one topic's queues, given as a route."""
+        queues = decode_route(command.body).queue_datas
+        configs = {
+            share.broker_name: TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=share.read_queue_nums,
+                write_queue_nums=share.write_queue_nums,
+                perm=share.perm,
+            )
+            for share in queues
+        }
+        for broker_name, config in configs.items():
+            problem = _topic_problem(config)
+            if problem:
+                raise _invalid(f"broker {broker_name[:255]}: {problem}")
+        if header.topic not in self._table.topics and len(self._table.topics) >= self._config.topic_count_max:
+            raise self._topics_full(1)
+        self._table.register_topic(header.topic, queues)
+        return Reply()
+
+    def _check_room(self, identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> None:
+        table, config = self._table, self._config
+        if table.brokers.live(identity.address) is None and len(table.brokers) >= config.broker_count_max:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the name server holds {config.broker_count_max} brokers, its limit: raise maxBrokers",
+            )
+        new_count = sum(topic not in table.topics for topic in topics)
+        if new_count and len(table.topics) + new_count > config.topic_count_max:
+            table.heartbeat(identity.address)  # what is known of a live broker stays
+            raise self._topics_full(new_count)
+
+    def _topics_full(self, new_count: int) -> Refusal:
+        return Refusal(
+            ResponseCode.NO_PERMISSION,
+            f"{new_count} new topics beside {len(self._table.topics)} known ones are more than "
+            f"{self._config.topic_count_max}, the limit: delete topics, or raise maxTopics",
+        )
+
+    def _order_body(self) -> bytes:
+        order = self._kv.namespace(ORDER_TOPIC_NAMESPACE) if self._config.return_order_topic_config else None
+        return encode_body(KvTable(table=order)) if order is not None else b""
+
+
+def _invalid(text: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)
+
+
+def _identity(header: RegisterBrokerHeader | BrokerIdentityHeader) -> BrokerIdentity:
+    """The sender's names, checked: they are shown, logged and given to every client. Raises Refusal."""
+    for field, text in (("brokerName", header.broker_name), ("clusterName", header.cluster_name)):
+        if not text or len(text) > NAME_LENGTH_MAX or not text.isprintable():
+            raise _invalid(f"{field} {text[:60]!r}: give 1 to {NAME_LENGTH_MAX} printable characters")
+    if header.broker_id < 0:
+        raise _invalid(f"brokerId {header.broker_id}: give 0 for a master, more for a slave")
+    address = header.broker_addr
+    try:
+        parse_address(address)
+    except ValueError as error:
+        raise _invalid(f"brokerAddr: {error}") from None
+    if len(address) > NAME_LENGTH_MAX or not address.isprintable():
+        raise _invalid(f"brokerAddr {address[:60]!r}: give host:port, at most {NAME_LENGTH_MAX} characters")
+    return BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, address)
+
+
+def _usable_topics(identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
+    """The topics without those no client could use: one bad entry must not make a whole broker invisible."""
+    usable = {config.topic_name: config for config in topics.values() if _topic_problem(config) is None}
+    if len(usable) < len(topics):
+        problem = next(filter(None, map(_topic_problem, topics.values())), "two entries have one name")
+        log.warning("%s: %d topics are left out; the first: %s", identity, len(topics) - len(usable), problem)
+    return usable
+
+
+def _topic_problem(config: TopicConfig) -> str | None:
+    name = config.topic_name
+    if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
+        return f"topic {name[:60]!r} needs 1 to {NAME_LENGTH_MAX} printable characters"
+    for count in (config.read_queue_nums, config.write_queue_nums):
+        if not 0 <= count <= QUEUE_COUNT_MAX:
+            return f"topic {name}: {count} queues, allowed are 0 to {QUEUE_COUNT_MAX}"
+    return None if 0 <= config.perm <= _PERM_MAX else f"topic {name}: perm {config.perm}, allowed are 0 to {_PERM_MAX}"

@@ -1,0 +1,66 @@
+"""NameServer: puts table, handlers and the listening side together, and looks for silent brokers now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from pymq.clock import Clock
+from pymq.config import NamesrvConfig
+from pymq.model.hosts import format_address
+from pymq.namesrv.kv import KvConfig
+from pymq.namesrv.routes import namesrv_routes
+from pymq.namesrv.table import RouteTable
+from pymq.net.limits import server_limits
+from pymq.net.server import Connection, Server
+from pymq.wire.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+
+class NameServer:
+    """One name server. ``table`` and ``kv`` are all it knows; ``server`` holds the connections and their counters."""
+
+    def __init__(self, *, clock: Clock, config: NamesrvConfig | None = None) -> None:
+        self.config = config or NamesrvConfig()
+        self.table = RouteTable(clock)
+        self.kv = KvConfig()
+        self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
+        self.server = Server(
+            self.dispatcher, clock=clock, limits=server_limits(self.config), on_disconnect=self._connection_closed
+        )
+        self.address = ""
+        self._ticker: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str | None = None, port: int | None = None) -> int:
+        """Listens on ``host:port``, by default where the configuration says (port 0: any free one); the port."""
+        host = self.config.bind_address if host is None else host
+        bound = await self.server.start(host, self.config.listen_port if port is None else port)
+        self.address = format_address(host, bound)
+        self._schedule_tick()
+        log.info("name server listens on %s", self.address)
+        return bound
+
+    async def stop(self) -> None:
+        """Closes the listener and all connections. What was registered is forgotten with the object."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        await self.server.stop()
+
+    def tick(self) -> None:
+        """Drops the brokers that have been silent for too long."""
+        for who in self.table.expire():
+            log.warning("broker off line, no sign of life: %s", who)
+
+    def _schedule_tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(self.config.scan_interval_ms / 1000, self._run_tick)
+
+    def _run_tick(self) -> None:
+        self._schedule_tick()
+        self.tick()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        for who in self.table.connection_closed(connection):
+            log.warning("broker off line, its connection from %s is closed: %s", connection.address, who)

@@ -1,0 +1,222 @@
+"""RouteTable: everything a name server knows of brokers and topics, as a state machine without I/O.
+
+It is told registrations, heartbeats, closed connections and the passing of time, and answers look-ups. The rules are
+those of Java's RouteInfoManager, with one exception: a first registration that holds a single topic is accepted (Java
+answers ``register broker failed``). Java refuses it because a broker that announces one new topic while the name
+server restarts would hide its other topics until its next full report. Here the topic is simply known earlier, and
+the full report adds the others, since a topic that is missing in the table is always taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pymq.clock import Clock
+from pymq.model.route import MASTER_ID, BrokerData, QueueData, TopicRoute
+from pymq.model.tables import PERM_WRITE, DataVersion, TopicConfig
+from pymq.namesrv.brokers import (
+    HEARTBEAT_TIMEOUT_MAX_MS,
+    HEARTBEAT_TIMEOUT_MIN_MS,
+    HEARTBEAT_TIMEOUT_MS,
+    BrokerIdentity,
+    BrokerManager,
+    LiveBroker,
+)
+from pymq.namesrv.topics import TopicManager
+
+
+@dataclass(slots=True, frozen=True)
+class Registration:
+    """What one broker reports of itself. ``topics`` may hold only the new ones: none is forgotten for being absent.
+
+    ``connection`` is anything that identifies the connection it came over. ``acting_master`` is None for brokers
+    before 5.0, which don't know the word.
+    """
+
+    identity: BrokerIdentity
+    topics: Mapping[str, TopicConfig]
+    data_version: DataVersion = field(default_factory=DataVersion)
+    ha_address: str = ""
+    filter_servers: Sequence[str] = ()
+    timeout_ms: int | None = None
+    acting_master: bool | None = None
+    connection: object = None
+
+
+@dataclass(slots=True, frozen=True)
+class MasterInfo:
+    """What a registering slave is told of its master; both empty for a master, or when there is none."""
+
+    address: str = ""
+    ha_address: str = ""
+
+
+class RouteTable:
+    """Registrations in, routes out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.topics = TopicManager()
+        self.brokers = BrokerManager(clock)
+
+    def register(self, report: Registration, *, forget_missing_topics: bool = False) -> MasterInfo:
+        """Takes a full, incremental or unchanged report. ``forget_missing_topics``: the report lists all there are."""
+        who = report.identity
+        known = self.brokers.live(who.address)
+        if known is not None and known.identity.broker_name != who.broker_name:
+            self._remove(known.identity)
+            known = None
+        if self._is_overtaken(report):
+            return MasterInfo()
+        changed = known is None or known.data_version != report.data_version
+        first = self.brokers.put(self._live_entry(report), report.acting_master)
+        if self._speaks_for_topics(report):
+            if forget_missing_topics:
+                self._forget_others(who.broker_name, report.topics)
+            self._take_topics(report, replace=changed or first)
+        master = self.brokers.master_of(who.broker_name) if who.broker_id != MASTER_ID else None
+        return MasterInfo(master.identity.address, master.ha_address) if master else MasterInfo()
+
+    def heartbeat(self, address: str) -> bool:
+        """A broker lives on without a report; False when it is unknown and must register first."""
+        return self.brokers.touch(address)
+
+    def unregister(self, who: BrokerIdentity) -> None:
+        """A broker says good-bye."""
+        self._remove(who)
+
+    def connection_closed(self, connection: object) -> list[BrokerIdentity]:
+        """Removes the brokers that registered over a connection, at once; which ones."""
+        return self._remove_all(self.brokers.of_connection(connection))
+
+    def expire(self) -> list[BrokerIdentity]:
+        """Removes the brokers that were silent for too long; which ones."""
+        return self._remove_all(self.brokers.overdue())
+
+    def data_version(self, address: str) -> DataVersion | None:
+        """The version of the topic table a broker last reported."""
+        live = self.brokers.live(address)
+        return live.data_version if live else None
+
+    def route(self, topic: str, order_conf: str | None = None, *, acting_master: bool = False) -> TopicRoute | None:
+        """Where a topic's queues live; None when no broker that is alive carries it.
+
+        ``acting_master``: the slave with the lowest id is given as id 0 where the master is gone, may be stood in
+        for, and the queues are read only.
+        """
+        queues = self.topics.queues(topic)
+        names = [share.broker_name for share in queues]
+        brokers = [data for name in names if (data := self.brokers.get(name))]
+        if not brokers:
+            return None
+        filter_servers: dict[str, list[str]] = {}
+        for name in names:
+            filter_servers.update(self.brokers.filter_servers(name))
+        route = TopicRoute(
+            queue_datas=queues,
+            broker_datas=[_copy(data) for data in brokers],
+            filter_server_table=filter_servers,
+            order_topic_conf=order_conf,
+        )
+        if acting_master:
+            _promote_slaves(route)
+        return route
+
+    def member_group(self, broker_name: str) -> BrokerData | None:
+        """All ids and addresses under one broker name."""
+        data = self.brokers.get(broker_name)
+        return _copy(data) if data else None
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Topics with queues on any broker of a cluster."""
+        return self.topics.of_brokers(set(self.brokers.clusters().get(cluster, ())))
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """The topics every cluster has by its own names, and the address of one broker that knows the others."""
+        names: dict[str, None] = {}
+        for cluster, broker_names in self.brokers.clusters().items():
+            names.update(dict.fromkeys((cluster, *broker_names)))
+        for data in self.brokers.all().values():
+            return list(names), data.read_address()
+        return list(names), None
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forgets a topic everywhere, or on the brokers of one cluster. A broker that has it reports it again."""
+        self.topics.remove(topic, self.brokers.clusters().get(cluster, []) if cluster else None)
+
+    def register_topic(self, topic: str, queues: Sequence[QueueData]) -> None:
+        """Enters one topic's queues on brokers that are registered; others are passed over."""
+        for share in queues:
+            if self.brokers.get(share.broker_name) is not None:
+                self.topics.put_queues(topic, share)
+
+    def _is_overtaken(self, report: Registration) -> bool:
+        """True when the id belongs to another live address with a newer state (Java: stateVersion conflict)."""
+        data = self.brokers.get(report.identity.broker_name)
+        holder = data.broker_addrs.get(report.identity.broker_id) if data else None
+        if holder is None or holder == report.identity.address:
+            return False
+        live = self.brokers.live(holder)
+        return live is not None and live.data_version.state_version > report.data_version.state_version
+
+    def _live_entry(self, report: Registration) -> LiveBroker:
+        timeout_ms = report.timeout_ms if report.timeout_ms is not None else HEARTBEAT_TIMEOUT_MS
+        return LiveBroker(
+            identity=report.identity,
+            ha_address=report.ha_address,
+            data_version=report.data_version,
+            connection=report.connection,
+            timeout_ms=min(max(timeout_ms, HEARTBEAT_TIMEOUT_MIN_MS), HEARTBEAT_TIMEOUT_MAX_MS),
+            last_seen_ms=self._clock.monotonic_ms(),
+            filter_servers=list(report.filter_servers),
+        )
+
+    def _speaks_for_topics(self, report: Registration) -> bool:
+        """Topics are taken from the master, else from the 5.x slave with the lowest id."""
+        if report.identity.broker_id == MASTER_ID:
+            return True
+        data = self.brokers.get(report.identity.broker_name)
+        assert data is not None
+        return report.acting_master is not None and report.identity.broker_id == min(data.broker_addrs)
+
+    def _take_topics(self, report: Registration, *, replace: bool) -> None:
+        who = report.identity
+        read_only = bool(report.acting_master) and who.broker_id != MASTER_ID
+        for topic, config in report.topics.items():
+            if not replace and self.topics.has(topic, who.broker_name):
+                continue
+            if read_only:
+                config = msgspec.structs.replace(config, perm=config.perm & ~PERM_WRITE)  # noqa: PLW2901
+            self.topics.put(who.broker_name, config)
+
+    def _forget_others(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        for topic in self.topics.of_brokers({broker_name}):
+            if topic not in topics:
+                self.topics.remove(topic, (broker_name,))
+
+    def _remove_all(self, gone: Sequence[LiveBroker]) -> list[BrokerIdentity]:
+        for broker in gone:
+            self._remove(broker.identity)
+        return [broker.identity for broker in gone]
+
+    def _remove(self, who: BrokerIdentity) -> None:
+        if self.brokers.remove(who):
+            self.topics.remove_broker(who.broker_name)
+            return
+        data = self.brokers.get(who.broker_name)
+        if data is not None and data.enable_acting_master and data.master_address is None:
+            self.topics.wipe_write(who.broker_name)
+
+
+def _copy(data: BrokerData) -> BrokerData:
+    return msgspec.structs.replace(data, broker_addrs=dict(data.broker_addrs))
+
+
+def _promote_slaves(route: TopicRoute) -> None:
+    read_only = {share.broker_name for share in route.queue_datas if not share.writable}
+    for data in route.broker_datas:
+        if data.enable_acting_master and data.master_address is None and data.broker_name in read_only:
+            data.broker_addrs[MASTER_ID] = data.broker_addrs.pop(min(data.broker_addrs))

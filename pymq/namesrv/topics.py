@@ -1,0 +1,107 @@
+"""TopicManager: which broker names carry which topic, with how many queues and which permission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from pymq.model.route import QueueData
+from pymq.model.tables import PERM_READ_WRITE, PERM_WRITE, TopicConfig
+
+# Java: TopicSysFlag. "Units" are a deployment scheme of which only the three topic lists are left.
+SYS_FLAG_UNIT = 0x1
+SYS_FLAG_UNIT_SUBSCRIPTION = 0x2
+
+
+class TopicManager:
+    """topic -> broker name -> queues. Pure state, no clock: brokers report, clients look up."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, dict[str, QueueData]] = {}
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._queues
+
+    def names(self) -> list[str]:
+        """All topic names, in the order of their first registration."""
+        return list(self._queues)
+
+    def queues(self, topic: str) -> list[QueueData]:
+        """The topic's queues, one entry a broker name; empty when no broker has the topic."""
+        return list(self._queues.get(topic, {}).values())
+
+    def has(self, topic: str, broker_name: str) -> bool:
+        return broker_name in self._queues.get(topic, ())
+
+    def put(self, broker_name: str, config: TopicConfig) -> None:
+        """Creates or replaces one broker's share of a topic."""
+        self.put_queues(
+            config.topic_name,
+            QueueData(
+                broker_name=broker_name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                topic_sys_flag=config.topic_sys_flag,
+            ),
+        )
+
+    def put_queues(self, topic: str, queues: QueueData) -> None:
+        """Creates or replaces one broker's share of a topic, given as route data."""
+        self._queues.setdefault(topic, {})[queues.broker_name] = queues
+
+    def remove(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
+        """Forgets a topic, on every broker or on those named."""
+        shares = self._queues.get(topic)
+        if shares is None:
+            return
+        for broker_name in list(shares) if broker_names is None else broker_names:
+            shares.pop(broker_name, None)
+        if not shares:
+            del self._queues[topic]
+
+    def remove_broker(self, broker_name: str) -> None:
+        """Forgets every topic's share on one broker name."""
+        for topic in self.of_brokers({broker_name}):
+            self.remove(topic, (broker_name,))
+
+    def wipe_write(self, broker_name: str) -> int:
+        """Takes the write permission from every topic on a broker name; how many topics it has."""
+        return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write(self, broker_name: str) -> int:
+        """Sets every topic on a broker name to read and write (other bits are dropped, as in Java)."""
+        return self._change_perm(broker_name, lambda _: PERM_READ_WRITE)
+
+    def of_brokers(self, broker_names: set[str]) -> list[str]:
+        """Topics with queues on any of these broker names."""
+        return [topic for topic, shares in self._queues.items() if not broker_names.isdisjoint(shares)]
+
+    def unit_topics(self) -> list[str]:
+        """Topics with the unit flag."""
+        return [topic for topic, flag in self._sys_flags() if flag & SYS_FLAG_UNIT]
+
+    def unit_subscription_topics(self, *, without_unit: bool = False) -> list[str]:
+        """Topics with the unit-subscription flag; ``without_unit`` leaves out those that are units themselves."""
+        return [
+            topic
+            for topic, flag in self._sys_flags()
+            if flag & SYS_FLAG_UNIT_SUBSCRIPTION and not (without_unit and flag & SYS_FLAG_UNIT)
+        ]
+
+    def _sys_flags(self) -> Iterator[tuple[str, int]]:
+        for topic, shares in self._queues.items():
+            yield topic, next(iter(shares.values())).topic_sys_flag
+
+    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for shares in self._queues.values():
+            queues = shares.get(broker_name)
+            if queues is not None:
+                shares[broker_name] = msgspec.structs.replace(queues, perm=change(queues.perm))
+                count += 1
+        return count

@@ -1,0 +1,340 @@
+"""The client's end of connections: one per address, many requests in flight, answers matched by their opaque.
+
+Frames written in one turn of the event loop leave in one write; futures are resolved straight from the protocol's
+``data_received``. A broker's own requests (change notices, offset resets, ...) go to ``on_request``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from pymq.clock import Clock
+from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
+from pymq.model.hosts import parse_address
+from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
+from pymq.wire.command import FLAG_ONEWAY, FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
+from pymq.wire.dispatch import Reply
+from pymq.wire.framing import FrameBuffer
+
+log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 3.0
+WRITE_BUFFER_HIGH_BYTES = 4 * 1024 * 1024
+SWEEP_INTERVAL_MIN_MS = 20
+_NEVER_MS = 1 << 62
+
+OnRequest = Callable[[Command, str], "Reply | Awaitable[Reply | None] | None"]
+
+
+class RemotingClient:
+    """Requests to any number of servers. Use it from one event loop only.
+
+    ``on_request(command, address)`` answers requests that servers send; ``on_lost(address)`` hears of connections that
+    ended without :meth:`close`. A lost connection is opened again by the next request to its address.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        language: str = "PYTHON",
+        version: int = VERSION_5_3_3,
+        on_request: OnRequest | None = None,
+        on_lost: Callable[[str], None] | None = None,
+        frame_size_max_bytes: int = FRAME_SIZE_MAX_BYTES,
+    ) -> None:
+        self.clock = clock
+        self.language = language
+        self.version = version
+        self.on_request = on_request
+        self.on_lost = on_lost
+        self.frame_size_max_bytes = frame_size_max_bytes
+        self._opaque = -1
+        self._connections: dict[str, _Connection] = {}
+        self._connecting: dict[str, asyncio.Task[_Connection]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+        """The answer to ``command`` from ``address`` ("host:port"), whatever its code.
+
+        Raises UnreachableError (no connection, or it closed), RequestTimeoutError (no answer in ``timeout_s``).
+        """
+        connection = self._connections.get(address)
+        if connection is None or connection.writable is not None:
+            connection = await self._ready(address, timeout_s)
+        return await connection.call(command, timeout_s)
+
+    async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+        """As :meth:`invoke`, and raises RefusedError when the answer's code is not 0."""
+        answer = await self.invoke(address, command, timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark, address)
+        return answer
+
+    async def oneway(self, address: str, command: Command, timeout_s: float = 3.0) -> None:
+        """Writes ``command`` without waiting for anything but a connection. Raises UnreachableError."""
+        connection = self._connections.get(address)
+        if connection is None or connection.writable is not None:
+            connection = await self._ready(address, timeout_s)
+        command.flag |= FLAG_ONEWAY
+        connection.send(command)
+
+    def is_connected(self, address: str) -> bool:
+        """True while a connection to ``address`` stands."""
+        return address in self._connections
+
+    async def close(self) -> None:
+        """Ends all connections; what waits for an answer gets UnreachableError."""
+        self._closed = True
+        waiting: list[asyncio.Future[Any]] = [*self._connecting.values(), *self._tasks]
+        for task in waiting:
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.shut("the client was closed")
+            waiting.append(connection.ended)
+        self._connections.clear()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    def next_opaque(self) -> int:
+        """A number no open request has: counts up to the largest int32, then from 0 again."""
+        self._opaque = (self._opaque + 1) & 0x7FFF_FFFF
+        return self._opaque
+
+    async def _ready(self, address: str, timeout_s: float) -> _Connection:
+        """An open connection whose write buffer has room."""
+        connection = self._connections.get(address) or await self._connect(address, timeout_s)
+        if connection.writable is not None:
+            try:
+                await asyncio.wait_for(asyncio.shield(connection.writable), timeout_s)
+            except TimeoutError:
+                raise RequestTimeoutError(f"{address} took no bytes for {timeout_s:g} s: it is overloaded") from None
+        if connection.closed:
+            raise UnreachableError(f"the connection to {address} closed")
+        return connection
+
+    async def _connect(self, address: str, timeout_s: float) -> _Connection:
+        if self._closed:
+            raise UnreachableError(f"no request to {address}: the client is closed")
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._open(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda done: self._connect_ended(address, done))
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), timeout_s)
+        except TimeoutError:
+            raise UnreachableError(f"no connection to {address} within {timeout_s:g} s: is a server there?") from None
+        except asyncio.CancelledError:
+            if task.cancelled() and self._closed:
+                raise UnreachableError(f"no request to {address}: the client is closed") from None
+            raise
+
+    def _connect_ended(self, address: str, task: asyncio.Task[_Connection]) -> None:
+        del self._connecting[address]
+        if not task.cancelled():
+            task.exception()  # marks it as seen: those who waited got it
+
+    async def _open(self, address: str) -> _Connection:
+        try:
+            host, port = parse_address(address)
+        except ValueError as error:
+            raise UnreachableError(str(error)) from error
+        loop = asyncio.get_running_loop()
+        try:
+            opening = loop.create_connection(lambda: _Connection(self, address), host, port)
+            _, connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
+        except TimeoutError:
+            raise UnreachableError(
+                f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s: is a server there?"
+            ) from None
+        except OSError as error:
+            raise UnreachableError(
+                f"no connection to {address} ({error.strerror or error}): is a server running there?"
+            ) from error
+        if self._closed:  # close() came too late to stop the opening, and doesn't know this connection
+            connection.shut("the client was closed")
+            await connection.ended
+            raise UnreachableError(f"no request to {address}: the client is closed")
+        if not connection.closed:
+            self._connections[address] = connection
+        return connection
+
+    def retire(self, connection: _Connection) -> None:
+        """No new requests go to ``connection``: it ended, or its server asked to go away."""
+        if self._connections.get(connection.address) is connection:
+            del self._connections[connection.address]
+            if self.on_lost is not None and not self._closed:
+                self.on_lost(connection.address)
+
+    def serve(self, connection: _Connection, command: Command) -> None:
+        """Hands a server's request to ``on_request`` and sends the answer, at once or when it is ready."""
+        if self.on_request is None:
+            remark = f" request type {command.code} not supported by this client"
+            self._answer(connection, command, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return
+        try:
+            result = self.on_request(command, connection.address)
+        except Exception as error:
+            self._answer(connection, command, _failure(command, error))
+            return
+        if result is None or isinstance(result, Reply):
+            self._answer(connection, command, result)
+            return
+        task = asyncio.get_running_loop().create_task(self._serve_later(connection, command, result))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_later(self, connection: _Connection, command: Command, result: Awaitable[Reply | None]) -> None:
+        try:
+            reply = await result
+        except Exception as error:
+            reply = _failure(command, error)
+        self._answer(connection, command, reply)
+
+    def _answer(self, connection: _Connection, command: Command, reply: Reply | None) -> None:
+        if reply is not None and not command.is_oneway and not connection.closed:
+            connection.send_response(reply.to_command(command))
+
+
+def _failure(command: Command, error: Exception) -> Reply:
+    log.error("the server's request %s failed here", request_name(command.code), exc_info=error)
+    return Reply(ResponseCode.SYSTEM_ERROR, f"{request_name(command.code)} failed: {type(error).__name__}: {error}")
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: frames out, frames in, and the table of open requests."""
+
+    def __init__(self, client: RemotingClient, address: str) -> None:
+        self.address = address
+        self.closed = False
+        self.writable: asyncio.Future[None] | None = None  # set while the write buffer is full
+        self._client = client
+        self._clock = client.clock
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[object] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameBuffer(client.frame_size_max_bytes)
+        self._out: list[bytes] = []
+        self._pending: dict[int, tuple[asyncio.Future[Command], int, int]] = {}  # opaque -> future, deadline, code
+        self._sweep_at_ms = _NEVER_MS
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._reason = "the server closed it"
+        self._retiring = False
+
+    def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
+        """A future of the answer; fails with RequestTimeoutError or UnreachableError."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        deadline_ms = self._clock.monotonic_ms() + int(timeout_s * 1000)
+        self.send(command)
+        self._pending[command.opaque] = (future, deadline_ms, command.code)
+        if deadline_ms < self._sweep_at_ms:
+            self._arm_sweep(deadline_ms)
+        return future
+
+    def send(self, command: Command) -> None:
+        """Queues a request of ours; gives it its opaque and the client's language and version."""
+        client = self._client
+        command.opaque = client.next_opaque()
+        command.language = client.language
+        command.version = client.version
+        self._write(encode_command(command))
+
+    def send_response(self, command: Command) -> None:
+        """Queues an answer to a server's request."""
+        command.language = self._client.language
+        command.version = self._client.version
+        self._write(encode_command(command))
+
+    def _write(self, frame: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(frame)
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and not self.closed:
+            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
+        self._out.clear()
+
+    def shut(self, reason: str) -> None:
+        """Sends what is queued and closes."""
+        self._reason = reason
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _arm_sweep(self, at_ms: int) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at_ms = at_ms
+        delay_s = max(at_ms - self._clock.monotonic_ms(), 0) / 1000
+        self._sweeper = self._loop.call_later(delay_s + 0.001, self._sweep)
+
+    def _sweep(self) -> None:
+        """Fails what is overdue. One timer serves all requests, set to the earliest deadline."""
+        now_ms = self._clock.monotonic_ms()
+        self._sweeper, self._sweep_at_ms = None, _NEVER_MS
+        overdue = [opaque for opaque, (_, deadline_ms, _) in self._pending.items() if deadline_ms <= now_ms]
+        for opaque in overdue:
+            future, _, code = self._pending.pop(opaque)
+            if not future.done():
+                future.set_exception(RequestTimeoutError(f"{self.address} did not answer {request_name(code)} in time"))
+        if self._pending:
+            earliest_ms = min(deadline_ms for _, deadline_ms, _ in self._pending.values())
+            self._arm_sweep(max(earliest_ms, now_ms + SWEEP_INTERVAL_MIN_MS))
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._frames.feed(data):
+                self._received(decode_command(payload))
+        except ProtocolViolation as violation:
+            log.warning("%s broke the protocol: %s", self.address, violation)
+            self._reason = f"it broke the protocol: {violation}"
+            assert self._transport is not None
+            self._transport.abort()
+
+    def _received(self, command: Command) -> None:
+        if not command.is_response:
+            self._client.serve(self, command)
+            return
+        entry = self._pending.pop(command.opaque, None)
+        if entry is not None and not entry[0].done():
+            entry[0].set_result(command)
+        if command.code == ResponseCode.GO_AWAY:
+            self._retiring = True
+            self._client.retire(self)
+        if self._retiring and not self._pending and self._transport is not None:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if error is not None:
+            self._reason = str(error)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._client.retire(self)
+        failure = f"the connection to {self.address} closed before the answer came: {self._reason}"
+        for future, _, _ in self._pending.values():
+            if not future.done():
+                future.set_exception(UnreachableError(failure))
+        self._pending.clear()
+        self.resume_writing()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def pause_writing(self) -> None:
+        self.writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self.writable is not None:
+            self.writable.set_result(None)
+            self.writable = None

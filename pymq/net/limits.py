@@ -1,0 +1,46 @@
+"""What one server allows its peers: every cap is a named number, and what happens at it is a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pymq.wire.command import FRAME_SIZE_MAX_BYTES
+
+
+@dataclass(slots=True, frozen=True)
+class ServerLimits:
+    """At a connection cap the new connection is closed; at any other cap the connection that reached it is."""
+
+    connection_count_max: int = 10_000
+    connection_count_per_host_max: int = 1_024
+    frame_size_max_bytes: int = FRAME_SIZE_MAX_BYTES
+    # A peer that does not read its answers: reading from it pauses at the first mark, it is closed at the second.
+    write_pause_bytes: int = 1024 * 1024
+    write_buffer_max_bytes: int = 16 * 1024 * 1024
+    frame_complete_within_ms: int = 30_000
+    idle_close_ms: int = 120_000
+    pending_asks_max: int = 1_024
+
+
+class LimitSettings(Protocol):
+    """The keys about limits that a name server's and a broker's configuration share."""
+
+    connection_count_max: int
+    connection_count_per_address_max: int
+    frame_size_bytes_max: int
+    unread_answers_bytes_max: int
+    frame_time_ms_max: int
+    idle_timeout_s: int
+
+
+def server_limits(config: LimitSettings) -> ServerLimits:
+    """A server's limits as its configuration has them."""
+    return ServerLimits(
+        connection_count_max=config.connection_count_max,
+        connection_count_per_host_max=config.connection_count_per_address_max,
+        frame_size_max_bytes=config.frame_size_bytes_max,
+        write_buffer_max_bytes=config.unread_answers_bytes_max,
+        frame_complete_within_ms=config.frame_time_ms_max,
+        idle_close_ms=config.idle_timeout_s * 1000,
+    )

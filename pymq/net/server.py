@@ -1,0 +1,385 @@
+"""The listening side: connections cut frames, ask the dispatcher, and write all answers of one loop turn at once.
+
+A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits there
+what the turn's sends staged), then each connection with answers gets one joined write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+
+from pymq.clock import Clock
+from pymq.errors import ProtocolViolation
+from pymq.model.hosts import format_address, pack_host
+from pymq.net.limits import ServerLimits
+from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
+from pymq.wire.dispatch import Dispatcher, Reply
+from pymq.wire.framing import FrameBuffer
+
+log = logging.getLogger(__name__)
+
+SWEEP_PERIOD_S = 1.0
+LOG_LINES_PER_SWEEP_MAX = 10
+
+# Takes (connection, payload); True when it has dealt with the frame, False to go the plain way.
+FastPath = Callable[["Connection", bytes], bool]
+
+
+class Server:
+    """Listens on one or more addresses. Give it a running event loop by calling :meth:`start`."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        clock: Clock,
+        limits: ServerLimits | None = None,
+        on_turn_end: Callable[[], None] | None = None,
+        on_disconnect: Callable[[Connection], None] | None = None,
+        fast_path: FastPath | None = None,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.limits = limits or ServerLimits()
+        self.connections: set[Connection] = set()
+        self.bad_frames: Counter[str] = Counter()
+        self.closed_for: Counter[str] = Counter()
+        self.accepted_count = 0
+        self.request_count = 0
+        self.now_ms = 0  # monotonic, as of the last sweep: exact enough for idle checks
+        self._clock = clock
+        self._on_turn_end = on_turn_end
+        self._on_disconnect = on_disconnect
+        self.fast_path = fast_path
+        self._per_host: Counter[str] = Counter()
+        self._dirty: list[Connection] = []
+        self._turn_scheduled = False
+        self._listeners: list[asyncio.Server] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._log_lines_left = LOG_LINES_PER_SWEEP_MAX
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens on ``host:port`` (0 = any free) and returns the port. May be called for several addresses."""
+        self._loop = asyncio.get_running_loop()
+        listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        self._listeners.append(listener)
+        if self._sweeper is None:
+            self._sweep()
+        bound: int = listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Stops listening, writes what is still to be written, closes every connection."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        self._end_turn()
+        for connection in list(self.connections):
+            connection.close()
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    def schedule_turn_end(self) -> None:
+        """Makes sure the turn's end runs once this round of the loop is over."""
+        if not self._turn_scheduled and self._loop is not None:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Runs ``callback`` in the next round of the loop."""
+        if self._loop is not None:
+            self._loop.call_soon(callback)
+
+    def mark_dirty(self, connection: Connection) -> None:
+        """Remembers that ``connection`` has answers to write at the turn's end."""
+        self._dirty.append(connection)
+        if not self._turn_scheduled:
+            self.schedule_turn_end()
+
+    def _end_turn(self) -> None:
+        try:
+            if self._on_turn_end is not None:
+                self._on_turn_end()
+        finally:
+            # Only now: what the turn's end itself answers is written below, not in a turn of its own.
+            self._turn_scheduled = False
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> str | None:
+        """Registers a new connection; the reason to close it at once, or None."""
+        self.accepted_count += 1
+        if len(self.connections) >= self.limits.connection_count_max:
+            return "connection-count"
+        if self._per_host[connection.host] >= self.limits.connection_count_per_host_max:
+            return "connection-count-per-host"
+        self.connections.add(connection)
+        self._per_host[connection.host] += 1
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        """Drops a closed connection and tells the role it belonged to."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        if self._on_disconnect is not None:
+            self._on_disconnect(connection)
+
+    def report_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
+        """Counts a broken frame; logs at most a few lines a second whatever the peers do."""
+        self.bad_frames[violation.reason] += 1
+        if self._log_lines_left > 0:
+            self._log_lines_left -= 1
+            log.warning("closing %s: %s", connection.address, violation)
+
+    def _sweep(self) -> None:
+        assert self._loop is not None
+        self.now_ms = self._clock.monotonic_ms()
+        self._log_lines_left = LOG_LINES_PER_SWEEP_MAX
+        for connection in list(self.connections):
+            connection.sweep(self.now_ms)
+        self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
+
+
+class Connection(asyncio.Protocol):
+    """One accepted connection; the :class:`~pymq.wire.dispatch.Peer` of the handlers it calls."""
+
+    __slots__ = (
+        "_asks",
+        "_frames",
+        "_held",
+        "_next_opaque",
+        "_out",
+        "_out_bytes",
+        "_partial_since_ms",
+        "_paused",
+        "_read_at_ms",
+        "_server",
+        "_transport",
+        "address",
+        "closed",
+        "host",
+        "host_bytes",
+        "out_dirty",
+    )
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._frames = FrameBuffer(server.limits.frame_size_max_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        # Frames that wait because the answers to those before them fill the write buffer.
+        self._held: deque[bytes] = deque()
+        self.out_dirty = False
+        self._asks: dict[int, tuple[Callable[[Command | None], None], int]] = {}
+        self._next_opaque = 0
+        self._read_at_ms = server.now_ms
+        self._partial_since_ms: int | None = None
+        self._paused = False
+        self.closed = False
+        self.host = ""
+        self.address = ""
+        self.host_bytes = b""
+
+    # -- asyncio calls these -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+        peer = transport.get_extra_info("peername") or ("127.0.0.1", 0)
+        self.host = peer[0]
+        self.address = format_address(peer[0], peer[1])
+        self.host_bytes = pack_host(peer[0], peer[1])
+        transport.set_write_buffer_limits(high=self._server.limits.write_pause_bytes)  # type: ignore[attr-defined]
+        reason = self._server.admit(self)
+        if reason is not None:
+            self.abort(reason)
+
+    def data_received(self, data: bytes) -> None:
+        server = self._server
+        self._read_at_ms = server.now_ms
+        try:
+            frames = self._frames.feed(data)
+            server.request_count += len(frames)
+            if self._held:
+                self._held.extend(frames)
+            else:
+                self._serve(frames)
+        except ProtocolViolation as violation:
+            server.report_violation(self, violation)
+            self.abort("bad-frame")
+            return
+        if not self._frames.pending_size_bytes:
+            self._partial_since_ms = None
+        elif frames or self._partial_since_ms is None:  # a whole frame came: the one that has begun is another
+            self._partial_since_ms = server.now_ms
+        server.schedule_turn_end()
+
+    def _serve(self, frames: list[bytes]) -> None:
+        """Handles frames until their answers are as many bytes as one write may hold; the rest waits for that write.
+
+        A few bytes can ask for a MiB: without this, one read would ask for more than there is memory.
+        """
+        fast_path = self._server.fast_path
+        out_max_bytes = self._server.limits.write_pause_bytes
+        for i, payload in enumerate(frames):
+            if self._out_bytes > out_max_bytes:
+                self._held.extend(frames[i:])
+                self._pause_reading()
+                return
+            if fast_path is None or not fast_path(self, payload):
+                self._handle(decode_command(payload))
+
+    def _serve_held(self) -> None:
+        """Goes on with the frames that waited, once the answers before them are written."""
+        if self.closed or self._paused or not self._held:
+            return
+        frames = list(self._held)
+        self._held.clear()
+        try:
+            self._serve(frames)
+        except ProtocolViolation as violation:
+            self._server.report_violation(self, violation)
+            self.abort("bad-frame")
+            return
+        if not self._held and self._transport is not None:
+            self._transport.resume_reading()
+        self._server.schedule_turn_end()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """The peer doesn't read its answers: it gets no new ones by asking more."""
+        self._paused = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._held:
+            self._serve_held()
+        elif self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        asks, self._asks = self._asks, {}
+        for on_answer, _ in asks.values():
+            on_answer(None)
+        self._server.forget(self)
+        self._out.clear()
+        self._held.clear()
+
+    # -- Peer ----------------------------------------------------------------------------------------------------
+
+    def push(self, command: Command) -> None:
+        command.flag |= FLAG_ONEWAY
+        command.opaque = self._take_opaque()
+        self.write(encode_command(command))
+
+    def ask(self, command: Command, on_answer: Callable[[Command | None], None], timeout_ms: int) -> None:
+        if self.closed or len(self._asks) >= self._server.limits.pending_asks_max:
+            on_answer(None)
+            return
+        command.opaque = self._take_opaque()
+        self._asks[command.opaque] = (on_answer, self._server.now_ms + timeout_ms)
+        self.write(encode_command(command))
+
+    def answer(self, request: Command, reply: Reply) -> None:
+        if not request.is_oneway:
+            self.write(encode_command(reply.to_command(request)))
+
+    # -- the rest ------------------------------------------------------------------------------------------------
+
+    def write(self, frame: bytes) -> None:
+        """Queues a whole frame; it leaves at the turn's end together with the others."""
+        if self.closed:
+            return
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if not self.out_dirty:
+            self.out_dirty = True
+            self._server.mark_dirty(self)
+
+    def write_all(self, frames: list[bytes]) -> None:
+        """As :meth:`write`, for many frames."""
+        if self.closed:
+            return
+        self._out += frames
+        self._out_bytes += sum(map(len, frames))
+        if not self.out_dirty:
+            self.out_dirty = True
+            self._server.mark_dirty(self)
+
+    def flush(self) -> None:
+        """Writes everything queued with one call."""
+        self.out_dirty = False
+        out = self._out
+        if not out or self._transport is None or self.closed:
+            return
+        self._out = []
+        self._out_bytes = 0
+        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self._paused and self._transport.get_write_buffer_size() > self._server.limits.write_buffer_max_bytes:
+            self.abort("unread-answers")
+        elif self._held:
+            self._server.call_soon(self._serve_held)
+
+    def sweep(self, now_ms: int) -> None:
+        """Closes a connection that idles or drips; times out unanswered asks."""
+        if self.closed:
+            return
+        limits = self._server.limits
+        if self._partial_since_ms is not None and now_ms - self._partial_since_ms > limits.frame_complete_within_ms:
+            self.abort("slow-frame")
+        elif now_ms - self._read_at_ms > limits.idle_close_ms:
+            self.abort("idle")
+        if self._asks:
+            for opaque, (on_answer, deadline_ms) in list(self._asks.items()):
+                if deadline_ms <= now_ms and self._asks.pop(opaque, None) is not None:
+                    on_answer(None)
+
+    def close(self) -> None:
+        """Closes after what is queued has been written."""
+        self.flush()
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Closes at once and counts why."""
+        self._server.closed_for[reason] += 1
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _handle(self, command: Command) -> None:
+        if command.is_response:
+            pending = self._asks.pop(command.opaque, None)
+            if pending is not None:
+                pending[0](command)
+            return
+        reply = self._server.dispatcher.dispatch(self, command)
+        if reply is not None and not command.flag & FLAG_ONEWAY:
+            self.write(encode_command(reply.to_command(command)))
+
+    def _take_opaque(self) -> int:
+        self._next_opaque = (self._next_opaque + 1) & 0x7FFFFFFF
+        return self._next_opaque

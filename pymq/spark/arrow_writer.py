@@ -1,0 +1,130 @@
+"""Spark tasks that write Parquet themselves: each pulls, decodes and writes a range; one small row goes to the JVM.
+
+Two to three times as fast as handing rows to Spark's own writer. It runs as a data source whose reader gives one row
+of JSON a task, which works on every kind of Spark session and needs no pandas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from pymq.spark.parquet_parts import PartWriter, columns_to_read
+from pymq.spark.progress import RowSender
+from pymq.spark.ranges import QueueRange, ReadSettings
+from pymq.spark.reader import RangeReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NAME = "pymq_parquet_parts"
+_RESULT = pa.schema([("result", pa.string())])
+
+
+@dataclass(slots=True, frozen=True)
+class WriteJob:
+    """One round: ranges to write and where to stage their files. ``progress`` is a listener's target, or empty."""
+
+    ranges: tuple[QueueRange, ...]
+    read: ReadSettings
+    output: str
+    staging: str
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    compression: str
+    progress: str = ""
+
+    def to_json(self) -> str:
+        """As an option's text; the inverse is :meth:`from_json`."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> WriteJob:
+        """Inverse of :meth:`to_json`."""
+        fields = json.loads(text)
+        fields["ranges"] = tuple(QueueRange.from_dict(part) for part in fields["ranges"])
+        fields["read"] = ReadSettings.from_dict(fields["read"])
+        return cls(**{**fields, "columns": tuple(fields["columns"]), "partition_by": tuple(fields["partition_by"])})
+
+
+def run_job(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
+    """Writes all ranges as one Spark job; gives one result a range: its range, rows, lost, bytes_read and files."""
+    spark.dataSource.register(ParquetPartsSource)
+    rows = spark.read.format(NAME).option("job", job.to_json()).load().collect()
+    return [json.loads(row["result"]) for row in rows]
+
+
+def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
+    """What one task does. Raises what the reader raises; a file it began stays behind in staging."""
+    reader = RangeReader(part, job.read)
+    writer = PartWriter(
+        part,
+        output=Path(job.output),
+        staging=Path(job.staging),
+        columns=job.columns,
+        partition_by=job.partition_by,
+        compression=job.compression,
+    )
+    sender = RowSender(job.progress, str(part))
+    try:
+        for rows in writer.write(reader.batches()):
+            sender.add(rows)
+        files = writer.close()
+    finally:
+        writer.abandon()
+        sender.close()
+    fields = {name: value for name, value in part.to_dict().items() if name != "addresses"}
+    return {
+        **fields,
+        "rows": reader.rows,
+        "lost": reader.lost,
+        "bytes_read": reader.bytes_read,
+        "files": [file.to_dict() for file in files],
+    }
+
+
+def read_settings(settings: ReadSettings, columns: tuple[str, ...]) -> ReadSettings:
+    """Settings whose columns hold what the writer needs besides those to be written."""
+    return ReadSettings(**{**asdict(settings), "columns": columns_to_read(columns)})
+
+
+class ParquetPartsSource(DataSource):  # type: ignore[misc]
+    """``format("pymq_parquet_parts")``: reading it writes files. Not for queries."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return NAME
+
+    def schema(self) -> str:
+        """One column of JSON."""
+        return "result string"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of the job in option ``job``."""
+        return _PartsReader(WriteJob.from_json(self.options["job"]))
+
+
+class _Part(InputPartition):  # type: ignore[misc]
+    def __init__(self, part: QueueRange) -> None:
+        self.part = part
+
+
+class _PartsReader(DataSourceReader):  # type: ignore[misc]
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Part(part) for part in self._job.ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Part)
+        result = write_range(partition.part, self._job)
+        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], schema=_RESULT)

@@ -1,0 +1,169 @@
+"""What the planner asks of name servers and brokers: topics, queues, offsets. Blocking, a handful of small requests."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pymq.errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from pymq.model.fastjson import loads
+from pymq.model.names import is_user_topic
+from pymq.model.route import MASTER_ID, BrokerData, TopicRoute
+from pymq.spark.remote import Remote
+from pymq.wire.bodies_client import decode_body
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.header import decode_header
+from pymq.wire.headers.offset import OffsetAnswer, QueryConsumerOffsetHeader, QueueOffsetHeader, SearchOffsetHeader
+
+
+class Queue(NamedTuple):
+    """A readable queue and where it is served, the master first."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    addresses: tuple[str, ...]
+
+
+class ClusterView(Protocol):
+    """A cluster as the planner sees it."""
+
+    def user_topics(self) -> list[str]:
+        """Names of all topics that applications made, sorted."""
+        ...
+
+    def all_topics(self) -> list[str]:
+        """Names of all topics, also system, retry and dead-letter ones."""
+        ...
+
+    def queues(self, topic: str) -> list[Queue]:
+        """Readable queues in order. Raises NotFoundError for a topic without a route."""
+        ...
+
+    def min_offset(self, queue: Queue) -> int:
+        """The oldest offset that is still there."""
+        ...
+
+    def max_offset(self, queue: Queue) -> int:
+        """The offset that the next message will get."""
+        ...
+
+    def offset_by_time(self, queue: Queue, time_ms: int) -> int:
+        """The first offset stored at or after a time."""
+        ...
+
+    def committed(self, queue: Queue, group: str) -> int | None:
+        """Where a consumer group stands, None when it has no position."""
+        ...
+
+
+class RemoteCluster:
+    """A cluster over the network. Raises UnreachableError and RefusedError from every method."""
+
+    def __init__(self, namesrv: str, *, timeout_s: float = 10.0) -> None:
+        self._namesrvs = [address.strip() for address in namesrv.split(";") if address.strip()]
+        if not self._namesrvs:
+            raise UsageError("no name server address: write host:port, several with ; between")
+        self._timeout_s = timeout_s
+        self._remotes: dict[str, Remote] = {}
+
+    def __enter__(self) -> RemoteCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for remote in self._remotes.values():
+            remote.close()
+        self._remotes.clear()
+
+    def all_topics(self) -> list[str]:
+        """See :class:`ClusterView`."""
+        body = self._ask_namesrv(request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).body
+        return sorted(loads(body)["topicList"]) if body else []
+
+    def user_topics(self) -> list[str]:
+        """See :class:`ClusterView`. Apache brokers make topics of their own and their cluster's name: left out."""
+        body = self._ask_namesrv(request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
+        cluster = loads(body) if body else {}
+        own = {*(cluster.get("brokerAddrTable") or {}), *(cluster.get("clusterAddrTable") or {})}
+        return [topic for topic in self.all_topics() if is_user_topic(topic) and topic not in own]
+
+    def queues(self, topic: str) -> list[Queue]:
+        """See :class:`ClusterView`."""
+        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        try:
+            body = self._ask_namesrv(command).body
+        except RefusedError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise NotFoundError(f"topic {topic!r} does not exist: list the topics to see their names") from error
+            raise
+        route: TopicRoute = decode_body(TopicRoute, bytes(body))
+        found: list[Queue] = []
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name):
+            broker = route.broker(data.broker_name)
+            if data.readable and broker is not None and broker.broker_addrs:
+                addresses = _read_addresses(broker)
+                found += [Queue(topic, data.broker_name, number, addresses) for number in range(data.read_queue_nums)]
+        return found
+
+    def min_offset(self, queue: Queue) -> int:
+        """See :class:`ClusterView`."""
+        header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
+        return self._offset(queue, request(RequestCode.GET_MIN_OFFSET, header))
+
+    def max_offset(self, queue: Queue) -> int:
+        """See :class:`ClusterView`."""
+        header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
+        return self._offset(queue, request(RequestCode.GET_MAX_OFFSET, header))
+
+    def offset_by_time(self, queue: Queue, time_ms: int) -> int:
+        """See :class:`ClusterView`."""
+        header = SearchOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms)
+        return self._offset(queue, request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
+
+    def committed(self, queue: Queue, group: str) -> int | None:
+        """See :class:`ClusterView`."""
+        header = QueryConsumerOffsetHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
+        )
+        try:
+            return self._offset(queue, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+        except RefusedError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    def _offset(self, queue: Queue, command: Command) -> int:
+        answer = self._ask_any(queue.addresses, command)
+        return decode_header(OffsetAnswer, answer.ext).offset
+
+    def _ask_namesrv(self, command: Command) -> Command:
+        return self._ask_any(self._namesrvs, command)
+
+    def _ask_any(self, addresses: list[str] | tuple[str, ...], command: Command) -> Command:
+        """The first server that answers; a refusal is an answer."""
+        last: UnreachableError | None = None
+        for address in addresses:
+            try:
+                return self._remote(address).ask_ok(command)
+            except UnreachableError as error:
+                last = error
+                stale = self._remotes.pop(address, None)
+                if stale is not None:
+                    stale.close()
+        assert last is not None
+        raise last
+
+    def _remote(self, address: str) -> Remote:
+        remote = self._remotes.get(address)
+        if remote is None:
+            remote = self._remotes[address] = Remote(address, timeout_s=self._timeout_s)
+        return remote
+
+
+def _read_addresses(broker: BrokerData) -> tuple[str, ...]:
+    ids = sorted(broker.broker_addrs, key=lambda broker_id: (broker_id != MASTER_ID, broker_id))
+    return tuple(broker.broker_addrs[broker_id] for broker_id in ids)

@@ -1,0 +1,261 @@
+"""The export of topics to files: plan, start Spark, write round by round, say what happened.
+
+The arrow writer (Parquet) commits after every round and goes on where the last commit ended; Spark's writer (JSON,
+CSV, ORC, Parquet) writes a new directory in one job.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pymq.clock import Clock, SystemClock
+from pymq.errors import UsageError
+from pymq.spark import gateway
+from pymq.spark.cluster import ClusterView, RemoteCluster
+from pymq.spark.options import ExportOptions, ExportSummary, NoProgress, Progress, QueueSummary
+from pymq.spark.planner import Plan, QueueKey, choose_topics, make_plan, parse_position, rounds, split_ranges
+from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings, parse_tags
+from pymq.spark.schema import check_columns
+from pymq.spark.shipping import ship_package
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pymq.spark.commits import CommitLog
+
+__all__ = ["ExportOptions", "ExportSummary", "NoProgress", "Progress", "QueueSummary", "run"]
+
+
+def run(options: ExportOptions, progress: Progress | None = None, *, clock: Clock | None = None) -> ExportSummary:
+    """Does what the options say. Blocks; starts and ends Spark unless the program runs a session already.
+
+    Raises UsageError, NotFoundError, UnreachableError, RefusedError, DataLossError, JavaNotFoundError,
+    SparkStartError, OutputBusyError, ResumeError: all with a text for the operator.
+    """
+    options.check()
+    export = _Export(options, progress or NoProgress(), clock or SystemClock())
+    if options.dry_run:
+        return export.dry_run()
+    if options.chosen_writer == "arrow":
+        return export.with_arrow_writer()
+    return export.with_spark_writer()
+
+
+@dataclass(slots=True)
+class _Written:
+    """Rows, files and bytes of what was written so far."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    tasks: int = 0
+
+
+class _Export:
+    """One run; the parts that all its forms share."""
+
+    def __init__(self, options: ExportOptions, progress: Progress, clock: Clock) -> None:
+        self.options = options
+        self.progress = progress
+        self.begun_s = time.monotonic()
+        self.ready_s = self.begun_s
+        self.written = _Written()
+        self.queues: dict[QueueKey, QueueSummary] = {}
+        self.java = ""
+        self.resumed = False
+        self.read = ReadSettings(
+            columns=check_columns(options.columns),
+            tag=options.tag,
+            group=options.group or DEFAULT_GROUP,
+            on_data_loss=options.on_data_loss,
+        )
+        # A tag expression or position that means nothing is told before anything is asked or made.
+        parse_tags(options.tag)
+        now_ms = clock.now_ms()
+        self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
+
+    def plan(self, resume: dict[QueueKey, int] | None = None) -> Plan:
+        """Asks the cluster what there is to read."""
+        self.progress.phase("planning")
+        with RemoteCluster(self.options.namesrv) as view:
+            plan = self._plan(view, resume or {}).limited(self.options.max_rows)
+        for part in plan.queues:
+            key = part.topic, part.broker_name, part.queue_id
+            self.queues[key] = QueueSummary(*key, part.from_offset, part.to_offset)
+        return plan
+
+    def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
+        topics = choose_topics(view, self.options.topics)
+        return make_plan(view, topics, self.start, self.end, resume=resume)
+
+    def dry_run(self) -> ExportSummary:
+        """Plans only; an earlier export in the output directory counts as it would in earnest."""
+        positions: dict[QueueKey, int] = {}
+        output = self.options.output
+        if output is not None and self.options.chosen_writer == "arrow" and (output / "_pymq").is_dir():
+            with self._open_log(output) as log:
+                positions, self.resumed = log.positions, log.resumed
+        plan = self.plan(positions)
+        self.written.tasks = len(self._tasks(plan))
+        return self._summary(plan)
+
+    def with_arrow_writer(self) -> ExportSummary:
+        """Rounds of tasks that write Parquet, one commit a round."""
+        assert self.options.output is not None
+        output = self.options.output.absolute()
+        with self._open_log(output) as log:
+            self.resumed = log.resumed
+            plan = self.plan(log.positions)
+            for queue in self.queues.values():
+                queue.rows = 0
+            tasks = self._tasks(plan)
+            self.written.tasks = len(tasks)
+            if not tasks:
+                return self._summary(plan)
+            with self._session() as spark:
+                for group in rounds(tasks, self.options.rows_per_round):
+                    self._write_round(spark, log, group, plan)
+            return self._summary(plan)
+
+    def _write_round(self, spark: SparkSession, log: CommitLog, tasks: list[QueueRange], plan: Plan) -> None:
+        from pymq.spark.arrow_writer import WriteJob, read_settings, run_job
+
+        staging = log.new_staging(secrets.token_hex(8))
+        with self._listener(spark, plan) as target:
+            job = WriteJob(
+                ranges=tuple(tasks),
+                read=read_settings(self.read, self.options.columns),
+                output=str(log.output),
+                staging=str(staging),
+                columns=check_columns(self.options.columns),
+                partition_by=self.options.partition_by,
+                compression=self.options.compression,
+                progress=target.target,
+            )
+            results = _run_spark(lambda: run_job(spark, job))
+        files = [file for result in results for file in result["files"]]
+        log.commit([{name: value for name, value in result.items() if name != "files"} for result in results], files)
+        for result in results:
+            queue = self.queues[result["topic"], result["broker_name"], result["queue_id"]]
+            queue.rows = (queue.rows or 0) + result["rows"]
+            queue.lost += result["lost"]
+            self.written.rows += result["rows"]
+        self.written.files += len(files)
+        self.written.bytes += sum(file["bytes"] for file in files)
+        self.progress.rows(self.written.rows, plan.rows)
+
+    def with_spark_writer(self) -> ExportSummary:
+        """One job through Spark's own writer, into a directory that must be new or empty."""
+        from pymq.spark.spark_writer import write
+
+        assert self.options.output is not None
+        output = self.options.output.absolute()
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise UsageError(f"{output} exists already: Spark's writer needs a new directory (only Parquet can go on)")
+        plan = self.plan()
+        tasks = self._tasks(plan)
+        self.written.tasks = len(tasks)
+        if not tasks:
+            return self._summary(plan)
+        with self._session() as spark:
+            with self._listener(spark, plan) as target:
+                counts = _run_spark(lambda: write(spark, self.options, tasks, target.target, output))
+            self.written.rows = counts.rows
+            for key, rows in counts.by_queue.items():
+                self.queues[key].rows = rows
+                missing = self.queues[key].to_offset - self.queues[key].from_offset - rows
+                self.queues[key].lost = missing if self.read.tags is None else 0
+        self.written.files, self.written.bytes = _count_files(output)
+        self.progress.rows(self.written.rows, plan.rows)
+        return self._summary(plan)
+
+    def _tasks(self, plan: Plan) -> list[QueueRange]:
+        return split_ranges(plan.ranges, rows_max=self.options.rows_per_task)
+
+    def _open_log(self, output: Path) -> CommitLog:
+        from pymq.spark.commits import CommitLog
+
+        options = self.options
+        return CommitLog(
+            output,
+            {
+                "columns": list(check_columns(options.columns)),
+                "partition_by": list(options.partition_by),
+                "tag": options.tag,
+            },
+        )
+
+    def _session(self) -> _Session:
+        self.progress.phase("starting Spark")
+        return _Session(self)
+
+    def _listener(self, spark: SparkSession, plan: Plan) -> Any:
+        from pymq.spark.progress import RowListener
+
+        before = self.written.rows
+        host = spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
+        return RowListener(lambda rows: self.progress.rows(min(before + rows, plan.rows), plan.rows), host)
+
+    def _summary(self, plan: Plan) -> ExportSummary:
+        options = self.options
+        now_s = time.monotonic()
+        return ExportSummary(
+            output=str(options.output.absolute()) if options.output else "",
+            format=options.format,
+            writer=options.chosen_writer,
+            rows=self.written.rows,
+            planned_rows=plan.rows,
+            tasks=self.written.tasks,
+            files=self.written.files,
+            bytes_written=self.written.bytes,
+            lost=sum(queue.lost for queue in self.queues.values()),
+            elapsed_s=round(now_s - self.ready_s, 3) if self.written.rows else 0.0,
+            start_s=round(self.ready_s - self.begun_s, 3),
+            java=self.java,
+            dry_run=options.dry_run,
+            resumed=self.resumed,
+            queues=list(self.queues.values()),
+        )
+
+
+class _Session:
+    """A Spark session around a block; notes when Spark was ready and which Java runs it."""
+
+    def __init__(self, export: _Export) -> None:
+        self._export = export
+
+    def __enter__(self) -> SparkSession:
+        export, options = self._export, self._export.options
+        conf = {"spark.driver.memory": options.driver_memory, **options.conf}
+        if options.chosen_writer == "arrow":
+            conf = gateway.light_conf(conf)
+        self._spark = gateway.session(options.master, conf)
+        ship_package(self._spark)
+        java = gateway.running_java()
+        export.java = str(java) if java else "the session that was running"
+        export.ready_s = time.monotonic()
+        export.progress.phase("exporting")
+        return self._spark
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped_s = time.monotonic()
+        gateway.close(self._spark)
+        # Ending the JVM is no part of the export's time.
+        self._export.ready_s += time.monotonic() - self._stopped_s
+
+
+def _run_spark(work: Any) -> Any:
+    """Spark wraps what a task raised into pages of Java; this gives the task's own error back where it is ours."""
+    from pymq.spark.failures import translated
+
+    with translated():
+        return work()
+
+
+def _count_files(output: Path) -> tuple[int, int]:
+    files = [path for path in output.rglob("*") if path.is_file() and not path.name.startswith(("_", "."))]
+    return len(files), sum(path.stat().st_size for path in files)

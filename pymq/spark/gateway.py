@@ -1,0 +1,314 @@
+"""Starts Spark's JVM itself, then a normal SparkSession attaches to it.
+
+PySpark's launcher always passes ``--add-modules=jdk.incubator.vector``; the runtimes inside wheels don't have that
+module and refuse to start. Without the launcher the flag is gone, and so are bash and a second JVM.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pymq
+from pymq.errors import PymqError, UsageError
+from pymq.spark.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 15.0
+DRIVER_MEMORY = "1g"
+
+# Spark's own list (JavaModuleOptions), without the module that is the reason for this file.
+_OPENS = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+class SparkStartError(PymqError):
+    """Spark could not be started."""
+
+
+class _Gateway:
+    """The JVM's process, how to reach it, and its scratch directory with the log."""
+
+    def __init__(self, java: Java, master: str, conf: Mapping[str, str]) -> None:
+        self.java = java
+        self.scratch = Path(tempfile.mkdtemp(prefix="pymq-spark-"))
+        self.log_path = self.scratch / "spark.log"
+        self._answer_path = self.scratch / "gateway"
+        (self.scratch / "log4j2.properties").write_text(_LOG4J)
+        command = jvm_command(java, _spark_home(), self.scratch, master, conf)
+        with self.log_path.open("wb") as log:
+            # A session of its own keeps Ctrl-C away from it; it ends when its standard input does.
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_jvm_environment(java, master, self._answer_path),
+                start_new_session=True,
+            )
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> tuple[int, str]:
+        """(port, secret) of the started JVM. Raises SparkStartError with the end of its log."""
+        deadline = time.monotonic() + timeout_s
+        while not self._answer_path.exists():
+            if self.process.poll() is not None:
+                raise SparkStartError(f"Spark's JVM ended at once ({self.java}): {self.log_end()}")
+            if time.monotonic() > deadline:
+                raise SparkStartError(
+                    f"Spark's JVM was not ready after {timeout_s:g} s ({self.java}): {self.log_end()}"
+                )
+            time.sleep(0.02)
+        answer = self._answer_path.read_bytes()
+        port, size = struct.unpack_from(">ii", answer)
+        return port, answer[8 : 8 + size].decode()
+
+    def close(self) -> None:
+        """Ends the JVM and removes its scratch directory."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def log_end(self) -> str:
+        """The last lines of the JVM's log."""
+        lines = self.log_path.read_text(errors="replace").strip().splitlines()
+        return " | ".join(lines[-5:]) or "it wrote nothing"
+
+
+class _Current:
+    """The one JVM of this process: PySpark knows no more than one either."""
+
+    gateway: _Gateway | None = None
+    users = 0
+
+
+def session(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
+) -> SparkSession:
+    """A SparkSession on a JVM of our own choice; the session already there, when the program has one.
+
+    ``conf`` may hold anything, also what must be known before the JVM starts (``spark.driver.memory``,
+    ``spark.jars.packages``). The source ``pymq`` is registered. End it with :func:`close`.
+    Raises JavaNotFoundError, SparkStartError, UsageError when Spark is not installed.
+    """
+    _spark_home()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        spark = SparkSession.builder.getOrCreate()
+        _register(spark)
+        _Current.users += 1
+        return spark
+    if _Current.gateway is not None:
+        # The program stopped the session itself, so its JVM has nothing left to do.
+        _end_jvm(_Current.gateway)
+    gateway = _Gateway(java or find_java(), master, {**_defaults(master), **(conf or {})})
+    try:
+        port, secret = gateway.wait_ready()
+        _Current.gateway = gateway
+        with (
+            _environment(
+                PYSPARK_GATEWAY_PORT=str(port),
+                PYSPARK_GATEWAY_SECRET=secret,
+                PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
+            ),
+            warnings.catch_warnings(),
+        ):
+            # PySpark looks at pandas, which PyMQ doesn't use, and complains about its version.
+            warnings.simplefilter("ignore", FutureWarning)
+            spark = SparkSession.builder.getOrCreate()
+    except BaseException:
+        _end_jvm(gateway)
+        raise
+    atexit.register(_end_jvm, gateway)
+    _register(spark)
+    _Current.users = 1
+    return spark
+
+
+def close(spark: SparkSession) -> None:
+    """Ends one use of the session. With the last use a session that :func:`session` started stops, and its JVM."""
+    _Current.users -= 1
+    gateway = _Current.gateway
+    if gateway is None or _Current.users > 0:
+        return
+    try:
+        spark.stop()
+    finally:
+        atexit.unregister(_end_jvm)
+        _end_jvm(gateway)
+
+
+@contextmanager
+def running(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
+) -> Iterator[SparkSession]:
+    """:func:`session` and :func:`close` around a block."""
+    spark = session(master, conf, java=java)
+    try:
+        yield spark
+    finally:
+        close(spark)
+
+
+def running_java() -> Java | None:
+    """The Java that :func:`session` started, None when there is none."""
+    return _Current.gateway.java if _Current.gateway is not None else None
+
+
+def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: Mapping[str, str]) -> list[str]:
+    """The command line of Spark's JVM."""
+    opens = [name for name in _OPENS if not (java.major >= 24 and name.endswith("security.action"))]
+    quiet = ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"] if java.major >= 24 else []
+    class_path = [conf[key] for key in ("spark.driver.extraClassPath",) if key in conf]
+    return [
+        str(java.executable),
+        "-cp",
+        os.pathsep.join([*class_path, str(spark_home / "jars" / "*")]),
+        f"-Xmx{conf.get('spark.driver.memory', DRIVER_MEMORY)}",
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *[f"--add-opens={name}=ALL-UNNAMED" for name in opens],
+        *quiet,
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}",
+        f"-Dderby.system.home={scratch}",
+        *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
+        "org.apache.spark.deploy.SparkSubmit",
+        "--master",
+        master,
+        *[part for name, value in conf.items() for part in ("--conf", f"{name}={value}")],
+        "--conf",
+        f"spark.sql.warehouse.dir={conf.get('spark.sql.warehouse.dir', scratch / 'warehouse')}",
+        "pyspark-shell",
+    ]
+
+
+def light_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    """``conf`` for a JVM that only plans: quick compiling and the simplest collector, a third less CPU to start."""
+    return {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", **conf}
+
+
+def _defaults(master: str) -> dict[str, str]:
+    settings = {
+        "spark.app.name": "pymq",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Without it Spark refuses readers that narrow their ranges by a query's WHERE.
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    if master.startswith("local"):
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
+
+
+def _jvm_environment(java: Java, master: str, answer_path: Path) -> dict[str, str]:
+    environ = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
+    # Python workers must find this very package, also when it is used from a checkout and not installed.
+    package_home = str(Path(pymq.__file__).resolve().parent.parent)
+    paths = [package_home, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environ.update(
+        JAVA_HOME=str(java.home),
+        SPARK_HOME=str(_spark_home()),
+        SPARK_CONNECT_MODE="0",
+        PYTHONPATH=os.pathsep.join(dict.fromkeys(paths)),
+        _PYSPARK_DRIVER_CONN_INFO_PATH=str(answer_path),
+    )
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environ
+
+
+def _spark_home() -> Path:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise UsageError("Spark is not installed: pip install 'pymq-toolkit[spark]'") from error
+    return Path(pyspark.__file__).resolve().parent
+
+
+def _register(spark: SparkSession) -> None:
+    from pymq.spark.source import PymqDataSource
+
+    spark.dataSource.register(PymqDataSource)
+
+
+def _end_jvm(gateway: _Gateway) -> None:
+    """Ends a JVM and everything that points to it.
+
+    PySpark keeps its connection in class attributes: the next session would use a dead one.
+    """
+    from pyspark import SparkContext
+
+    _Current.gateway = None
+    _Current.users = 0
+    connection = SparkContext._gateway
+    if connection is not None:
+        with suppress(Exception):
+            connection.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    gateway.close()
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

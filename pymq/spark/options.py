@@ -1,0 +1,164 @@
+"""What an export is asked to do and what it says it did: plain data shared by the command and the export's logic."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pymq.errors import UsageError
+
+FORMATS = ("parquet", "json", "csv", "orc")
+WRITERS = ("arrow", "spark")
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+PARTITION_COLUMNS = ("topic", "dt")
+DATA_LOSS_MODES = ("fail", "report")
+
+ROWS_PER_TASK = 2_000_000
+ROWS_PER_ROUND = 20_000_000
+
+DataLoss = Literal["fail", "report"]
+
+
+@dataclass(slots=True)
+class ExportOptions:
+    """All settings of one export; every default makes sense alone.
+
+    ``start`` and ``end`` take ``earliest``, ``latest``, a point in time (``-2h``, ISO text, epoch), ``group:NAME`` or
+    offsets as JSON (``{"topic": {"broker": {"0": 17, "1": -2}}}``, -2 earliest, -1 latest).
+    """
+
+    namesrv: str = "127.0.0.1:9876"
+    topics: tuple[str, ...] = ()
+    """Names or globs; empty means all user topics."""
+    start: str = "earliest"
+    end: str = "latest"
+    output: Path | None = None
+    """Directory to write to; None (only with ``dry_run``) plans without it."""
+    format: str = "parquet"
+    writer: str | None = None
+    """``arrow`` (tasks write Parquet, exactly once, can be resumed) or ``spark``; None picks by format."""
+    columns: tuple[str, ...] = ()
+    """Columns by name; empty means the usual ones."""
+    partition_by: tuple[str, ...] = PARTITION_COLUMNS
+    """Directory levels: ``topic`` and/or ``dt`` (UTC day of the store time)."""
+    compression: str = "zstd"
+    tag: str = "*"
+    """Tag expression (``A || B``) applied by the broker and again exactly by the reader."""
+    max_rows: int = 0
+    """Stop after about this many rows, 0 for no limit: queues are cut in order."""
+    master: str = "local[*]"
+    conf: dict[str, str] = field(default_factory=dict)
+    driver_memory: str = "1g"
+    group: str = ""
+    """Consumer group named in pulls; empty means a group that every broker knows."""
+    on_data_loss: DataLoss = "fail"
+    rows_per_task: int = ROWS_PER_TASK
+    rows_per_round: int = ROWS_PER_ROUND
+    """Rows between two commits of the arrow writer."""
+    dry_run: bool = False
+
+    @property
+    def chosen_writer(self) -> str:
+        return self.writer or ("arrow" if self.format == "parquet" else "spark")
+
+    def check(self) -> None:
+        """Raises UsageError for a value that can't be meant."""
+        _check_choice("format", self.format, FORMATS)
+        _check_choice("writer", self.chosen_writer, WRITERS)
+        _check_choice("compression", self.compression, COMPRESSIONS)
+        _check_choice("on-data-loss", self.on_data_loss, DATA_LOSS_MODES)
+        for name in self.partition_by:
+            _check_choice("partition column", name, PARTITION_COLUMNS)
+        if len(set(self.partition_by)) != len(self.partition_by):
+            raise UsageError(f"partition columns {','.join(self.partition_by)} name one twice: name each once")
+        if self.chosen_writer == "arrow" and self.format != "parquet":
+            raise UsageError(f"the arrow writer writes Parquet only, not {self.format}: use --writer spark")
+        if self.output is None and not self.dry_run:
+            raise UsageError("no output directory: name one, or ask for a dry run")
+        if self.rows_per_task < 1 or self.rows_per_round < 1 or self.max_rows < 0:
+            raise UsageError("rows per task and rows per round must be at least 1, the row limit at least 0")
+
+
+def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"{what} {value!r} is unknown: use one of {', '.join(known)}")
+
+
+@dataclass(slots=True)
+class QueueSummary:
+    """One queue's part: offsets [from_offset, to_offset) and the rows written of them."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    from_offset: int
+    to_offset: int
+    rows: int | None = None
+    """Rows written; None where the writer doesn't count by queue (a dry run, many queues through Spark's writer)."""
+    lost: int = 0
+    """Offsets of the range that the broker no longer had."""
+
+
+@dataclass(slots=True)
+class ExportSummary:
+    """What an export did, for people and for ``--json``."""
+
+    output: str
+    format: str
+    writer: str
+    rows: int
+    planned_rows: int
+    tasks: int
+    files: int
+    bytes_written: int
+    lost: int
+    elapsed_s: float
+    """Seconds from the first pull's round to the last commit, without planning and Spark's start."""
+    start_s: float
+    """Seconds that planning and Spark's start took."""
+    java: str
+    """Which JVM ran Spark and why; empty when none was needed."""
+    dry_run: bool
+    resumed: bool
+    """True when an earlier export of this directory was continued."""
+    queues: list[QueueSummary]
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def counts_by_topic(self) -> dict[str, int]:
+        """Rows of every topic; planned rows where none were counted."""
+        counts: dict[str, int] = {}
+        for queue in self.queues:
+            rows = queue.to_offset - queue.from_offset if queue.rows is None else queue.rows
+            counts[queue.topic] = counts.get(queue.topic, 0) + rows
+        return counts
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys are the field names, plus ``rows_per_s``."""
+        return {**asdict(self), "rows_per_s": round(self.rows_per_s, 1)}
+
+
+class Progress(Protocol):
+    """What an export tells while it runs; every method may be called from one background thread."""
+
+    def phase(self, text: str) -> None:
+        """A new part of the work begins ("planning", "starting Spark", "exporting")."""
+        ...
+
+    def rows(self, done: int, planned: int) -> None:
+        """Rows read so far and rows planned; the last call of a finished export has the exact number."""
+        ...
+
+
+class NoProgress:
+    """Tells nobody."""
+
+    def phase(self, text: str) -> None:
+        """Ignored."""
+
+    def rows(self, done: int, planned: int) -> None:
+        """Ignored."""

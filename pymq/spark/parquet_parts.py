@@ -1,0 +1,242 @@
+"""Writes one range's rows to staged Parquet files, one for every run of rows of the same day; knows no Spark.
+
+A file's name depends on the offsets in it alone. Nothing a reader of the output could see is touched: files stay in
+the staging directory until the commit log names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pymq.spark.ranges import QueueRange
+from pymq.spark.schema import check_columns
+
+ROW_GROUP_ROWS = 128 * 1024
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+ZSTD_LEVEL = 3
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+# Columns whose values repeat: a dictionary makes them small. For the others it only costs time.
+DICTIONARY_COLUMNS = [
+    "topic",
+    "brokerName",
+    "queueId",
+    "tags",
+    "reconsumeTimes",
+    "bornHost",
+    "sysFlag",
+    "flag",
+    "properties.key_value.key",
+    "properties.key_value.value",
+]
+
+_DAY_US = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
+# What decides the files and their description, whichever columns are wanted.
+_NEEDED = ("queueOffset", "storeTimestamp")
+
+
+@dataclass(slots=True, frozen=True)
+class StagedFile:
+    """A finished file: ``path`` is where it goes below the output, ``staged`` where it is now, both relative."""
+
+    path: str
+    staged: str
+    rows: int
+    bytes: int
+    sha256: str
+    from_offset: int
+    to_offset: int
+    min_time_us: int | None
+    max_time_us: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def columns_to_read(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The wanted columns and those the writer itself looks at."""
+    wanted = check_columns(columns)
+    return wanted + tuple(name for name in _NEEDED if name not in wanted)
+
+
+class PartWriter:
+    """Writes the batches of one range. ``output`` is the export's directory, ``staging`` a directory in it."""
+
+    def __init__(
+        self,
+        part: QueueRange,
+        *,
+        output: Path,
+        staging: Path,
+        columns: tuple[str, ...],
+        partition_by: tuple[str, ...],
+        compression: str,
+    ) -> None:
+        self.files: list[StagedFile] = []
+        self._part = part
+        self._output = output
+        self._staging = staging
+        # A column that is a directory level must not be in the files too: readers would have it twice.
+        self._columns = [name for name in check_columns(columns) if name not in partition_by]
+        self._partition_by = partition_by
+        self._compression = compression
+        self._open: _OpenFile | None = None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+        """Writes all batches; yields the rows of each as they are done. Close or abandon the writer afterwards."""
+        for batch in batches:
+            for day, run in self._runs(batch):
+                if self._open is None or self._open.day != day:
+                    self._finish()
+                    self._open = self._start(day, run)
+                self._open.add(run)
+            yield batch.num_rows
+
+    def close(self) -> list[StagedFile]:
+        """Finishes the last file and makes the staging directory durable; gives all files."""
+        self._finish()
+        if self.files:
+            sync_directory(self._staging)
+        return self.files
+
+    def abandon(self) -> None:
+        """Lets go of an unfinished file after an error."""
+        if self._open is not None:
+            self._open.writer.close()
+            self._open = None
+
+    def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The batch in runs of rows that go to the same directory."""
+        if "dt" not in self._partition_by:
+            yield "", batch
+            return
+        times_us = pc.fill_null(batch.column("storeTimestamp").cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+        days = times_us // _DAY_US
+        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), batch.num_rows]
+        for first, last in pairwise(cuts):
+            number = int(days[first])
+            yield (NO_DAY if number < 0 else str(_EPOCH + timedelta(number))), batch.slice(first, last - first)
+
+    def _start(self, day: str, run: pa.RecordBatch) -> _OpenFile:
+        first = run.column("queueOffset")[0].as_py()
+        name = f"{_safe(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
+        if "topic" not in self._partition_by:
+            name = f"{_safe(self._part.topic)}-{name}"
+        # Tasks of one export share the directory, and topics may share a file's name.
+        path = self._staging / f"{_safe(self._part.topic)}-{name}.tmp"
+        schema = run.select(self._columns).schema
+        return _OpenFile(path, day, name, _parquet_writer(path, schema, self._compression))
+
+    def _finish(self) -> None:
+        if self._open is None:
+            return
+        done, self._open = self._open, None
+        done.close()
+        folders = {"topic": f"topic={_safe(self._part.topic)}", "dt": f"dt={done.day}"}
+        path = PurePosixPath(
+            *[folders[name] for name in self._partition_by], f"{done.name}-{done.to_offset:012d}.parquet"
+        )
+        with done.path.open("rb") as stream:
+            os.fsync(stream.fileno())
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        self.files.append(
+            StagedFile(
+                path=str(path),
+                staged=done.path.relative_to(self._output).as_posix(),
+                rows=done.rows,
+                bytes=done.path.stat().st_size,
+                sha256=digest,
+                from_offset=done.from_offset,
+                to_offset=done.to_offset,
+                min_time_us=done.min_time_us,
+                max_time_us=done.max_time_us,
+            )
+        )
+
+
+class _OpenFile:
+    """A Parquet file being written: rows gather until they fill a row group."""
+
+    def __init__(self, path: Path, day: str, name: str, writer: pq.ParquetWriter) -> None:
+        self.path = path
+        self.day = day
+        self.name = name
+        self.writer = writer
+        self.rows = 0
+        self.from_offset = -1
+        self.to_offset = -1
+        self.min_time_us: int | None = None
+        self.max_time_us: int | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+
+    def add(self, run: pa.RecordBatch) -> None:
+        offsets = run.column("queueOffset")
+        if self.from_offset < 0:
+            self.from_offset = offsets[0].as_py()
+        self.to_offset = offsets[-1].as_py() + 1
+        self._widen_times(run)
+        self.rows += run.num_rows
+        self._pending.append(run.select(self.writer.schema.names))
+        self._pending_rows += run.num_rows
+        self._pending_bytes += run.nbytes
+        if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self.writer.close()
+
+    def _flush(self) -> None:
+        if self._pending:
+            table = pa.Table.from_batches(self._pending)
+            self.writer.write_table(table, row_group_size=self._pending_rows)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+
+    def _widen_times(self, run: pa.RecordBatch) -> None:
+        span = pc.min_max(run.column("storeTimestamp").cast(pa.int64())).as_py()
+        if span["min"] is not None:
+            self.min_time_us = span["min"] if self.min_time_us is None else min(self.min_time_us, span["min"])
+            self.max_time_us = span["max"] if self.max_time_us is None else max(self.max_time_us, span["max"])
+
+
+def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=compression,
+        compression_level=ZSTD_LEVEL if compression == "zstd" else None,
+        use_dictionary=DICTIONARY_COLUMNS,
+        # Smallest and largest bodies help nobody to skip anything.
+        write_statistics=[name for name in schema.names if name not in ("body", "bodyText", "properties")],
+    )
+
+
+def _safe(name: str) -> str:
+    """A name as part of a path: letters, digits, ``-`` and ``_`` stay. Readers hide what begins with ``_`` or ``.``."""
+    text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    return "%5F" + text[1:] if text.startswith("_") else text
+
+
+def sync_directory(path: Path) -> None:
+    """Makes renames and new files in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,120 @@
+"""Which pulls of a range are in flight and what may be delivered next: two pulls overlap, rows still come in order.
+
+No I/O. A pull's answer may cover less than was asked (servers cap count and bytes), so the offset of the pull after it
+is a guess: the window learns how much one answer holds, asks again for what was left out, keeps what came early.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import NamedTuple
+
+PULL_COUNT_MAX = 4096
+_GROW_AFTER_FULL = 16
+_MARGIN_FROM = 64
+
+
+class Ask(NamedTuple):
+    """Pull the messages with offsets [start, stop)."""
+
+    start: int
+    stop: int
+
+
+class Segment(NamedTuple):
+    """Part of the range in order: offsets [start, end) out of ``data``; ``moved`` when the broker had them no more."""
+
+    start: int
+    end: int
+    data: bytes | bytearray
+    moved: bool
+
+
+class PullWindow:
+    """The state of one range's pulls: what was asked, what came, what is left."""
+
+    def __init__(self, start: int, stop: int, *, count_max: int = PULL_COUNT_MAX, depth: int = 2) -> None:
+        assert start <= stop and count_max > 0 and depth > 0
+        self.cursor = start
+        self.stop = stop
+        self._count_max = count_max
+        self._depth = depth
+        self._stride = count_max
+        self._full_count = 0
+        self._last_short = 0
+        self._learned = False
+        self._left: list[tuple[int, int]] = [(start, stop)] if start < stop else []
+        self._in_flight: list[Ask] = []
+        self._early: list[Segment] = []
+
+    @property
+    def done(self) -> bool:
+        return self.cursor >= self.stop
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    def next_ask(self) -> Ask | None:
+        """The next pull to send, None while enough are in flight or nothing is left to ask for."""
+        # Until the first answer nobody knows how much one holds, so guessing would only make holes.
+        if len(self._in_flight) >= (self._depth if self._learned else 1) or not self._left:
+            return None
+        start, stop = self._left.pop(0)
+        middle = min(start + self._stride, stop)
+        if middle < stop:
+            self._left.insert(0, (middle, stop))
+        ask = Ask(start, middle)
+        self._in_flight.append(ask)
+        return ask
+
+    def answered(self, ask: Ask, next_offset: int, data: bytes | bytearray, *, moved: bool = False) -> list[Segment]:
+        """Takes an answer that covers [ask.start, next_offset); gives what can be delivered now, in order."""
+        assert next_offset > ask.start
+        self._in_flight.remove(ask)
+        if data:
+            self._learn(ask, next_offset)
+        if next_offset < ask.stop:
+            insort(self._left, (next_offset, ask.stop))
+        insort(self._early, Segment(ask.start, min(next_offset, self.stop), data, moved))
+        ready: list[Segment] = []
+        while self._early and self._early[0].start <= self.cursor:
+            segment = self._early.pop(0)
+            if segment.end > self.cursor:
+                ready.append(segment._replace(start=self.cursor))
+                self.cursor = segment.end
+        self._drop_passed()
+        return ready
+
+    def give_back(self, ask: Ask) -> None:
+        """The pull got no usable answer: it will be asked again."""
+        self._in_flight.remove(ask)
+        if ask.stop > self.cursor:
+            insort(self._left, (max(ask.start, self.cursor), ask.stop))
+
+    def give_back_all(self) -> None:
+        """The connection is gone: everything in flight will be asked again."""
+        for ask in list(self._in_flight):
+            self.give_back(ask)
+
+    def _learn(self, ask: Ask, next_offset: int) -> None:
+        self._learned = True
+        got = next_offset - ask.start
+        if next_offset < ask.stop:
+            # A cap by count gives the same number again. One by bytes varies, and each answer that falls short of its
+            # ask costs a round trip for the rest: so a little less than what came is asked for then.
+            steady = self._last_short in (0, got) or got < _MARGIN_FROM
+            self._stride = got if steady else got - got // 8
+            self._last_short = got
+            self._full_count = 0
+            return
+        self._full_count += 1
+        if self._full_count >= _GROW_AFTER_FULL and self._stride < self._count_max:
+            self._stride = min(2 * self._stride, self._count_max)
+            self._full_count = 0
+
+    def _drop_passed(self) -> None:
+        while self._left and self._left[0][0] < self.cursor:
+            _, stop = self._left.pop(0)
+            if stop > self.cursor:
+                self._left.insert(0, (self.cursor, stop))

@@ -1,0 +1,111 @@
+"""A small blocking connection to a name server or broker, for Spark's tasks: no threads, no event loop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
+from pymq.model.hosts import parse_address
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
+
+# What a server is given to answer, and what a connection is given to come up.
+TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
+
+Connect = Callable[[str, int, float], socket.socket]
+
+
+def connect_socket(host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connected TCP socket."""
+    connection = socket.create_connection((host, port), timeout_s)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+class Remote:
+    """One connection. Requests may be sent ahead (:meth:`send`); answers come in any order (:meth:`receive`).
+
+    ``address`` is "host:port". Every method raises UnreachableError when the connection can't be had or is lost; the
+    object is of no use after that.
+    """
+
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S, connect: Connect = connect_socket) -> None:
+        self.address = address
+        self._opaque = 0
+        try:
+            host, port = parse_address(address)
+            self._socket = connect(host, port, min(timeout_s, CONNECT_TIMEOUT_S))
+        except (OSError, ValueError) as error:
+            raise UnreachableError(f"no connection to {address}: {error}; check address and server") from error
+        self._socket.settimeout(timeout_s)
+        self._timeout_s = timeout_s
+
+    def send(self, command: Command) -> int:
+        """Sends a request; gives its opaque."""
+        self._opaque += 1
+        command.opaque = self._opaque
+        try:
+            self._socket.sendall(encode_command(command))
+        except OSError as error:
+            raise UnreachableError(f"{self.address}: connection lost while sending: {error}") from error
+        return self._opaque
+
+    def receive(self) -> Command:
+        """The next answer. Requests that a broker pushes to clients are skipped."""
+        while True:
+            answer = self._receive_command()
+            if answer.is_response:
+                return answer
+
+    def ask(self, command: Command) -> Command:
+        """One request and its answer."""
+        opaque = self.send(command)
+        while True:
+            answer = self.receive()
+            if answer.opaque == opaque:
+                return answer
+
+    def ask_ok(self, command: Command) -> Command:
+        """Like :meth:`ask`. Raises RefusedError for any code but success."""
+        answer = self.ask(command)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark, self.address)
+        return answer
+
+    def close(self) -> None:
+        """Closes the connection; a second call does nothing."""
+        self._socket.close()
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _receive_command(self) -> Command:
+        size = int.from_bytes(self._receive_exactly(4), "big")
+        if not 4 <= size <= FRAME_SIZE_MAX_BYTES:
+            raise UnreachableError(f"{self.address} sent a frame of {size} bytes: it does not speak this protocol")
+        try:
+            # A bytearray serves as bytes: it is only sliced and decoded.
+            return decode_command(self._receive_exactly(size))  # type: ignore[arg-type]
+        except ProtocolViolation as error:
+            raise UnreachableError(f"{self.address} sent a frame that can't be read: {error}") from error
+
+    def _receive_exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view = memoryview(data)
+        at = 0
+        try:
+            while at < size:
+                count = self._socket.recv_into(view[at:])
+                if not count:
+                    raise UnreachableError(f"{self.address} closed the connection")
+                at += count
+        except TimeoutError as error:
+            raise RequestTimeoutError(f"{self.address} did not answer within {self._timeout_s:g} s") from error
+        except OSError as error:
+            raise UnreachableError(f"{self.address}: connection lost: {error}") from error
+        return data

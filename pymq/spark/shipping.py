@@ -1,0 +1,47 @@
+"""Gives the executors of a real cluster this package, so that nothing of it must be installed there.
+
+Executors need Python of the driver's version with numpy, pyarrow and msgspec. The package goes as a zip file: its
+classes and packed structs can't be pickled by value.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pymq
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What a task imports, directly or not; the servers and the command stay at home.
+PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "model", "wire", "spark")
+
+_shipped: set[str] = set()
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Adds the package to the session's files unless its executors run in this machine's driver."""
+    context = spark.sparkContext
+    if context.master.startswith("local") or context.applicationId in _shipped:
+        return
+    # Executors fetch the file from here whenever they start, so it must stay as long as this program.
+    folder = Path(tempfile.mkdtemp(prefix="pymq-ship-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    context.addPyFile(str(zip_package(folder / "pymq-package.zip")))
+    _shipped.add(context.applicationId)
+
+
+def zip_package(target: Path) -> Path:
+    """A zip of :data:`PARTS` at ``target``."""
+    root = Path(pymq.__file__).resolve().parent
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part in PARTS:
+            path = root / part
+            for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+                archive.write(file, Path("pymq") / file.relative_to(root))
+    return target

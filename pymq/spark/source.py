@@ -1,0 +1,172 @@
+"""``spark.read.format("pymq")``: topics as DataFrames, one partition for every range of a queue, read by the executors.
+
+Options (any case): ``namesrv``, ``topics`` (names or globs, commas between; ``topic`` too), ``startingOffsets``,
+``endingOffsets``, ``columns``, ``tag``, ``group``, ``onDataLoss``, ``maxRowsPerPartition``, ``minPartitions``,
+``pushFilters``. docs/spark.md describes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from pymq.clock import Clock, SystemClock
+from pymq.errors import UsageError
+from pymq.spark.cluster import RemoteCluster
+from pymq.spark.options import DATA_LOSS_MODES, ROWS_PER_TASK
+from pymq.spark.planner import choose_topics, make_plan, parse_position, split_ranges
+from pymq.spark.progress import RowSender
+from pymq.spark.pushdown import Narrowing
+from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
+from pymq.spark.reader import RangeReader
+from pymq.spark.schema import check_columns, spark_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+NAME = "pymq"
+# The last three: set by an export with a plan of its own, and by load("topic").
+KNOWN_OPTIONS = frozenset(
+    {
+        "namesrv",
+        "topics",
+        "topic",
+        "startingoffsets",
+        "endingoffsets",
+        "columns",
+        "tag",
+        "group",
+        "ondataloss",
+        "maxrowsperpartition",
+        "minpartitions",
+        "pushfilters",
+        "ranges",
+        "progress",
+        "path",
+    }
+)
+
+
+class PymqDataSource(DataSource):  # type: ignore[misc]
+    """Topics of a PyMQ or RocketMQ cluster, read in batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns asked for, or the usual ones."""
+        return spark_ddl(_columns(_lower(self.options)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the schema's columns; one that narrows its ranges by WHERE only when option pushFilters is true.
+
+        Spark refuses readers that can take filters while its own setting for them is off, which it is by default.
+        """
+        options = _lower(self.options)
+        kind = FilteringReader if _flag(options, "pushfilters") else PymqReader
+        return kind(options, tuple(schema.fieldNames()))
+
+
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """One range of one queue."""
+
+    def __init__(self, part: QueueRange) -> None:
+        self.part = part
+
+
+class PymqReader(DataSourceReader):  # type: ignore[misc]
+    """Plans ranges on the driver and reads them in the tasks."""
+
+    def __init__(self, options: Mapping[str, str], columns: tuple[str, ...], *, clock: Clock | None = None) -> None:
+        self._options = dict(options)
+        self._now_ms = (clock or SystemClock()).now_ms()
+        self._narrowing = Narrowing()
+        loss = options.get("ondataloss", "fail")
+        if loss not in DATA_LOSS_MODES:
+            raise UsageError(f"onDataLoss {loss!r} is unknown: use one of {', '.join(DATA_LOSS_MODES)}")
+        self._settings = ReadSettings(
+            columns=check_columns(columns),
+            tag=options.get("tag", "*"),
+            group=options.get("group", DEFAULT_GROUP),
+            on_data_loss=loss,  # type: ignore[arg-type]
+        )
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The ranges to read, asked from the name server and the brokers now."""
+        options = self._options
+        ranges = self._given_ranges() if "ranges" in options else self._planned_ranges()
+        parts = split_ranges(
+            self._narrowing.apply(ranges),
+            rows_max=_number(options, "maxrowsperpartition", ROWS_PER_TASK),
+            count_min=_number(options, "minpartitions", 1),
+        )
+        # Spark wants at least one partition, also of nothing.
+        return [RangePartition(part) for part in parts] or [RangePartition(QueueRange("", "", 0, 0, 0, ()))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one range."""
+        assert isinstance(partition, RangePartition)
+        settings = self._settings
+        tag = self._narrowing.tag_expression()
+        if tag is not None and settings.tags is None:
+            settings = replace(settings, tag=tag)
+        sender = RowSender(self._options.get("progress", ""), str(partition.part))
+        try:
+            for batch in RangeReader(partition.part, settings).batches():
+                yield batch
+                sender.add(batch.num_rows)
+        finally:
+            sender.close()
+
+    def _given_ranges(self) -> list[QueueRange]:
+        return [QueueRange.from_dict(fields) for fields in json.loads(self._options["ranges"])]
+
+    def _planned_ranges(self) -> list[QueueRange]:
+        options = self._options
+        start = parse_position(options.get("startingoffsets", "earliest"), self._now_ms)
+        end = parse_position(options.get("endingoffsets", "latest"), self._now_ms)
+        names = options.get("topics") or options.get("topic") or options.get("path") or ""
+        with RemoteCluster(options.get("namesrv", "127.0.0.1:9876")) as view:
+            topics = choose_topics(view, [name.strip() for name in names.split(",") if name.strip()])
+            return make_plan(view, self._narrowing.topics(topics), start, end).ranges
+
+
+class FilteringReader(PymqReader):
+    """Reads only the queues and offsets that a query's WHERE leaves over, and lets the broker filter by tag."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes what it can use. Everything is given back: Spark checks each row again."""
+        for condition in filters:
+            self._narrowing.take(condition)
+        return filters
+
+
+def _lower(options: Mapping[str, str]) -> dict[str, str]:
+    lowered = {name.lower(): value for name, value in options.items()}
+    unknown = sorted(set(lowered) - KNOWN_OPTIONS)
+    if unknown:
+        raise UsageError(f"option {', '.join(unknown)} is unknown to format pymq: see docs/spark.md for the options")
+    return lowered
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    return check_columns([name.strip() for name in options.get("columns", "").split(",") if name.strip()])
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"option {name} is {text!r}: write a whole number of at least 1")
+    return int(text)
+
+
+def _flag(options: Mapping[str, Any], name: str) -> bool:
+    return str(options.get(name, "false")).lower() == "true"

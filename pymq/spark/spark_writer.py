@@ -1,0 +1,109 @@
+"""Writes planned ranges through Spark's own writers: JSON, CSV, ORC, or Parquet, partitioned like the arrow writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pymq.spark.options import ExportOptions
+from pymq.spark.planner import QueueKey
+from pymq.spark.ranges import DEFAULT_GROUP, QueueRange
+from pymq.spark.schema import TEXT_USUAL, check_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Each queue counted is one more expression on every row.
+COUNTED_QUEUES_MAX = 64
+TEXT_FORMATS = ("json", "csv")
+_COMPRESSION = {"lz4": "lz4_raw"}
+_TEXT_COMPRESSION = {"zstd": "none", "snappy": "none", "lz4": "none"}
+
+
+@dataclass(slots=True)
+class Counts:
+    """Rows written, of each queue too when there are few enough."""
+
+    rows: int = 0
+    by_queue: dict[QueueKey, int] = field(default_factory=dict)
+
+
+def write(
+    spark: SparkSession, options: ExportOptions, tasks: Sequence[QueueRange], progress: str, output: Path
+) -> Counts:
+    """Writes the ranges to ``output``, a directory that is new or empty; gives what was counted on the way."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    columns = _columns(options)
+    needed = [*columns, *[name for name in ("topic", "brokerName", "queueId", "storeTimestamp") if name not in columns]]
+    frame = (
+        spark.read.format("pymq")
+        .option("ranges", json.dumps([part.to_dict() for part in tasks]))
+        .option("columns", ",".join(needed))
+        .option("tag", options.tag)
+        .option("group", options.group or DEFAULT_GROUP)
+        .option("onDataLoss", options.on_data_loss)
+        .option("maxRowsPerPartition", str(options.rows_per_task))
+        .option("progress", progress)
+        .load()
+    )
+    keys = list(dict.fromkeys((part.topic, part.broker_name, part.queue_id) for part in tasks))
+    counted = keys if len(keys) <= COUNTED_QUEUES_MAX else []
+    observation = Observation()
+    sums = [f.count_if(_is_queue(key)).alias(f"queue{number}") for number, key in enumerate(counted)]
+    frame = frame.observe(observation, f.count(f.lit(1)).alias("rows"), *sums)
+    _save(frame, options, columns, output)
+    found = observation.get
+    return Counts(found["rows"], {key: found[f"queue{number}"] for number, key in enumerate(counted)})
+
+
+def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], output: Path) -> None:
+    from pyspark.sql import functions as f
+
+    levels = list(options.partition_by)
+    if "dt" in levels:
+        frame = frame.withColumn("dt", f.date_format("storeTimestamp", "yyyy-MM-dd"))
+    frame = frame.select(*[name for name in columns if name not in levels], *levels)
+    if options.format in TEXT_FORMATS and not options.columns:
+        frame = frame.withColumnRenamed("bodyText", "body")
+    if options.format == "csv":
+        frame = _for_csv(frame)
+    compression = _COMPRESSION.get(options.compression, options.compression)
+    if options.format in TEXT_FORMATS:
+        compression = _TEXT_COMPRESSION.get(options.compression, options.compression)
+    writer = frame.write.mode("append").format(options.format).option("compression", compression)
+    if options.format == "csv":
+        # A body may hold quotes and line ends: quotes double, as everybody else reads it.
+        writer = writer.option("header", "true").option("escape", '"')
+    if levels:
+        writer = writer.partitionBy(*levels)
+    writer.save(str(output))
+
+
+def _for_csv(frame: DataFrame) -> DataFrame:
+    """CSV has neither maps nor bytes: properties become JSON text, bytes base64."""
+    from pyspark.sql import functions as f
+
+    for name, kind in frame.dtypes:
+        if kind == "binary":
+            frame = frame.withColumn(name, f.base64(name))
+        elif kind.startswith("map"):
+            frame = frame.withColumn(name, f.to_json(name))
+    return frame
+
+
+def _columns(options: ExportOptions) -> tuple[str, ...]:
+    if not options.columns and options.format in TEXT_FORMATS:
+        return TEXT_USUAL
+    return check_columns(options.columns)
+
+
+def _is_queue(key: QueueKey):  # type: ignore[no-untyped-def]
+    from pyspark.sql import functions as f
+
+    topic, broker_name, queue_id = key
+    return (f.col("topic") == topic) & (f.col("brokerName") == broker_name) & (f.col("queueId") == queue_id)

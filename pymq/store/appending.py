@@ -1,0 +1,259 @@
+"""The write path: places messages in queues and log, encodes them, and commits everything staged at once.
+
+The hot loop of every send. :func:`pymq.model.record.encode_record` is the plain way; a property test holds both equal.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from pymq.clock import Clock
+from pymq.errors import StoreUnavailableError
+from pymq.model import sysflag
+from pymq.model.record import HEAD_V4, encode_record, record_size
+from pymq.store.commit_log import CommitLog
+from pymq.store.consume_queue import UNIT, ConsumeQueue
+from pymq.store.index_keys import KeyRows
+from pymq.store.index_service import IndexService
+from pymq.store.queue_table import QueueTable
+from pymq.store.scan import has_index_entries, has_queue_unit
+from pymq.store.settings import StoreSettings
+
+# Gets topic, queue id, new max offset, and the new units (pymq.store.consume_queue.tags_codes reads them).
+ArrivalListener = Callable[[str, int, int, bytes], None]
+BatchEntry = tuple[int, bytes, bytes, int]  # flag, body, properties, tags code
+
+_HOST_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+_NO_UNIT_FLAG = 0x4  # half messages and rollbacks: the two kinds without a consume queue unit
+# A batch's records differ only in the parts before the sysFlag and in the lengths: HEAD_V4 in three pieces.
+_HEAD_START = struct.Struct(">iiiiiqq")
+_HEAD_MIDDLE = struct.Struct(">iq8sq8siq")
+_I32 = struct.Struct(">i")
+_SHORT_COUNT = 1024
+_SHORT = [n.to_bytes(2, "big") for n in range(_SHORT_COUNT)]  # lengths of ordinary property areas
+
+
+class Placed(NamedTuple):
+    """Where a staged message will be."""
+
+    queue_offset: int
+    physical_offset: int
+    size_bytes: int
+
+
+class Appender:
+    """Stages and commits. ``closed`` says why nothing is accepted; None while the store serves."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        clock: Clock,
+        settings: StoreSettings,
+        store_host: bytes,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._clock = clock
+        self._settings = settings
+        self._store_host = store_host
+        self.staged_queues: list[ConsumeQueue] = []
+        self.staged_keys = KeyRows()
+        self.listeners: list[ArrivalListener] = []
+        self.last_store_ms = 0
+        self.bulk_ready = True  # see IndexService
+        self.closed: str | None = "the store is not open: the broker starts or stops, send later"
+        self.queue_problem: str | None = None  # why queue files lag; the log is not concerned
+
+    @property
+    def is_writable(self) -> bool:
+        return self.closed is None and self._log.broken is None
+
+    def unavailable_error(self) -> StoreUnavailableError:
+        """Why nothing can be staged now."""
+        return StoreUnavailableError(self.closed or self._log.broken or "the store takes no writes now, send later")
+
+    @property
+    def anything_staged(self) -> bool:
+        return bool(self.staged_queues) or self._log.anything_staged
+
+    def stage(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> Placed:
+        """Gives a message its place; it exists for others after :meth:`commit`. Topic and queue were checked before.
+
+        Raises StoreUnavailableError when the store takes no writes, StoreError for a record no segment holds.
+        """
+        log, store_host = self._log, self._store_host
+        if self.closed is not None or log.broken is not None:
+            raise self.unavailable_error()
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        store_ms = self.stamp()
+        properties_size = len(properties)
+        size = queue.overhead_bytes + len(body) + properties_size + len(born_host) + len(store_host) - 16
+        physical_offset = log.reserve(size)
+        in_queue = not sys_flag & _NO_UNIT_FLAG
+        queue_offset = queue.next_offset if in_queue else 0
+        if len(born_host) == 8 and len(store_host) == 8:
+            log.parts += (
+                HEAD_V4.pack(
+                    size, queue.magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset,
+                    sys_flag & ~_HOST_FLAGS, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times,
+                    prepared_transaction_offset, len(body),
+                ),
+                body,
+                queue.topic_part,
+                _SHORT[properties_size] if properties_size < _SHORT_COUNT else properties_size.to_bytes(2, "big"),
+                properties,
+            )  # fmt: skip
+        else:
+            record = encode_record(
+                topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset, physical_offset=physical_offset,
+                body=body, properties=properties, flag=flag, sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms,
+                born_host=born_host, store_timestamp_ms=store_ms, store_host=store_host,
+                reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
+            )  # fmt: skip
+            log.parts.append(record)
+        if in_queue:
+            staged = queue.staged
+            if not staged:
+                self.staged_queues.append(queue)
+            staged.append(UNIT.pack(physical_offset, size, tags_code))
+            queue.next_offset = queue_offset + 1
+        # Both properties that are looked up by, UNIQ_KEY and KEYS, have these letters in their names.
+        if b"KEY" in properties and has_index_entries(sys_flag):
+            self.staged_keys.add_record(topic, properties, physical_offset, store_ms)
+        return Placed(queue_offset, physical_offset, size)
+
+    def stage_many(
+        self,
+        topic: str,
+        queue_id: int,
+        entries: Sequence[BatchEntry],
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+    ) -> list[Placed]:
+        """A batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
+
+        Raises as :meth:`stage`; then nothing of it is staged.
+        """
+        log, store_host = self._log, self._store_host
+        if self.closed is not None or log.broken is not None:
+            raise self.unavailable_error()
+        if len(born_host) != 8 or len(store_host) != 8 or not has_queue_unit(sys_flag):
+            hosts = len(born_host) + len(store_host)
+            for _, body, properties, _ in entries:  # all or none: nothing may be staged when a later one can't be
+                log.check_fits(record_size(len(topic.encode()), len(body), len(properties)) + hosts - 16)
+            return [
+                self.stage(
+                    topic, queue_id, body=body, properties=properties, tags_code=tags_code, flag=flag,
+                    sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms, born_host=born_host,
+                    reconsume_times=reconsume_times,
+                )
+                for flag, body, properties, tags_code in entries
+            ]  # fmt: skip
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        store_ms = self.stamp()
+        overhead, magic, topic_part = queue.overhead_bytes, queue.magic, queue.topic_part
+        sizes = [overhead + len(body) + len(properties) for _, body, properties, _ in entries]
+        physical_offset = log.reserve(sum(sizes))
+        queue_offset = queue.next_offset
+        if entries and not queue.staged:
+            self.staged_queues.append(queue)
+        parts, staged, pack_unit, pack_start = log.parts, queue.staged, UNIT.pack, _HEAD_START.pack
+        sys_flag &= ~_HOST_FLAGS
+        middle = _HEAD_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
+        body_size = properties_size = -1
+        middle_and_length = tail = b""
+        keys = self.staged_keys
+        placed: list[Placed] = []
+        for (flag, body, properties, tags_code), size in zip(entries, sizes, strict=True):
+            # Neighbours in a batch are alike: the pieces with the lengths are made only when a length changes.
+            if len(body) != body_size:
+                body_size = len(body)
+                middle_and_length = middle + _I32.pack(body_size)
+            if len(properties) != properties_size:
+                properties_size = len(properties)
+                tail = topic_part + properties_size.to_bytes(2, "big")
+            start = pack_start(size, magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset)
+            parts += (start, middle_and_length, body, tail, properties)
+            staged.append(pack_unit(physical_offset, size, tags_code))
+            if b"KEY" in properties:
+                keys.add_record(topic, properties, physical_offset, store_ms)
+            placed.append(Placed(queue_offset, physical_offset, size))
+            queue_offset += 1
+            physical_offset += size
+        queue.next_offset = queue_offset
+        return placed
+
+    def commit(self) -> None:
+        """Everything staged reaches the log's file in one write, then the queues; then listeners are told.
+
+        Raises StoreUnavailableError; then nothing staged is kept and no offset is used up.
+        """
+        queues = self.staged_queues
+        try:
+            self._log.commit(self.last_store_ms)
+        except StoreUnavailableError:
+            self.drop_staged()
+            raise
+        if self.staged_keys:
+            self._hand_over_keys()
+        if not queues:
+            return
+        self.staged_queues = []
+        for queue in queues:
+            units = queue.commit_staged()
+            if len(queue.tail) >= self._settings.queue_tail_bytes:
+                self._write_tail(queue)
+            for listener in self.listeners:
+                listener(queue.topic, queue.queue_id, queue.max_offset, units)
+
+    def drop_staged(self) -> None:
+        """Forgets everything staged; the offsets will be given to others."""
+        self._log.rollback()
+        self.staged_keys = KeyRows()
+        for queue in self.staged_queues:
+            queue.drop_staged()
+        self.staged_queues = []
+
+    def _hand_over_keys(self) -> None:
+        keys, self.staged_keys = self.staged_keys, KeyRows()
+        if self._index is None:
+            return
+        self._index.extend(keys)
+        if self._index.pending_count >= 2 * self._settings.index_batch_count:
+            self._index.work()  # the load is high: inserting must keep up with it
+
+    def _write_tail(self, queue: ConsumeQueue) -> None:
+        try:
+            self._queues.write_tail(queue)
+        except OSError as error:
+            self.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
+
+    def stamp(self) -> int:
+        """The store time of what is staged now. Never goes back, whatever the wall clock does."""
+        now_ms = self._clock.now_ms()
+        if now_ms > self.last_store_ms:  # noqa: PLR1730 - max() costs a call on every send
+            self.last_store_ms = now_ms
+        return self.last_store_ms

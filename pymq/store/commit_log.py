@@ -1,0 +1,358 @@
+"""CommitLog: the one append-only log that all queues share, in segment files of equal size.
+
+Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal) and read through a
+read-only mapping. Staged bytes are invisible until :meth:`CommitLog.commit` has written all of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from threading import Lock
+
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError
+from pymq.model.record import BLANK_SIZE_BYTES, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, encode_blank
+from pymq.store.fs import File, Files
+from pymq.store.zeroing import first_nonzero, zero_from
+from pymq.units import format_bytes
+
+_JOIN_BYTES_MAX = 1 << 20  # below this, copying the parts together is cheaper than a long vector
+RECORD_HEAD = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
+
+
+class Segment:
+    """One file of the log. ``start`` is its first byte's physical offset."""
+
+    __slots__ = ("_view", "end", "file", "resident_bytes", "start")
+
+    def __init__(self, start: int, size: int, file: File) -> None:
+        self.start = start
+        self.end = start + size
+        self.file = file
+        self.resident_bytes = 0  # read through the view since it was last released
+        self._view: memoryview | None = None
+
+    def view(self) -> memoryview:
+        """The whole segment, mapped on first use."""
+        if self._view is None:
+            self._view = self.file.view()
+        return self._view
+
+    def drop_view(self) -> None:
+        self._view = None
+        self.resident_bytes = 0
+
+    def note_read(self, size: int, resident_bytes_max: int) -> None:
+        """Counts ``size`` bytes read; gives the mapped pages back when they add up."""
+        self.resident_bytes += size
+        if self.resident_bytes > resident_bytes_max and self._view is not None:
+            self.file.release(self._view)
+            self.resident_bytes = 0
+
+
+class CommitLog:
+    """Append, read and cut. Positions are physical offsets: bytes since the beginning of the endless log.
+
+    One thread stages, commits and reads; :meth:`sync` may run in another.
+    """
+
+    def __init__(self, files: Files, directory: str, segment_size_bytes: int, resident_bytes_max: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._segment_size = segment_size_bytes
+        self._resident_max = resident_bytes_max
+        self.segments: list[Segment] = []
+        self.max_offset = 0  # end of what was committed
+        self.last_store_ms = 0  # store time of the newest committed record
+        self.synced_offset = 0
+        self.synced_store_ms = 0
+        self.broken: str | None = None  # a failed fsync: no write is accepted any more
+        self.parts: list[bytes] = []  # staged buffers of the newest run
+        self._runs: list[tuple[int, list[bytes]]] = []  # (position, buffers) of earlier segments in this commit
+        self._run_start = 0
+        self.staged_end = 0
+        self.segment_end = 0
+        self._tail_dirty = False
+        self._lock = Lock()  # guards what commit and sync share
+        self._sync_lock = Lock()  # one sync at a time, and no closing under it
+        self._unsynced: dict[int, Segment] = {}
+        self._directory_unsynced = False
+
+    # -- opening and cutting ------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Opens every segment. Raises StoreError when sizes or names don't fit together."""
+        self._files.makedirs(self._directory)
+        names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
+        for name in names:
+            file = self._files.open(f"{self._directory}/{name}")
+            size = file.size()
+            if size == 0 and name == names[-1]:
+                file.close()
+                self._files.remove(file.path)  # died between creating the file and giving it its size
+                continue
+            if size == 0:
+                file.truncate(self._segment_size)  # its size was lost with the power, like its content
+                size = self._segment_size
+            if size != self._segment_size:
+                file.close()
+                raise StoreError(
+                    f"{file.path} has {size} bytes, mappedFileSizeCommitLog is {self._segment_size}: "
+                    f"set it to the size this directory was written with"
+                )
+            segment = Segment(int(name), size, file)
+            if self.segments and self.segments[-1].end != segment.start:
+                raise StoreError(
+                    f"{file.path} does not follow the segment before it, which ends at {self.segments[-1].end}"
+                )
+            self.segments.append(segment)
+        self._set_end(self.end_of_files)
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the oldest segment that is still there."""
+        return self.segments[0].start if self.segments else self.max_offset
+
+    @property
+    def end_of_files(self) -> int:
+        return self.segments[-1].end if self.segments else 0
+
+    def cut(self, end: int, last_store_ms: int) -> int:
+        """Makes ``end`` the log's end; later bytes become zeros, later files go. Returns how many bytes held data.
+
+        Zeroing matters: remains of a cut record must never line up with a later append.
+        """
+        dropped = 0
+        while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:
+            dropped += self._drop_last()
+        if self.segments and self.segments[-1].start <= end < self.segments[-1].end:
+            dropped += self._zero_from(end)
+        self.last_store_ms = last_store_ms
+        self._set_end(end)
+        self.synced_offset = min(self.synced_offset, end)
+        return dropped
+
+    def distrust(self, offset: int) -> None:
+        """What lies behind ``offset`` may never have reached the disk: the next sync includes it."""
+        with self._lock:
+            self._unsynced.update({segment.start: segment for segment in self.segments if segment.end > offset})
+            self._directory_unsynced = True
+
+    def _drop_last(self) -> int:
+        segment = self.segments.pop()
+        dirty_at = first_nonzero(segment.file, 0)
+        self._close_segment(segment)
+        self._files.remove(segment.file.path)
+        self._directory_unsynced = True
+        return 0 if dirty_at is None else segment.end - segment.start - dirty_at
+
+    def _zero_from(self, end: int) -> int:
+        segment = self.segments[-1]
+        size = segment.end - segment.start
+        dirty_at = first_nonzero(segment.file, end - segment.start)
+        if zero_from(segment.file, end - segment.start, size):
+            segment.drop_view()
+            with self._lock:
+                self._unsynced[segment.start] = segment
+        return 0 if dirty_at is None else size - dirty_at
+
+    def _set_end(self, end: int) -> None:
+        self.max_offset = end
+        self.segment_end = self.end_of_files if self.segments else end
+        self._clear_staged()
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> int:
+        """The physical offset for the next ``size`` bytes, which the caller appends to :attr:`parts` after this call.
+
+        Never spans segments. Raises StoreError when no segment could hold them.
+        """
+        at = self.staged_end
+        if size + BLANK_SIZE_BYTES > self.segment_end - at:
+            at = self._roll(size)
+        self.staged_end = at + size
+        return at
+
+    def check_fits(self, size: int) -> None:
+        """Raises StoreError when no segment could hold ``size`` bytes."""
+        if size + BLANK_SIZE_BYTES > self._segment_size:
+            raise StoreError(f"{size} bytes can't be stored: a segment holds {self._segment_size - BLANK_SIZE_BYTES}")
+
+    def _roll(self, size: int) -> int:
+        """Closes the segment being staged with a blank and starts the next one."""
+        self.check_fits(size)
+        left = self.segment_end - self.staged_end
+        if left:
+            assert left >= BLANK_SIZE_BYTES
+            self.parts.append(encode_blank(left))
+        if self.parts:
+            self._runs.append((self._run_start, self.parts))
+        self.parts = []
+        self._run_start = self.staged_end = self.segment_end
+        self.segment_end += self._segment_size
+        return self.staged_end
+
+    def commit(self, last_store_ms: int) -> None:
+        """Writes everything staged. Raises StoreUnavailableError, and then nothing of it is kept."""
+        if self.broken is not None:
+            self._clear_staged()
+            raise StoreUnavailableError(self.broken)
+        try:
+            if self._tail_dirty:
+                self._zero_tail()
+            for start, parts in self._runs:
+                self._write(start, parts)
+            if self.parts:
+                self._write(self._run_start, self.parts)
+        except OSError as error:
+            self._undo()
+            raise StoreUnavailableError(self._describe(error)) from error
+        self.last_store_ms = last_store_ms
+        self.max_offset = self._run_start = self.staged_end
+        self.parts = []
+        if self._runs:
+            self._runs = []
+
+    @property
+    def anything_staged(self) -> bool:
+        return self.staged_end != self.max_offset
+
+    def rollback(self) -> None:
+        """Forgets everything staged."""
+        self._clear_staged()
+
+    def _write(self, start: int, parts: list[bytes]) -> None:
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or start >= segment.end:
+            segment = self._create_segment(start)
+        assert segment.start <= start < segment.end
+        if len(parts) == 1:
+            segment.file.pwrite(start - segment.start, parts[0])
+        elif len(parts) < 16 or sum(map(len, parts)) < _JOIN_BYTES_MAX:
+            segment.file.pwrite(start - segment.start, b"".join(parts))
+        else:
+            segment.file.pwritev(start - segment.start, parts)
+        with self._lock:
+            self._unsynced[segment.start] = segment
+
+    def _create_segment(self, start: int) -> Segment:
+        path = f"{self._directory}/{start:020d}"
+        file = self._files.open(path, create=True, size=self._segment_size)
+        if self.segments:
+            self.segments[-1].drop_view()
+        segment = Segment(start, self._segment_size, file)
+        self.segments.append(segment)
+        # At once, not with the next sync: a later segment must never outlive an earlier one.
+        self._files.sync_dir(self._directory)
+        return segment
+
+    def _undo(self) -> None:
+        """After a failed write: the log is again what it was before this commit."""
+        self._tail_dirty = True
+        try:
+            self._zero_tail()
+        except OSError:
+            pass  # tried again before the next write; recovery would cut it too
+        self._set_end(self.max_offset)
+
+    def _zero_tail(self) -> None:
+        while self.segments and self.segments[-1].start >= self.max_offset:
+            self._drop_last()
+        if self.segments and self.max_offset < self.segments[-1].end:
+            self._zero_from(self.max_offset)
+        self._tail_dirty = False
+
+    def _clear_staged(self) -> None:
+        self.parts = []
+        self._runs = []
+        self._run_start = self.staged_end = self.max_offset
+        self.segment_end = self.end_of_files if self.segments else self.max_offset
+
+    def _describe(self, error: OSError) -> str:
+        try:
+            free = format_bytes(self._files.free_bytes(self._directory))
+        except OSError:
+            free = "an unknown number of bytes"
+        return (
+            f"the store can't write {error.filename or self._directory}: {error.strerror} (errno {error.errno}), "
+            f"{free} free there; make room or mend the disk, the next send tries again"
+        )
+
+    # -- durability ---------------------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Everything committed before the call is on the disk when it returns; gives that offset.
+
+        Safe from another thread. Raises StoreUnavailableError; then the log is read-only for good, because the
+        system may have dropped the pages it failed to write.
+        """
+        with self._sync_lock:
+            if self.broken is not None:
+                raise StoreUnavailableError(self.broken)
+            with self._lock:
+                target, store_ms = self.max_offset, self.last_store_ms
+                segments, self._unsynced = self._unsynced, {}
+                directory, self._directory_unsynced = self._directory_unsynced, False
+            try:
+                for segment in segments.values():
+                    segment.file.sync()
+                if directory:
+                    self._files.sync_dir(self._directory)
+            except OSError as error:
+                self.broken = (
+                    f"fsync of {self._directory} failed: {error.strerror} (errno {error.errno}); bytes may be lost, "
+                    f"so the store is read-only until the broker is restarted: check the disk first"
+                )
+                raise StoreUnavailableError(self.broken) from error
+            self.synced_offset, self.synced_store_ms = target, store_ms
+            return target
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def find(self, offset: int) -> Segment | None:
+        """The segment that holds ``offset``; None outside the log."""
+        segments = self.segments
+        if not segments or not segments[0].start <= offset < segments[-1].end:
+            return None
+        return segments[(offset - segments[0].start) // self._segment_size]
+
+    def record_at(self, offset: int) -> memoryview:
+        """The record that starts at ``offset``, its head checked.
+
+        Raises NotFoundError outside the log and CorruptRecordError when no whole record of this position is there.
+        """
+        segment = self.find(offset)
+        if segment is None or offset >= self.max_offset:
+            raise NotFoundError(f"the log holds {self.min_offset} to {self.max_offset}, not offset {offset}")
+        at = offset - segment.start
+        view = segment.view()
+        if at + RECORD_OVERHEAD_BYTES > len(view):
+            raise CorruptRecordError(offset, f"no message record starts at offset {offset}")
+        size, magic, _, _, physical_offset = RECORD_HEAD.unpack_from(view, at)
+        fits = RECORD_OVERHEAD_BYTES <= size <= min(segment.end, self.max_offset) - offset
+        if magic not in (MAGIC_V1, MAGIC_V2) or not fits or physical_offset != offset:
+            raise CorruptRecordError(offset, f"no message record starts at offset {offset}, or it is corrupt")
+        segment.note_read(size, self._resident_max)
+        return view[at : at + size]
+
+    def drop_oldest(self) -> int:
+        """Deletes the oldest segment, never the last. Returns the new minimum offset."""
+        if len(self.segments) > 1:
+            segment = self.segments[0]
+            self._files.remove(segment.file.path)
+            del self.segments[0]
+            self._close_segment(segment)
+            self._directory_unsynced = True
+        return self.min_offset
+
+    def close(self) -> None:
+        for segment in self.segments:
+            self._close_segment(segment)
+        self.segments = []
+
+    def _close_segment(self, segment: Segment) -> None:
+        with self._sync_lock:
+            with self._lock:
+                self._unsynced.pop(segment.start, None)
+            segment.drop_view()
+            segment.file.close()

@@ -1,0 +1,77 @@
+"""Keys that wait for the index, one row a key, kept in columns: bulk work takes them without a loop over rows."""
+
+from __future__ import annotations
+
+import re
+
+# Java: the unique key first, then every word of KEYS. The last value of a name counts; a record has each rarely twice.
+_KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
+
+
+class KeyRows:
+    """Columns of equal length. Rows stand in the order of their records' physical offsets."""
+
+    __slots__ = ("keys", "offsets", "times_ms", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.keys: list[bytes] = []
+        self.offsets: list[int] = []
+        self.times_ms: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add_record(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
+        """A row for each key in a record's properties."""
+        # Both names that are looked up by have these letters in them.
+        if b"KEY" in properties:
+            found = dict(_KEYS.findall(properties))
+            unique_key = found.get(b"UNIQ_KEY")
+            if unique_key:
+                self.add(topic, unique_key, offset, store_ms)
+            self.add_words(topic, found.get(b"KEYS", b""), offset, store_ms)
+
+    def add(self, topic: str, key: bytes, offset: int, store_ms: int) -> None:
+        """One row."""
+        self.topics.append(topic)
+        self.keys.append(key)
+        self.offsets.append(offset)
+        self.times_ms.append(store_ms)
+
+    def add_words(self, topic: str, words: bytes, offset: int, store_ms: int) -> None:
+        """A row for each word of a KEYS property."""
+        for word in words.split(b" "):
+            if word:
+                self.add(topic, word, offset, store_ms)
+
+    def extend(self, other: KeyRows) -> None:
+        """All rows of ``other`` behind these."""
+        self.topics += other.topics
+        self.keys += other.keys
+        self.offsets += other.offsets
+        self.times_ms += other.times_ms
+
+    def first(self, count: int) -> KeyRows:
+        """A copy of the first ``count`` rows."""
+        rows = KeyRows()
+        rows.topics = self.topics[:count]
+        rows.keys = self.keys[:count]
+        rows.offsets = self.offsets[:count]
+        rows.times_ms = self.times_ms[:count]
+        return rows
+
+    def drop_first(self, count: int) -> None:
+        """Forgets the first ``count`` rows."""
+        del self.topics[:count]
+        del self.keys[:count]
+        del self.offsets[:count]
+        del self.times_ms[:count]
+
+    def cut(self, end: int) -> None:
+        """Forgets rows of records from physical offset ``end`` on."""
+        count = len(self)
+        while count and self.offsets[count - 1] >= end:
+            count -= 1
+        for column in (self.topics, self.keys, self.offsets, self.times_ms):
+            del column[count:]

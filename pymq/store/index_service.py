@@ -1,0 +1,324 @@
+"""The key index: queues up keys of committed records, inserts them in bulk off the answer's path, finds by key."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from threading import Lock
+
+from pymq.clock import Clock
+from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.model.javahash import index_key_hash
+from pymq.model.properties import find_property
+from pymq.store.checkpoint import Checkpoint
+from pymq.store.commit_log import CommitLog
+from pymq.store.fs import Files
+from pymq.store.index_file import IndexFile
+from pymq.store.index_hash import key_hashes
+from pymq.store.index_keys import KeyRows
+from pymq.store.scan import End, Scanned, has_index_entries, parse_record, scan
+from pymq.store.settings import StoreSettings
+
+_BULK_COUNT_MIN = 32  # below this numpy costs more than it saves, and a quiet broker need not import it
+_PLAIN_COUNT_MAX = 512  # keys inserted one by one in a go, while numpy is not there yet
+_PENDING_COUNT_MAX = 1 << 16  # more than this waits in the log instead of in memory
+_RELEASE_COUNT = 1 << 18  # entries inserted before the mapped pages are given back
+
+
+class IndexService:
+    """All index files of a store. One thread calls it, :meth:`sync` may run in another."""
+
+    def __init__(self, files: Files, directory: str, log: CommitLog, clock: Clock, settings: StoreSettings) -> None:
+        self._files = files
+        self._directory = directory
+        self._log = log
+        self._clock = clock
+        self._settings = settings
+        self.files: list[IndexFile] = []
+        self.bulk_ready = True  # a server turns it off until numpy is loaded, for loading it holds up the event loop
+        self.problem: str | None = None  # why keys wait; None when all is well
+        self._pending = KeyRows()
+        self._behind_from: int | None = None  # keys of records from here on are read from the log again
+        self._sealed_ms = 0  # end time of the newest file that is full: RocketMQ's indexMsgTimestamp
+        self._inserted = 0
+        self._lock = Lock()  # a file being synced must not be closed
+        self._unsynced: set[IndexFile] = set()
+        self._directory_unsynced = False
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
+        """Opens the files and takes back what may not have reached the disk.
+
+        Returns the physical offset from which on keys have to be inserted. Raises StoreError for another geometry.
+        """
+        self._files.makedirs(self._directory)
+        for name in self._files.listdir(self._directory):
+            if name.isdigit() and len(name) == 17 and not self._is_stillborn(name):
+                self.files.append(self._open(name, create=False))
+        while self.files and not self.files[-1].sane:
+            self._delete_newest()
+            clean = False
+        self._sealed_ms = checkpoint.index_ms
+        durable = checkpoint.durable
+        if durable is not None and durable.index_name == 0:
+            while self.files:
+                self._delete_newest()
+            return durable.index_offset
+        if durable is not None and any(file.name == durable.index_name for file in self.files):
+            while self.files[-1].name > durable.index_name:
+                self._delete_newest()
+            if self.files[-1].count != durable.index_count or not clean:
+                self._roll_back(durable.index_count)
+            return durable.index_offset
+        return self._load_foreign(checkpoint, log_min_offset, clean=clean)
+
+    def _is_stillborn(self, name: str) -> bool:
+        """True for a file whose maker died before giving it its size; it is removed."""
+        file = self._files.open(f"{self._directory}/{name}")
+        size = file.size()
+        file.close()
+        if size == 0:
+            self._files.remove(file.path)
+        return size == 0
+
+    def _load_foreign(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
+        """Files that PyMQ's checkpoint doesn't vouch for: RocketMQ's rule, but what is deleted is made again."""
+        start = None
+        while not clean and self.files and self.files[-1].end_ms > checkpoint.index_ms:
+            start = self.files[-1].begin_offset
+            self._delete_newest()
+        if start is None:
+            start = self.files[-1].end_offset + 1 if self.files else log_min_offset
+        return max(start, log_min_offset)
+
+    def _open(self, name: str, *, create: bool) -> IndexFile:
+        s = self._settings
+        path = f"{self._directory}/{name}"
+        return IndexFile(self._files, path, s.index_slot_count, s.index_entry_count, create=create)
+
+    def _roll_back(self, count: int) -> None:
+        self.files[-1].roll_back(count)
+        with self._lock:
+            self._unsynced.add(self.files[-1])
+
+    def _delete_newest(self) -> None:
+        file = self.files.pop()
+        self._close_file(file)
+        self._files.remove(file.path)
+        self._directory_unsynced = True
+
+    def _close_file(self, file: IndexFile) -> None:
+        with self._lock:
+            self._unsynced.discard(file)
+            file.close()
+
+    def cut(self, log_end: int) -> None:
+        """Entries of records from ``log_end`` on are dropped, so that no key leads behind the log."""
+        self._pending.cut(log_end)
+        while self.files and self.files[-1].count > 1 and self.files[-1].end_offset >= log_end:
+            count = self.files[-1].count_below(log_end)
+            if count > 1:
+                self._roll_back(count)
+                return
+            self._delete_newest()
+
+    # -- inserting ----------------------------------------------------------------------------------------------
+
+    def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None:
+        """Queues one record's keys; inserts at once when many wait."""
+        if self._behind_from is not None:
+            return
+        self._pending.add_record(topic, properties, physical_offset, store_ms)
+        if len(self._pending) >= self._settings.index_batch_count:
+            self.work()
+            self._bound_pending()
+
+    def extend(self, rows: KeyRows) -> None:
+        """Queues the keys of one commit. When the index can't follow, they are left to the log."""
+        if self._behind_from is not None:
+            return
+        self._pending.extend(rows)
+        self._bound_pending()
+
+    def _bound_pending(self) -> None:
+        if len(self._pending) > _PENDING_COUNT_MAX:
+            self._behind_from = self._pending.offsets[0]
+            self._pending = KeyRows()
+
+    @property
+    def next_offset(self) -> int:
+        """Keys of every record below this physical offset are in the files."""
+        if self._behind_from is not None:
+            return self._behind_from
+        return self._pending.offsets[0] if self._pending else self._log.max_offset
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._pending) or self._behind_from is not None
+
+    def work(self) -> None:
+        """Inserts one batch of what waits. On a full disk it pauses (:attr:`problem` says so) and tries again."""
+        if self._behind_from is not None and not self._pending:
+            self._read_behind()
+        batch = self._pending.first(self._settings.index_batch_count if self.bulk_ready else _PLAIN_COUNT_MAX)
+        if not batch:
+            return
+        try:
+            self._insert(batch)
+        except OSError as error:
+            self.problem = (
+                f"the key index pauses: {error.filename or self._directory}: {error.strerror}; "
+                f"make room, it catches up by itself"
+            )
+            return
+        self.problem = None
+        self._pending.drop_first(len(batch))
+
+    def drain(self) -> None:
+        """Inserts everything that waits, unless the disk is full."""
+        while self.waiting:
+            before = self.next_offset, len(self._pending)
+            self.work()
+            if self.problem is not None or (self.next_offset, len(self._pending)) == before:
+                return
+
+    def _read_behind(self) -> None:
+        assert self._behind_from is not None
+        start = max(self._behind_from, self._log.min_offset)
+        for record in scan(self._log, start, check_crc=False, resident_bytes_max=self._settings.resident_bytes_max):
+            if isinstance(record, End) or record.offset >= self._log.max_offset:
+                self._behind_from = None
+                return
+            self._behind_from = record.offset + record.size
+            if has_index_entries(record.sys_flag):
+                self._pending.add_record(record.topic, record.properties, record.offset, record.store_ms)
+                if len(self._pending) >= self._settings.index_batch_count:
+                    return
+
+    def _insert(self, rows: KeyRows) -> None:
+        """Inserts keys. Raises OSError; those already in stay in then: a key found twice is answered once."""
+        if len(rows) < _BULK_COUNT_MIN or not self.bulk_ready:
+            entries = [
+                (index_key_hash(topic, key.decode("utf-8", "replace")), offset, store_ms)
+                for topic, key, offset, store_ms in zip(
+                    rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True
+                )
+            ]
+            while entries:
+                del entries[: self._writable_file().insert(entries)]
+        else:
+            self._insert_bulk(rows)
+        self._inserted += len(rows)
+        if self._inserted >= _RELEASE_COUNT:
+            self._inserted = 0
+            self.files[-1].release()
+
+    def _insert_bulk(self, rows: KeyRows) -> None:
+        import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
+
+        hashes = key_hashes(rows.topics, rows.keys)
+        offsets = np.array(rows.offsets, dtype=np.int64)
+        times_ms = np.array(rows.times_ms, dtype=np.int64)
+        done = 0
+        while done < len(hashes):
+            done += self._writable_file().insert_bulk(hashes[done:], offsets[done:], times_ms[done:])
+
+    def _writable_file(self) -> IndexFile:
+        """The newest file, or a new one when that is full; counted as changed."""
+        newest = self.files[-1] if self.files else None
+        file = newest if newest is not None and not newest.full else self._make_file(newest)
+        with self._lock:
+            self._unsynced.add(file)
+        return file
+
+    def _make_file(self, newest: IndexFile | None) -> IndexFile:
+        stamp = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone()
+        name = int(f"{stamp:%Y%m%d%H%M%S}{stamp.microsecond // 1000:03d}")
+        if newest is not None:
+            name = max(name, newest.name + 1)
+        file = self._open(str(name), create=True)
+        if newest is not None:
+            try:
+                file.preset(newest.end_ms, newest.end_offset)
+            except OSError:
+                file.close()
+                self._files.remove(file.path)
+                raise
+            newest.release()
+            self._sealed_ms = newest.end_ms
+        self.files.append(file)
+        self._directory_unsynced = True
+        return file
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """Records of the topic that have the key, newest first; both are compared with the record itself."""
+        self.drain()
+        key_hash = index_key_hash(topic, key)
+        wanted = key.encode()
+        found: list[memoryview] = []
+        seen: set[int] = set()
+        for file in reversed(self.files):
+            # Other keys may share the hash, so the file is asked for more than is wanted.
+            for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64):
+                if offset in seen:
+                    continue
+                seen.add(offset)
+                record = self._matching(offset, topic, wanted)
+                if record is not None and begin_ms <= record.store_ms <= end_ms:
+                    found.append(self._log.record_at(offset))
+                    if len(found) >= count_max:
+                        return found
+            if file.begin_ms < begin_ms:
+                break
+        return found
+
+    def _matching(self, offset: int, topic: str, key: bytes) -> Scanned | None:
+        try:
+            record = parse_record(self._log.record_at(offset), 0, offset, False)
+        except (NotFoundError, CorruptRecordError):
+            return None
+        if record is None or record.topic != topic:
+            return None
+        if find_property(record.properties, b"UNIQ_KEY") == key:
+            return record
+        words = find_property(record.properties, b"KEYS")
+        return record if words is not None and key in words.split(b" ") else None
+
+    # -- durability, cleaning -----------------------------------------------------------------------------------
+
+    def position(self) -> tuple[int, int, int, int]:
+        """(next offset, newest file's name, its entry count, RocketMQ's indexMsgTimestamp) as of now."""
+        newest = self.files[-1] if self.files else None
+        return self.next_offset, newest.name if newest else 0, newest.count if newest else 0, self._sealed_ms
+
+    def sync(self) -> None:
+        """What was inserted before the call is on the disk. Safe from another thread; raises OSError."""
+        with self._lock:
+            changed, self._unsynced = self._unsynced, set()
+            for file in changed:
+                file.sync()
+            if self._directory_unsynced:
+                self._directory_unsynced = False
+                self._files.sync_dir(self._directory)
+
+    def drop_old_files(self, log_min_offset: int) -> int:
+        """Deletes files (never the newest) whose records are all gone. Returns how many."""
+        removed = 0
+        while len(self.files) > 1 and self.files[0].end_offset < log_min_offset:
+            file = self.files.pop(0)
+            self._close_file(file)
+            self._files.remove(file.path)
+            removed += 1
+        return removed
+
+    def close(self) -> None:
+        with self._lock:
+            for file in self.files:
+                file.close()
+            self.files = []

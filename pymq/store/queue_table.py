@@ -1,0 +1,170 @@
+"""All consume queues of a store: finding, creating, writing out and making them durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Lock
+
+from pymq.model.names import topic_problem
+from pymq.model.record import RECORD_OVERHEAD_BYTES
+from pymq.store.commit_log import CommitLog
+from pymq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueFiles
+from pymq.store.fs import Files
+from pymq.store.scan import parse_record
+from pymq.store.settings import UNIT_SIZE_BYTES
+
+
+class QueueTable:
+    """Queues by (topic, queue id). ``files_lock`` guards the sets that :meth:`sync` takes in another thread."""
+
+    def __init__(self, files: Files, root: str, file_size_bytes: int, open_max: int) -> None:
+        self._files = files
+        self._root = root
+        self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._lock = Lock()
+
+    def load(self) -> list[str]:
+        """Makes an object for every queue directory; returns names that are no legal topic and are left alone."""
+        self._files.makedirs(self._root)
+        ignored = []
+        for topic in self._files.listdir(self._root):
+            if topic_problem(topic) is not None:
+                ignored.append(topic)
+                continue
+            for name in self._files.listdir(f"{self._root}/{topic}"):
+                if name.isdigit() and str(int(name)) == name:
+                    self.make(topic, int(name))
+        return ignored
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made in memory when missing; its directory comes with its first unit."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            assert topic_problem(topic) is None and queue_id >= 0, "names are checked before they become paths"
+            queue = self._queues[topic, queue_id] = ConsumeQueue(self._queue_files, topic, queue_id)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    @property
+    def unit_count(self) -> int:
+        """Sum of all queues' ends: changes when a queue is lost."""
+        return sum(queue.max_offset for queue in self._queues.values())
+
+    def write_tails(self) -> None:
+        """Every tail goes to its files. Raises OSError; then the rest stays in memory for the next call."""
+        with self._lock:
+            for queue in self._queues.values():
+                if queue.tail:
+                    queue.write_tail()
+
+    def write_tail(self, queue: ConsumeQueue) -> None:
+        with self._lock:
+            queue.write_tail()
+
+    def sync(self) -> None:
+        """Everything written before the call is on the disk. Safe from another thread; raises OSError."""
+        with self._lock:
+            paths, self._queue_files.unsynced = self._queue_files.unsynced, set()
+            directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
+        for path in sorted(paths):
+            try:
+                file = self._files.open(path)
+            except FileNotFoundError:
+                continue  # its topic was deleted meanwhile
+            try:
+                file.sync()
+            finally:
+                file.close()
+        for directory in sorted(directories):
+            if self._files.is_dir(directory):
+                self._files.sync_dir(directory)
+
+    def delete_topic(self, topic: str) -> int:
+        """Removes all queues of a topic with their files; returns how many there were."""
+        queues = [key for key in self._queues if key[0] == topic]
+        for key in queues:
+            del self._queues[key]
+        path = f"{self._root}/{topic}"
+        with self._lock:
+            self._queue_files.forget(path + "/")
+            if self._files.is_dir(path):
+                self._files.remove_tree(path)
+                self._files.sync_dir(self._root)
+        return len(queues)
+
+    def close(self) -> None:
+        self._queue_files.close()
+
+
+def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False) -> None:
+    """Finds the queue's end among its files: behind the last unit that points below ``below`` and fits its record.
+
+    Units behind may be anything (zeros, torn sectors, remains of a log that was cut): they are dropped. Binary search,
+    because the units of records that were on the disk at a checkpoint are all good; then every candidate for the last
+    one is compared with the log. ``trusted``: PyMQ's own checkpoint vouches for ``below``, so a unit may also stand for
+    a record that is damaged by now; its offset must not be given away again.
+    """
+    for start in reversed(queue.open_files()):
+        first = start // UNIT_SIZE_BYTES
+        last = _last_good(queue, log, first, queue.max_offset, below, trusted=trusted)
+        if last >= 0:
+            queue.cut(last + 1)
+            queue.raise_min(log.min_offset)
+            return
+        queue.max_offset = first
+    queue.reset()
+
+
+def _last_good(queue: ConsumeQueue, log: CommitLog, first: int, end: int, below: int, *, trusted: bool) -> int:
+    low, high = first, end
+    while low < high:
+        middle = (low + high) // 2
+        physical_offset, size, _ = queue.unit(middle)
+        if size > 0 and 0 <= physical_offset < below:
+            low = middle + 1
+        else:
+            high = middle
+    last = low - 1
+    while last >= first and not unit_fits(queue, last, log) and not (trusted and _stands_for_damage(queue, last, log)):
+        last -= 1
+    return last if last >= first else -1
+
+
+def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
+    """True when the unit follows the one before it and no record at all can be read where it points."""
+    physical_offset, size, _ = queue.unit(offset)
+    segment = log.find(physical_offset)
+    if segment is None or size < RECORD_OVERHEAD_BYTES:
+        return False
+    if offset > queue.base_offset:
+        before, before_size, _ = queue.unit(offset - 1)
+        if before_size != FILLER_SIZE and before + before_size > physical_offset:
+            return False
+    return parse_record(segment.view(), physical_offset - segment.start, physical_offset, False) is None
+
+
+def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
+    """True when the unit is a filler, points below the log, or at a record of this queue, offset and size."""
+    physical_offset, size, _ = queue.unit(offset)
+    if size == FILLER_SIZE and physical_offset == 0:
+        return True
+    if size <= 0 or physical_offset < 0:
+        return False
+    if physical_offset < log.min_offset:
+        return True
+    segment = log.find(physical_offset)
+    if segment is None:
+        return False
+    record = parse_record(segment.view(), physical_offset - segment.start, physical_offset, False)
+    return record is not None and (record.topic, record.queue_id, record.queue_offset, record.size) == (
+        queue.topic, queue.queue_id, offset, size,
+    )  # fmt: skip

@@ -1,0 +1,233 @@
+"""The read path: from a queue offset to slices of the mapped log (Java: DefaultMessageStore.getMessage)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pymq.errors import CorruptRecordError
+from pymq.model.record import MAGIC_V1, MAGIC_V2
+from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
+from pymq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+
+Accept = Callable[[memoryview], bool]
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+_NOTHING = memoryview(b"")
+_EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
+
+
+class GetStatus(Enum):
+    """What a read found; the broker turns it into a response code (Java: GetMessageStatus)."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+
+
+@dataclass(slots=True)
+class GetResult:
+    """``chunks`` joined are the records found, back to back. Valid until the log is cut or its segment deleted."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    chunks: list[memoryview] = field(default_factory=list)
+    count: int = 0
+    size_bytes: int = 0
+    suggest_slave: bool = False  # the reader is so far behind that a slave should serve it
+
+
+def get_messages(
+    queue: ConsumeQueue | None,
+    log: CommitLog,
+    settings: StoreSettings,
+    offset: int,
+    count_max: int,
+    bytes_max: int,
+    tag_codes: frozenset[int] | None,
+    accept: Accept | None,
+) -> GetResult:
+    """Reads from ``offset``. Raises CorruptRecordError when the first record that would be returned is damaged."""
+    if queue is None:
+        return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if offset < low:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset >= high:
+        status = GetStatus.OFFSET_OVERFLOW_ONE if offset == high else GetStatus.OFFSET_OVERFLOW_BADLY
+        return GetResult(status, high, low, high)
+    filtered = tag_codes is not None or accept is not None
+    limits = _Limits(settings, log, queue, offset, count_max, bytes_max)
+    count = max(settings.filter_scan_bytes // UNIT_SIZE_BYTES, count_max) if filtered else limits.count
+    units = queue.read(offset, count)
+    result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
+    if len(units) < UNIT_SIZE_BYTES:
+        per_file = settings.queue_file_size_bytes // UNIT_SIZE_BYTES
+        result.status, result.next_offset = (
+            GetStatus.OFFSET_FOUND_NULL,
+            min(offset - offset % per_file + per_file, high),
+        )
+        return result
+    if filtered:
+        _collect_matching(result, queue, log, limits, units, tag_codes, accept)
+    else:
+        _collect(result, queue, log, limits, units)
+    if result.count:
+        result.status = GetStatus.FOUND
+    result.suggest_slave = limits.far_behind and result.count > 0
+    return result
+
+
+class _Limits:
+    """How much one read may return: smaller when it has to come from the disk. The first message always may."""
+
+    __slots__ = ("count", "far_behind", "resident_bytes_max", "size_bytes")
+
+    def __init__(
+        self, settings: StoreSettings, log: CommitLog, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int
+    ) -> None:
+        count, size = settings.transfer_count_in_memory, settings.transfer_bytes_in_memory
+        self.far_behind = False
+        if settings.in_memory_bytes is not None and log.max_offset - queue.unit(offset)[0] > settings.in_memory_bytes:
+            self.far_behind = True
+            count, size = min(count, settings.transfer_count_on_disk), min(size, settings.transfer_bytes_on_disk)
+        self.count = max(1, min(count, count_max))
+        self.size_bytes = min(size, bytes_max)
+        self.resident_bytes_max = settings.resident_bytes_max
+
+
+def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Limits, units: bytes | bytearray) -> None:
+    """Gathers every unit's record, one slice for each run of adjacent records.
+
+    The hot loop of every pull: plain names and no calls that can be saved.
+    """
+    queue_id, bytes_max, head = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from
+    offset = result.next_offset
+    segment: Segment | None = None
+    view = _NOTHING
+    start = end = 0  # bounds of the segment at hand
+    run_from = run_to = 0  # the run of adjacent records not yet in the chunks
+    count = total = 0
+    try:
+        for physical_offset, size, _ in UNIT.iter_unpack(units):
+            if not start <= physical_offset < end:
+                if run_to > run_from:
+                    result.chunks.append(view[run_from - start : run_to - start])
+                    run_from = run_to = 0
+                segment = _segment_of(log, physical_offset, size)
+                if segment is None:
+                    start = end = 0
+                    offset += 1
+                    if not count:
+                        result.status = GetStatus.MESSAGE_WAS_REMOVING
+                    continue
+                view, start, end = segment.view(), segment.start, segment.end
+            real_size, magic, real_queue_id, real_offset, real_physical = head(view, physical_offset - start)
+            if (
+                real_offset != offset
+                or real_size != size
+                or real_physical != physical_offset
+                or real_queue_id != queue_id
+                or magic not in _MAGICS
+            ):
+                raise _corrupt(queue, offset, physical_offset)
+            total += size
+            if total > bytes_max and count:
+                total -= size
+                break
+            offset += 1
+            count += 1
+            if physical_offset == run_to:
+                run_to += size
+            else:
+                if run_to > run_from:
+                    result.chunks.append(view[run_from - start : run_to - start])
+                run_from, run_to = physical_offset, physical_offset + size
+    except (CorruptRecordError, struct.error):
+        # What lies before the damage is served; only a read that starts at it fails.
+        if not count:
+            raise _corrupt(queue, offset, queue.unit(offset)[0]) from None
+    if run_to > run_from:
+        result.chunks.append(view[run_from - start : run_to - start])
+    if segment is not None:
+        segment.note_read(total, limits.resident_bytes_max)
+    result.next_offset, result.count, result.size_bytes = offset, count, total
+
+
+def _collect_matching(
+    result: GetResult,
+    queue: ConsumeQueue,
+    log: CommitLog,
+    limits: _Limits,
+    units: bytes | bytearray,
+    tag_codes: frozenset[int] | None,
+    accept: Accept | None,
+) -> None:
+    """Gathers the records that a filter lets through; units that don't match cost no look at the log."""
+    offset = result.next_offset - 1
+    for physical_offset, size, tags in UNIT.iter_unpack(units):
+        offset += 1
+        result.next_offset = offset
+        if tag_codes is not None and tags > _EXT_ADDRESS_MAX and _as_int32(tags) not in tag_codes:
+            continue
+        try:
+            segment = _segment_of(log, physical_offset, size)
+            if segment is None:
+                if not result.count:
+                    result.status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
+            view, at = segment.view(), physical_offset - segment.start
+            real_size, magic, *place = RECORD_HEAD.unpack_from(view, at)
+            if place != [queue.queue_id, offset, physical_offset] or real_size != size or magic not in _MAGICS:
+                raise _corrupt(queue, offset, physical_offset)
+        except (CorruptRecordError, struct.error):
+            if not result.count:
+                raise _corrupt(queue, offset, physical_offset) from None
+            return
+        segment.note_read(size, limits.resident_bytes_max)
+        record = view[at : at + size]
+        if accept is not None and not accept(record):
+            continue
+        if result.count and (result.size_bytes + size > limits.size_bytes or result.count >= limits.count):
+            return
+        result.chunks.append(record)
+        result.count += 1
+        result.size_bytes += size
+    result.next_offset = offset + 1
+
+
+def _segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | None:
+    """The segment a unit points into; None for a filler and for what was deleted with its segment.
+
+    Raises CorruptRecordError for a unit that points behind the log.
+    """
+    if size == FILLER_SIZE or physical_offset < log.min_offset:
+        return None
+    segment = log.find(physical_offset)
+    if segment is None:
+        raise CorruptRecordError(physical_offset, "a consume queue unit points behind the log")
+    return segment
+
+
+def _as_int32(value: int) -> int:
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def _corrupt(queue: ConsumeQueue, offset: int, physical_offset: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        physical_offset,
+        f"{queue.topic} queue {queue.queue_id} offset {offset} is corrupt at {physical_offset} in the commit log: "
+        f"go on at offset {offset + 1} to read what is behind it",
+    )

@@ -1,0 +1,281 @@
+"""Start-up: finds the log's end, cuts what is torn, and brings queues and index level with the log.
+
+The checkpoint says below which offset log, queues and index were on the disk, so only what is behind it is read. A
+damaged record with good records behind it is not the tail: when it lies below the durable offset it is reported and
+stepped over, and nothing behind it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pymq.model.names import topic_problem
+from pymq.model.record import RECORD_OVERHEAD_BYTES
+from pymq.store.checkpoint import Checkpoint
+from pymq.store.commit_log import CommitLog
+from pymq.store.consume_queue import ConsumeQueue
+from pymq.store.queue_table import QueueTable, settle
+from pymq.store.scan import (
+    End,
+    Scanned,
+    find_later_record,
+    has_index_entries,
+    has_queue_unit,
+    parse_record,
+    scan,
+    unit_tags_code,
+)
+from pymq.store.settings import StoreSettings
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+_PROGRESS_BYTES = 16 << 20
+_CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What a start found and did. Offsets are physical; ``damaged`` holds (start, end) ranges stepped over."""
+
+    clean: bool = True
+    scan_start: int = 0
+    log_end: int = 0
+    records_scanned: int = 0
+    bytes_scanned: int = 0
+    units_added: int = 0
+    bytes_cut: int = 0
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class KeyIndex(Protocol):
+    """What recovery needs of the index."""
+
+    def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
+        """Opens its files; returns the physical offset from which on keys have to be inserted again."""
+        ...
+
+    def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None: ...
+
+    def cut(self, log_end: int) -> None:
+        """Entries of records from ``log_end`` on are dropped."""
+        ...
+
+
+class _QueueGap(Exception):
+    """A queue lacks units below the scan's start: it was deleted by hand, the log has to be read from its beginning."""
+
+
+def recover(
+    log: CommitLog,
+    queues: QueueTable,
+    index: KeyIndex | None,
+    checkpoint: Checkpoint,
+    settings: StoreSettings,
+    *,
+    clean: bool,
+    progress: Progress | None = None,
+) -> RecoveryReport:
+    """Brings a store whose files are loaded to a state where it can serve. Raises OSError."""
+    report = RecoveryReport(clean=clean)
+    queue_start = _queue_start(log, queues, checkpoint, clean=clean)
+    index_start = index.load(checkpoint, log.min_offset, clean=clean) if index is not None else log.end_of_files
+    run = _Run(log, queues, index, checkpoint, settings, report, progress)
+    try:
+        run.scan_from(queue_start, index_start)
+    except _QueueGap as gap:
+        report.notes.append(f"{gap}: all queues were made again from the log")
+        for queue in queues:
+            settle(queue, log, log.min_offset)
+        run.scan_from(log.min_offset, run.index_next)
+    return report
+
+
+def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, clean: bool) -> int:
+    """Settles every queue; returns the offset from which on records have to be dispatched to queues."""
+    durable = checkpoint.durable
+    if not clean:
+        # A killed process leaves bytes in the page cache that it had not synced.
+        log.distrust(durable.log_offset if durable else log.min_offset)
+        below = min(durable.queue_offset, durable.log_offset) if durable else _start_by_time(log, checkpoint)
+        below = min(max(below, log.min_offset), log.end_of_files)
+        if durable is not None and durable.unit_count and not len(queues):
+            below = log.min_offset
+        for queue in queues:
+            settle(queue, log, below, trusted=durable is not None)
+        return below
+    below = durable.log_offset if durable else log.end_of_files
+    for queue in queues:
+        settle(queue, log, below, trusted=durable is not None)
+    if durable is not None:
+        return durable.queue_offset if queues.unit_count == durable.unit_count else log.min_offset
+    # Another broker's clean stop: everything behind the newest unit is dispatched again.
+    return max((queue.last_physical_offset for queue in queues), default=log.min_offset)
+
+
+def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """RocketMQ's rule for an unclean start: the newest segment whose first record is older than the checkpoint."""
+    limit_ms = min(checkpoint.physic_ms, checkpoint.logics_ms) - _CLOCK_SLACK_MS
+    for segment in reversed(log.segments):
+        first = parse_record(segment.view(), 0, segment.start, False)
+        segment.drop_view()
+        if first is not None and 0 < first.store_ms <= limit_ms:
+            return segment.start
+    return log.min_offset
+
+
+class _Run:
+    """One walk over the log with everything it feeds."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: KeyIndex | None,
+        checkpoint: Checkpoint,
+        settings: StoreSettings,
+        report: RecoveryReport,
+        progress: Progress | None,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._settings = settings
+        self._report = report
+        self._progress = progress
+        self._durable_offset = checkpoint.durable.log_offset if checkpoint.durable else log.end_of_files
+        self._vouched_offset = min(checkpoint.durable.log_offset, log.end_of_files) if checkpoint.durable else 0
+        self._last_store_ms = max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0
+        self.index_next = 0
+        self._suspects: dict[tuple[str, int], Scanned] = {}
+
+    def scan_from(self, queue_start: int, index_start: int) -> None:
+        """Feeds records to queues from ``queue_start`` and to the index from ``index_start``, then cuts the log."""
+        start = max(min(queue_start, index_start), self._log.min_offset)
+        self._report.scan_start = start
+        self.index_next = index_start
+        total = self._log.end_of_files - start
+        reported = start
+        position = start
+        while True:
+            end = self._walk(position, queue_start, reported, total)
+            resume = self._after_damage(end)
+            if resume is None:
+                break
+            self._report.damaged.append((end.offset, resume))
+            position = resume
+        self._report.log_end = end.offset
+        self._report.bytes_cut += self._log.cut(end.offset, self._last_store_ms)
+        if self._index is not None:
+            self._index.cut(end.offset)
+        if self._progress is not None:
+            self._progress(total, total)
+
+    def _walk(self, position: int, queue_start: int, reported: int, total: int) -> End:
+        records = scan(
+            self._log,
+            position,
+            check_crc=self._settings.check_crc_on_recover,
+            resident_bytes_max=self._settings.resident_bytes_max,
+            torn_from=None if self._report.clean else self._durable_offset,
+        )
+        for record in records:
+            if isinstance(record, End):
+                return record
+            self._report.records_scanned += 1
+            self._report.bytes_scanned += record.size
+            self._last_store_ms = max(self._last_store_ms, record.store_ms)
+            if record.offset >= queue_start and has_queue_unit(record.sys_flag):
+                self._to_queue(record, queue_start)
+            if record.offset >= self.index_next:
+                self.index_next = record.offset + record.size
+                if self._index is not None and has_index_entries(record.sys_flag):
+                    self._index.add(record.topic, record.properties, record.offset, record.store_ms)
+            if self._progress is not None and record.offset - reported >= _PROGRESS_BYTES:
+                reported = record.offset
+                self._progress(reported - self._report.scan_start, total)
+        raise AssertionError("a scan ends with its end")
+
+    def _to_queue(self, record: Scanned, queue_start: int) -> None:
+        """Adds the record's unit, if its place in the queue can be true.
+
+        The CRC covers the body alone, so a flipped bit in the head can name another queue or offset. In an undamaged
+        log a queue's offsets follow each other: a record that breaks the row is suspected and left out, until the next
+        one of its queue proves it right by following it.
+        """
+        queue = self._queues.get(record.topic, record.queue_id)
+        expected = queue.max_offset if queue is not None else 0
+        if queue is not None and record.queue_offset == expected:
+            self._append(record)
+        elif topic_problem(record.topic) is not None or record.queue_id < 0 or record.queue_offset < 0:
+            self._suspect(record, "has no legal topic or queue")
+        elif record.queue_offset == expected:
+            self._append(record)
+        elif queue is not None and record.queue_offset < expected:
+            if record.offset > queue.last_physical_offset:
+                self._after_restart(queue, record)
+        else:
+            self._after_gap(record, expected, queue_start)
+
+    def _append(self, *records: Scanned) -> None:
+        queue = self._queues.make(records[0].topic, records[0].queue_id)
+        if records[0].queue_offset > queue.max_offset:
+            if queue.max_offset == queue.min_offset == 0:
+                queue.start_at(records[0].queue_offset)
+            else:
+                queue.skip_to(records[0].queue_offset)
+        for record in records:
+            queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
+        self._report.units_added += len(records)
+        if len(queue.tail) >= self._settings.queue_tail_bytes:
+            self._queues.write_tail(queue)
+
+    def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
+        """An offset that is taken: a topic that was deleted and made again, or damage."""
+        before = self._suspects.get((record.topic, record.queue_id))
+        if before is not None and (before.queue_offset, record.queue_offset) == (0, 1):
+            self._report.notes.append(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
+            queue.reset()
+            self._append(before, record)
+        else:
+            self._suspect(record, f"repeats offset {record.queue_offset} of a queue that ends at {queue.max_offset}")
+
+    def _after_gap(self, record: Scanned, expected: int, queue_start: int) -> None:
+        """An offset too far on: units deleted by hand, records lost or deleted, or damage."""
+        name = f"{record.topic} queue {record.queue_id}"
+        if queue_start > self._log.min_offset and not self._report.damaged:
+            raise _QueueGap(f"{name} ends at {expected}, the log goes on at {record.queue_offset}")
+        before = self._suspects.get((record.topic, record.queue_id))
+        room = (record.offset - self._log.min_offset) // RECORD_OVERHEAD_BYTES
+        if before is not None and expected <= before.queue_offset == record.queue_offset - 1:
+            self._append(before, record)
+        elif expected == 0 and self._log.min_offset > 0:
+            self._append(record)
+        elif self._report.damaged and record.queue_offset - expected <= room:
+            lost = f"{expected} to {record.queue_offset - 1}"
+            self._report.notes.append(f"{name} lacks offsets {lost}: their records are gone or damaged")
+            self._append(record)
+        else:
+            self._suspect(record, f"says offset {record.queue_offset} of {name}, which ends at {expected}")
+
+    def _suspect(self, record: Scanned, why: str) -> None:
+        self._suspects[record.topic, record.queue_id] = record
+        self._report.damaged.append((record.offset, record.offset + record.size))
+        self._report.notes.append(f"the record at {record.offset} {why}: left out of the queue")
+
+    def _after_damage(self, end: End) -> int | None:
+        """The offset to go on at behind a damaged place, None when the log ends here."""
+        if self._log.find(end.offset) is None:
+            return None
+        later = find_later_record(self._log, end.offset, end.store_ms or self._last_store_ms)
+        if later is None:
+            # Bytes that were on the disk are no torn tail: their offsets stay taken.
+            return self._vouched_offset if end.offset < self._vouched_offset else None
+        if end.offset >= self._durable_offset:
+            self._report.notes.append(
+                f"the record at {end.offset} was not on the disk when the machine stopped: the log ends there, "
+                f"newer records from {later.offset} on are dropped with it"
+            )
+            return None
+        return later.offset

@@ -1,0 +1,184 @@
+"""Walks the commit log record by record: what recovery, rebuilding and checking read with."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from pymq.model import sysflag
+from pymq.model.javahash import tags_code
+from pymq.model.properties import DELAY, TAGS, find_property
+from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
+from pymq.store.commit_log import CommitLog
+from pymq.store.settings import StoreSettings, is_schedule_topic
+
+_FIXED = struct.Struct(">iiiii qqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+_I16 = struct.Struct(">h")
+_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
+_TAGS, _DELAY = TAGS.encode(), DELAY.encode()
+SECTOR_SIZE_BYTES = 512
+_SEARCH_BYTES = 1 << 20
+
+
+class Scanned(NamedTuple):
+    """The parts of a record that queues and index are made from. Times are ms."""
+
+    offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_ms: int
+    properties: bytes
+
+
+class End(NamedTuple):
+    """Where a scan stopped: ``offset`` is the first byte that is no part of a good record."""
+
+    offset: int
+    store_ms: int  # of the last good record, 0 for none
+
+
+def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Scanned | None:
+    """The record at ``at`` of a segment's view; None when the bytes are none, are damaged or belong elsewhere."""
+    try:
+        size, magic, crc, queue_id, _, queue_offset, physical, sys_flag = _FIXED.unpack_from(view, at)
+        if (
+            magic not in (MAGIC_V1, MAGIC_V2)
+            or physical != offset
+            or not RECORD_OVERHEAD_BYTES <= size <= len(view) - at
+        ):
+            return None
+        store_at = at + (68 if sys_flag & sysflag.BORN_HOST_V6 else 56)
+        body_at = store_at + (44 if sys_flag & sysflag.STORE_HOST_V6 else 32)
+        body_size = _I32.unpack_from(view, body_at - 4)[0]
+        topic_at = body_at + body_size + 1
+        if body_size < 0 or topic_at > at + size:
+            return None
+        topic_size = view[topic_at - 1]
+        if magic == MAGIC_V2:
+            topic_size = _I16.unpack_from(view, topic_at - 1)[0]
+            topic_at += 1
+        properties_at = topic_at + topic_size + 2
+        properties_size = _I16.unpack_from(view, properties_at - 2)[0]
+        if topic_size < 0 or properties_size < 0 or properties_at + properties_size != at + size:
+            return None
+        if check_crc and crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF != crc:
+            return None
+        topic = str(view[topic_at : topic_at + topic_size], "utf-8")
+        if "\0" in topic:
+            return None
+        store_ms = _I64.unpack_from(view, store_at)[0]
+        properties = bytes(view[properties_at : properties_at + properties_size])
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+    return Scanned(offset, size, topic, queue_id, queue_offset, sys_flag, store_ms, properties)
+
+
+def scan(
+    log: CommitLog, start: int, *, check_crc: bool, resident_bytes_max: int, torn_from: int | None = None
+) -> Iterator[Scanned | End]:
+    """Every good record from ``start`` on, then one :class:`End`. Reads what the files hold, committed or not.
+
+    From ``torn_from`` on bytes may have been lost with the power, sector by sector.
+    """
+    offset, store_ms = start, 0
+    segment = log.find(offset)
+    while segment is not None:
+        view = segment.view()
+        at = offset - segment.start
+        record = parse_record(view, at, offset, check_crc)
+        if record is not None and torn_from is not None and offset >= torn_from and _is_torn(record, at):
+            break
+        if record is not None:
+            offset += record.size
+            store_ms = record.store_ms
+            segment.note_read(record.size, resident_bytes_max)
+            yield record
+        elif len(view) - at >= BLANK.size and BLANK.unpack_from(view, at) == (len(view) - at, MAGIC_BLANK):
+            segment.drop_view()
+            offset = segment.end
+        else:
+            break
+        if offset == segment.end:
+            segment = log.find(offset)
+    yield End(offset, store_ms)
+
+
+def _is_torn(record: Scanned, at: int) -> bool:
+    """True when a disk sector's share of the properties is all zeros: that sector was never written.
+
+    The record's CRC covers the body alone, the lengths prove head and topic; only the properties could pass for whole.
+    """
+    if b"\0" not in record.properties:
+        return False
+    start = at + record.size - len(record.properties)
+    end = at + record.size
+    while start < end:
+        stop = min(start - start % SECTOR_SIZE_BYTES + SECTOR_SIZE_BYTES, end)
+        share = record.properties[len(record.properties) - (end - start) :][: stop - start]
+        if not any(share):
+            return True
+        start = stop
+    return False
+
+
+def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned | None:
+    """The first whole record behind a damaged place, its CRC and position checked; None when there is none.
+
+    Records older than ``not_before_ms`` are remains of a log that was cut there before: they don't count.
+    """
+    segment = log.find(start)
+    offset = start
+    while segment is not None:
+        view = segment.view()
+        at = segment.file.next_data(offset - segment.start)
+        while at is not None and at < len(view):
+            chunk = bytes(view[at : at + _SEARCH_BYTES + 3])
+            for hit in _magic_positions(chunk):
+                record_at = at + hit - 4
+                if record_at + segment.start < start:
+                    continue
+                record = parse_record(view, record_at, segment.start + record_at, True) if record_at >= 0 else None
+                if record is not None and record.store_ms >= not_before_ms:
+                    return record
+            segment.note_read(len(chunk), 0)
+            at = segment.file.next_data(at + _SEARCH_BYTES) if at + _SEARCH_BYTES < len(view) else None
+        offset = segment.end
+        segment = log.find(offset)
+    return None
+
+
+def _magic_positions(chunk: bytes) -> list[int]:
+    found = []
+    for magic in _MAGICS:
+        at = chunk.find(magic)
+        while at >= 0:
+            found.append(at)
+            at = chunk.find(magic, at + 1)
+    return sorted(found)
+
+
+def unit_tags_code(record: Scanned, settings: StoreSettings) -> int:
+    """The tags code of a record's consume queue unit (Java: CommitLog.checkMessageAndReturnSize)."""
+    if is_schedule_topic(record.topic):
+        level = find_property(record.properties, _DELAY)
+        if level is not None and level.isdigit():
+            return settings.schedule_deliver_ms(int(level), record.store_ms)
+    tags = find_property(record.properties, _TAGS)
+    return tags_code(tags.decode("utf-8", "replace")) if tags else 0
+
+
+def has_queue_unit(sys_flag: int) -> bool:
+    """False for half messages and rollbacks, which no queue shows."""
+    return sys_flag & sysflag.TRANSACTION_MASK in (sysflag.TRANSACTION_NONE, sysflag.TRANSACTION_COMMIT)
+
+
+def has_index_entries(sys_flag: int) -> bool:
+    """False for rollbacks, which can't be looked up by key."""
+    return sys_flag & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK

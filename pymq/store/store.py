@@ -1,0 +1,308 @@
+"""MessageStore: the one door to a store directory. Stage, commit, read, look up; everything else is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Lock
+
+from pymq.clock import Clock
+from pymq.errors import StoreUnavailableError
+from pymq.store import fs
+from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
+from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
+from pymq.store.commit_log import CommitLog
+from pymq.store.index_service import IndexService
+from pymq.store.lookup import offset_by_time, record_store_ms
+from pymq.store.queue_table import QueueTable
+from pymq.store.reading import Accept, GetResult, GetStatus, get_messages
+from pymq.store.recovery import Progress, RecoveryReport, recover
+from pymq.store.settings import StoreSettings
+
+__all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
+
+
+class MessageStore:
+    """One store directory, opened by one broker.
+
+    One thread calls everything; only :meth:`sync` may run in another. ``owner`` is written into the abort file
+    (RocketMQ puts its process id there); ``store_host``: 4 or 16 address bytes and a 32-bit port.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        files: fs.Files,
+        clock: Clock,
+        settings: StoreSettings | None = None,
+        store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f",
+        log_directory: str | None = None,
+        owner: str = "pymq",
+    ) -> None:
+        self.settings = settings or StoreSettings()
+        self.root = root
+        self._files = files
+        self._clock = clock
+        self._owner = owner
+        self._log_directory = log_directory or f"{root}/commitlog"
+        s = self.settings
+        self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max)
+        self.queue_table = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max)
+        self.index = IndexService(files, f"{root}/index", self.log, clock, s) if s.index_enabled else None
+        self._checkpoint_file = CheckpointFile(files, f"{root}/checkpoint")
+        self._checkpoint = Checkpoint()
+        self._lock: fs.Lock | None = None
+        self._serving = False
+        self.appender = Appender(self.log, self.queue_table, self.index, clock, s, store_host)
+        # The hot three: bound here, so that a send doesn't pay for a second call.
+        self.stage = self.appender.stage
+        self.stage_many = self.appender.stage_many
+        self.commit = self.appender.commit
+        # What the files held at one moment: log offset and its store time whose units are all in queue files, number
+        # of units, and the index' position. Only after a sync may a checkpoint say so.
+        self._written = (0, 0, 0, (0, 0, 0, 0))
+        self._next_queue_write_ms = 0
+        self._next_checkpoint_ms = 0
+        self._checkpoint_lock = Lock()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def open(self, progress: Progress | None = None) -> RecoveryReport:
+        """Locks the directory, recovers, and serves. Raises StoreError or OSError."""
+        assert self._lock is None
+        for directory in (self.root, f"{self.root}/config"):
+            self._files.makedirs(directory)
+        self._lock = self._files.lock(f"{self.root}/lock")
+        try:
+            return self._open(progress)
+        except BaseException:
+            self._release()
+            raise
+
+    def _open(self, progress: Progress | None) -> RecoveryReport:
+        clean = not self._files.exists(f"{self.root}/abort")
+        self._checkpoint = self._checkpoint_file.load()
+        # From here on a death is unclean, also one during recovery.
+        self._write_abort()
+        self.log.load()
+        ignored = self.queue_table.load()
+        report = recover(
+            self.log, self.queue_table, self.index, self._checkpoint, self.settings, clean=clean, progress=progress
+        )  # fmt: skip
+        if self.index is not None:
+            self.index.drain()
+        report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
+        self.appender.last_store_ms = self.log.last_store_ms
+        self.appender.closed = None
+        self._serving = True
+        self._write_queues()
+        self.sync()
+        return report
+
+    def _write_abort(self) -> None:
+        file = self._files.open(f"{self.root}/abort", create=True)
+        try:
+            file.pwrite(0, self._owner.encode())
+            file.sync()
+        finally:
+            file.close()
+        self._files.sync_dir(self.root)
+
+    def close(self) -> None:
+        """Writes and syncs everything and marks the stop as clean. When the disk fails, the stop stays unclean."""
+        if self._lock is None:
+            return
+        try:
+            if self._serving:
+                self._serving = False
+                self.appender.closed = "the store is closed: the broker stops"
+                self.appender.drop_staged()
+                if self.index is not None:
+                    self.index.drain()
+                self._write_queues()
+                self.sync()
+                if self.appender.queue_problem is None:
+                    self._files.remove(f"{self.root}/abort")
+                    self._files.sync_dir(self.root)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self.index is not None:
+            self.index.close()
+        self.queue_table.close()
+        self.log.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def is_writable(self) -> bool:
+        """False while the store is closed or read-only after a failed fsync."""
+        return self.appender.is_writable
+
+    # -- background ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Housekeeping of the calling thread, some times a second: keys into the index, queue tails to their files."""
+        if self.index is not None and self._serving and self.index.waiting:
+            self.index.work()
+        now_ms = self._clock.monotonic_ms()
+        if self._serving and now_ms >= self._next_queue_write_ms:
+            self._next_queue_write_ms = now_ms + self.settings.queue_write_interval_ms
+            self._write_queues()
+
+    def _write_queues(self) -> None:
+        try:
+            self.queue_table.write_tails()
+        except OSError as error:
+            self.appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
+            return
+        self.appender.queue_problem = None
+        with self._checkpoint_lock:
+            position = self.index.position() if self.index is not None else (0, 0, 0, 0)
+            self._written = (self.log.max_offset, self.log.last_store_ms, self.queue_table.unit_count, position)
+
+    def sync(self, *, log_only: bool = False) -> int:
+        """What was committed before the call is on the disk when it returns; gives that physical offset.
+
+        Meant for a worker thread. Now and then (``checkpoint_interval_ms``, and whenever the store is being opened or
+        closed) it also makes queues durable and moves the checkpoint, unless ``log_only``. Raises
+        StoreUnavailableError when the disk fails: the store then takes no more writes.
+        """
+        synced = self.log.sync()
+        now_ms = self._clock.monotonic_ms()
+        if not log_only and (now_ms >= self._next_checkpoint_ms or not self._serving):
+            self._next_checkpoint_ms = now_ms + self.settings.checkpoint_interval_ms
+            self._save_checkpoint()
+        return synced
+
+    def _save_checkpoint(self) -> None:
+        with self._checkpoint_lock:
+            queue_offset, queue_ms, unit_count, (index_offset, index_name, index_count, index_ms) = self._written
+            try:
+                self.queue_table.sync()
+                if self.index is not None:
+                    self.index.sync()
+                durable = Durable(
+                    log_offset=self.log.synced_offset, queue_offset=queue_offset, unit_count=unit_count,
+                    index_offset=index_offset, index_name=index_name, index_count=index_count,
+                )  # fmt: skip
+                checkpoint = Checkpoint(self.log.synced_store_ms, queue_ms, index_ms, durable=durable)
+                if checkpoint != self._checkpoint:
+                    self._checkpoint_file.save(checkpoint)
+                    self._checkpoint = checkpoint
+            except OSError as error:
+                self.log.broken = (
+                    f"fsync of {error.filename or self.root} failed: {error.strerror} (errno {error.errno}); "
+                    f"the store is read-only until the broker is restarted: check the disk first"
+                )
+                raise StoreUnavailableError(self.log.broken) from error
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tag_codes: frozenset[int] | None = None,
+        accept: Accept | None = None,
+    ) -> GetResult:
+        """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all; ``accept`` sees each record.
+
+        Raises CorruptRecordError when the first message to return is damaged.
+        """
+        queue = self.queue_table.get(topic, queue_id)
+        return get_messages(queue, self.log, self.settings, offset, count_max, bytes_max, tag_codes, accept)
+
+    def record_at(self, physical_offset: int) -> memoryview:
+        """One record. Raises NotFoundError outside the log, CorruptRecordError when none starts there."""
+        return self.log.record_at(physical_offset)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First readable offset; 0 for a queue without messages ever."""
+        queue = self.queue_table.get(topic, queue_id)
+        return queue.min_offset if queue else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The next message's offset; 0 for a queue without messages ever."""
+        queue = self.queue_table.get(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+        """First offset stored at or after ``timestamp_ms`` (``upper``: last one at or before). Clamped to the queue."""
+        queue = self.queue_table.get(topic, queue_id)
+        return offset_by_time(queue, self.log, timestamp_ms, upper) if queue else 0
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store timestamp (ms) of one message, -1 when it isn't there."""
+        queue = self.queue_table.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return -1
+        return record_store_ms(self.log, queue.unit(offset)[0])
+
+    def earliest_store_time(self) -> int:
+        """Store timestamp (ms) of the oldest record, -1 for an empty log."""
+        return record_store_ms(self.log, self.log.min_offset)
+
+    def find_by_key(
+        self, topic: str, key: str, count_max: int, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> list[memoryview]:
+        """Records of the topic with this unique key or key word, newest first. At most ``query_count_max``."""
+        if self.index is None:
+            return []
+        return self.index.find(topic, key, min(count_max, self.settings.query_count_max), begin_ms, end_ms)
+
+    @property
+    def problems(self) -> list[str]:
+        """What an operator should know now: a read-only store, lagging queue files, a paused index."""
+        found = (self.log.broken, self.appender.queue_problem, self.index.problem if self.index is not None else None)
+        return [problem for problem in found if problem is not None]
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of every queue that has or had messages."""
+        return ((queue.topic, queue.queue_id) for queue in self.queue_table)
+
+    def delete_topic(self, topic: str) -> int:
+        """Removes the topic's queues (its records stay in the log until their segment goes); returns their number."""
+        assert not self.appender.anything_staged, "commit before deleting"
+        count = self.queue_table.delete_topic(topic)
+        if count:
+            # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
+            self._write_queues()
+            self.log.sync()
+            self._save_checkpoint()
+        return count
+
+    def set_bulk_ready(self, ready: bool) -> None:
+        """Whether bulk work may use numpy. Loading it takes a while: a server says no until a thread has done it."""
+        self.appender.bulk_ready = ready
+        if self.index is not None:
+            self.index.bulk_ready = ready
+
+    def add_arrival_listener(self, listener: ArrivalListener) -> None:
+        """``listener(topic, queue_id, max_offset, units)`` runs at the end of each commit, per queue."""
+        self.appender.listeners.append(listener)
+
+    @property
+    def physical_min_offset(self) -> int:
+        return self.log.min_offset
+
+    @property
+    def physical_max_offset(self) -> int:
+        return self.log.max_offset
+
+    @property
+    def synced_offset(self) -> int:
+        """Below this physical offset everything is on the disk."""
+        return self.log.synced_offset
+
+    def used_ratio(self) -> float:
+        """Used share of the log's disk, 0 to 1."""
+        total = self._files.total_bytes(self._log_directory)
+        return 1 - self._files.free_bytes(self._log_directory) / total if total else 0.0

@@ -1,0 +1,1 @@
+"""Servers and helpers for tests: the only package that may import anything, and that nothing imports."""

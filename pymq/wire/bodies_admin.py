@@ -1,0 +1,362 @@
+"""JSON bodies of what operators ask a broker: statistics by queue, connections, configurations, group lists.
+
+Maps by queue have whole objects as keys (fastjson's way); here the keys are :class:`MessageQueue`. Use
+:func:`decode_admin_body` and :func:`encode_admin_body`, which know both that form and strict JSON. Topic lists (305,
+343) and the runtime table (28) are ``TopicList`` and ``KvTable`` of :mod:`pymq.wire.bodies_route`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError, dumps, loads
+from pymq.model.message import MessageQueue
+from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
+from pymq.wire.bodies_client import QueueName, SubscriptionData
+from pymq.wire.codes import ResponseCode
+
+
+class TopicConfigTable(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_ALL_TOPIC_CONFIG (21)."""
+
+    data_version: DataVersion = DataVersion()
+    mapping_data_version: DataVersion | None = None
+    topic_config_table: dict[str, TopicConfig] = {}
+
+
+class TopicConfigList(msgspec.Struct, rename="camel", kw_only=True):
+    """UPDATE_AND_CREATE_TOPIC_LIST (18)."""
+
+    topic_config_list: list[TopicConfig] = []
+
+
+class GroupConfigTable(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201). ``forbidden_table``: group -> topic -> bits."""
+
+    data_version: DataVersion = DataVersion()
+    forbidden_table: dict[str, dict[str, int]] = {}
+    subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+
+
+class GroupConfigList(msgspec.Struct, rename="camel", kw_only=True):
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225)."""
+
+    group_config_list: list[SubscriptionGroupConfig] = []
+
+
+class GroupForbidden(msgspec.Struct, rename="camel", kw_only=True):
+    """Answer to UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
+
+    group: str
+    topic: str
+    readable: bool = True
+
+
+class TopicOffset(msgspec.Struct, rename="camel", kw_only=True):
+    """One queue of GET_TOPIC_STATS_INFO; the time is the last message's store time in ms, 0 for none."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStats(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_TOPIC_STATS_INFO (202)."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+    topic_put_tps: float = 0.0
+
+
+class ConsumeOffset(msgspec.Struct, rename="camel", kw_only=True):
+    """One queue of a group: its end, what is committed and (5.x) pulled, store time of the last message consumed."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int = 0
+    last_timestamp: int = 0
+
+    @property
+    def lag(self) -> int:
+        return self.broker_offset - self.consumer_offset
+
+
+class ConsumeStats(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_CONSUME_STATS (208)."""
+
+    consume_tps: float = 0.0
+    offset_table: dict[MessageQueue, ConsumeOffset] = {}
+
+
+class BrokerConsumeStats(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_BROKER_CONSUME_STATS (317)."""
+
+    broker_addr: str = ""
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+
+
+class Connection(msgspec.Struct, rename="camel", kw_only=True):
+    """One client of a group; ``client_addr`` is "host:port", ``version`` the ordinal of Java's MQVersion."""
+
+    client_id: str = ""
+    client_addr: str = ""
+    language: str | None = None
+    version: int = 0
+
+
+class ConsumerConnections(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_CONSUMER_CONNECTION_LIST (203)."""
+
+    connection_set: list[Connection] = []
+    subscription_table: dict[str, SubscriptionData] = {}
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+
+
+class ProducerConnections(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_PRODUCER_CONNECTION_LIST (204)."""
+
+    connection_set: list[Connection] = []
+
+
+_PRODUCER_INFO_NAMES = {
+    "client_id": "clientId",
+    "remote_ip": "remoteIP",
+    "last_update_timestamp": "lastUpdateTimestamp",
+}
+
+
+class ProducerInfo(msgspec.Struct, kw_only=True, rename=_PRODUCER_INFO_NAMES):
+    """One producer of GET_ALL_PRODUCER_INFO; Java writes the address as "/host:port"."""
+
+    client_id: str = ""
+    remote_ip: str = ""
+    language: str | None = None
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class AllProducers(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_ALL_PRODUCER_INFO (328): group -> its producers."""
+
+    data: dict[str, list[ProducerInfo]] = {}
+
+
+class QueueOffsets(msgspec.Struct, rename="camel", kw_only=True):
+    """Answer to a reset (222), and the body of RESET_CONSUMER_CLIENT_OFFSET (220)."""
+
+    offset_table: dict[MessageQueue, int] = {}
+
+
+class QueueOffsetEntry(msgspec.Struct, rename="camel", kw_only=True):
+    """One queue of the list form that C++ clients read in 220."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+
+class QueueOffsetList(msgspec.Struct, rename="camel", kw_only=True):
+    """RESET_CONSUMER_CLIENT_OFFSET (220) as a C++ client reads it."""
+
+    offset_table: list[QueueOffsetEntry] = []
+
+
+class ConsumerStatus(msgspec.Struct, rename="camel", kw_only=True):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): client id -> queue -> offset."""
+
+    consumer_table: dict[str, dict[MessageQueue, int]] = {}
+
+
+class ClientConsumerStatus(msgspec.Struct, rename="camel", kw_only=True):
+    """A client's answer to GET_CONSUMER_STATUS_FROM_CLIENT (221)."""
+
+    message_queue_table: dict[MessageQueue, int] = {}
+
+
+class GroupNames(msgspec.Struct, rename="camel", kw_only=True):
+    """QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+
+    group_list: list[str] = []
+
+
+class SubscriptionAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+
+    group: str = ""
+    topic: str = ""
+    subscription_data: SubscriptionData | None = None
+
+
+class QueueTimeSpan(msgspec.Struct, rename="camel", kw_only=True):
+    """One queue of QUERY_CONSUME_TIME_SPAN: store times in ms of its first, last and last consumed message."""
+
+    message_queue: QueueName
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class ConsumeTimeSpans(msgspec.Struct, rename="camel", kw_only=True):
+    """QUERY_CONSUME_TIME_SPAN (303)."""
+
+    consume_time_span_set: list[QueueTimeSpan] = []
+
+
+class CorrectionOffsets(msgspec.Struct, rename="camel", kw_only=True):
+    """QUERY_CORRECTION_OFFSET (308): queue id -> offset."""
+
+    correction_offsets: dict[int, int] = {}
+
+
+class StatsWindow(msgspec.Struct, rename="camel", kw_only=True):
+    """Sum, rate per second and average per call over one window."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class StatsData(msgspec.Struct, rename="camel", kw_only=True):
+    """VIEW_BROKER_STATS_DATA (315)."""
+
+    stats_minute: StatsWindow = msgspec.field(default_factory=StatsWindow)
+    stats_hour: StatsWindow = msgspec.field(default_factory=StatsWindow)
+    stats_day: StatsWindow = msgspec.field(default_factory=StatsWindow)
+
+
+class ConsumeQueueEntry(msgspec.Struct, rename="camel", kw_only=True):
+    """One 20-byte entry of a ConsumeQueue. ``eval``: whether the group's filter lets it through."""
+
+    physic_offset: int
+    physic_size: int
+    tags_code: int
+    eval: bool = False
+    extend_data_json: str | None = None
+    bit_map: str | None = None
+    msg: str | None = None
+
+
+class ConsumeQueueAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """QUERY_CONSUME_QUEUE (321)."""
+
+    min_queue_index: int = 0
+    max_queue_index: int = 0
+    queue_data: list[ConsumeQueueEntry] | None = []
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+
+
+class HaClientRuntimeInfo(msgspec.Struct, rename="camel", kw_only=True):
+    """A slave's side of replication."""
+
+    master_addr: str | None = None
+    transferred_byte_in_second: int = 0
+    max_offset: int = 0
+    last_read_timestamp: int = 0
+    last_write_timestamp: int = 0
+    master_flush_offset: int = 0
+
+
+class HaConnectionInfo(msgspec.Struct, rename="camel", kw_only=True):
+    """A master's connection to one slave."""
+
+    addr: str = ""
+    slave_ack_offset: int = 0
+    diff: int = 0
+    in_sync: bool = False
+    transferred_byte_in_second: int = 0
+    transfer_from_where: int = 0
+
+
+class HaStatus(msgspec.Struct, rename="camel", kw_only=True):
+    """GET_BROKER_HA_STATUS (907)."""
+
+    master: bool = True
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: list[HaConnectionInfo] = []
+    ha_client_runtime_info: HaClientRuntimeInfo = msgspec.field(default_factory=HaClientRuntimeInfo)
+
+
+class ConsumerRunningInfo(msgspec.Struct, rename="camel", kw_only=True):
+    """A client's answer to GET_CONSUMER_RUNNING_INFO (307); a broker relays its bytes unread."""
+
+    properties: dict[str, str] = {}
+    subscription_set: list[SubscriptionData] = []
+    mq_table: dict[MessageQueue, dict[str, Any]] = {}
+    mq_pop_table: dict[MessageQueue, dict[str, Any]] = {}
+    status_table: dict[str, dict[str, float]] = {}
+    user_consumer_info: dict[str, str] = {}
+    jstack: str | None = None
+
+
+class ConsumeDirectlyResult(msgspec.Struct, rename="camel", kw_only=True):
+    """A client's answer to CONSUME_MESSAGE_DIRECTLY (309)."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = None
+    remark: str | None = None
+    spent_time_mills: int = 0
+
+
+BodyT = TypeVar("BodyT")
+
+# Statistics of a group with some ten thousand queues; more would hold a server up for seconds.
+ODD_BODY_SIZE_MAX_BYTES = 4 * 1024 * 1024
+
+
+def decode_admin_body(cls: type[BodyT], body: bytes) -> BodyT:
+    """A typed body from strict JSON or fastjson's dialect; unknown members are ignored, queue keys become MessageQueue.
+
+    Raises Refusal(SYSTEM_ERROR) naming the member that is missing or ill-typed.
+    """
+    try:
+        return msgspec.convert(
+            _with_queue_keys(loads(body, odd_size_max_bytes=ODD_BODY_SIZE_MAX_BYTES)), cls, strict=False
+        )
+    except (JsonError, msgspec.ValidationError) as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the body is not usable: {error}; correct that member") from error
+
+
+def encode_admin_body(body: msgspec.Struct) -> bytes:
+    """JSON of a typed body: nulls left out, queue keys as objects, as fastjson's readers in Go and C++ need them."""
+    return dumps(_plain(body))
+
+
+def _with_queue_keys(value: Any) -> Any:
+    """Replaces keys that hold a queue as JSON text, the strict form of an object key."""
+    if isinstance(value, list):
+        return [_with_queue_keys(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {_queue_or_text(key): _with_queue_keys(item) for key, item in value.items()}
+
+
+def _queue_or_text(key: Any) -> Any:
+    if not isinstance(key, str) or not key.startswith("{"):
+        return key
+    try:
+        return msgspec.json.decode(key, type=QueueName).to_queue()
+    except msgspec.DecodeError:
+        return key
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        named = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        return {name: _plain(member) for name, member in named if member is not None}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,133 @@
+"""From a request to its answer: the route table's row, the handler's shape, and how a refusal becomes a reply."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from pymq.errors import PymqError, Refusal, StoreUnavailableError
+from pymq.wire.codes import ResponseCode, request_name
+from pymq.wire.command import FLAG_RESPONSE, Command
+from pymq.wire.header import Header, decode_header, encode_header
+
+log = logging.getLogger(__name__)
+
+
+class Permission(Enum):
+    """Who may ask: the class of right a request needs once authentication is on."""
+
+    OPEN = "open"
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    ADMIN = "admin"
+    INNER = "inner"
+
+
+class Reply:
+    """A handler's answer. ``ext`` may be a typed header or ready text fields."""
+
+    __slots__ = ("body", "code", "ext", "remark")
+
+    def __init__(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext: Header | dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        self.code = code
+        self.remark = remark
+        self.ext = ext
+        self.body = body
+
+    def to_command(self, request: Command) -> Command:
+        """The response to ``request``, in the header codec the peer used."""
+        ext = encode_header(self.ext) if isinstance(self.ext, Header) else self.ext
+        return Command(
+            self.code,
+            opaque=request.opaque,
+            flag=FLAG_RESPONSE,
+            remark=self.remark,
+            ext=ext,
+            body=self.body,
+            serialize=request.serialize,
+        )
+
+
+class Peer(Protocol):
+    """The other end of a connection, as handlers see it."""
+
+    address: str  # "host:port"
+    host_bytes: bytes  # packed, as records store it
+    closed: bool
+
+    def push(self, command: Command) -> None:
+        """Sends a one-way request to the client; dropped when the connection is closed."""
+        ...
+
+    def ask(self, command: Command, on_answer: Callable[[Command | None], None], timeout_ms: int) -> None:
+        """Sends a request to the client; ``on_answer`` gets its response, or None after the timeout or a close."""
+        ...
+
+    def answer(self, request: Command, reply: Reply) -> None:
+        """A late answer, for a handler that returned None. Dropped for one-way requests and closed connections."""
+        ...
+
+
+Handler = Callable[[Command, Any, Peer], "Reply | None"]
+
+
+class Route(NamedTuple):
+    """One row of a server's table: what a request code means here."""
+
+    code: int
+    header: type[Header] | None
+    handler: Handler
+    permission: Permission
+
+    @property
+    def name(self) -> str:
+        return request_name(self.code)
+
+
+class Dispatcher:
+    """Answers requests through one table. Never raises for what a peer can cause."""
+
+    def __init__(self, routes: Iterable[Route], server_kind: str, refused: Mapping[int, str] | None = None) -> None:
+        """``server_kind`` is named in remarks ("broker"); ``refused`` maps known codes to why they aren't served."""
+        self.routes: dict[int, Route] = {}
+        self._server_kind = server_kind
+        self._refused = dict(refused or {})
+        for route in routes:
+            assert route.code not in self.routes, f"request code {route.code} has two handlers"
+            self.routes[route.code] = route
+
+    def dispatch(self, peer: Peer, command: Command) -> Reply | None:
+        """The answer now, or None when it comes later (or never: the caller drops answers to one-way requests)."""
+        route = self.routes.get(command.code)
+        if route is None:
+            return self._not_served(command.code)
+        try:
+            header = decode_header(route.header, command.ext) if route.header is not None else None
+            return route.handler(command, header, peer)
+        except Refusal as refusal:
+            return Reply(refusal.code, refusal.remark)
+        except StoreUnavailableError as error:
+            return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+        except PymqError as error:
+            return Reply(ResponseCode.SYSTEM_ERROR, str(error))
+        except Exception as error:
+            log.exception("%s from %s failed", route.name, peer.address)
+            return Reply(
+                ResponseCode.SYSTEM_ERROR,
+                f"{route.name} failed inside the {self._server_kind}: {type(error).__name__}: {error}",
+            )
+
+    def _not_served(self, code: int) -> Reply:
+        why = self._refused.get(code, "it is not served here")
+        return Reply(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {code} not supported by this {self._server_kind} ({request_name(code)}): {why}",
+        )

@@ -1,0 +1,1 @@
+"""Typed headers by subject: one class per request or response header, fields declared with their wire names."""

@@ -1,0 +1,185 @@
+"""Headers of what operators ask a broker: topics, groups, offsets, statistics."""
+
+from __future__ import annotations
+
+from pymq.wire.header import Header, Int32, Int64
+
+NO_OFFSET = -1
+ALL_QUEUES = -1
+TO_MAX_OFFSET_MS = -1
+
+
+class CreateTopicHeader(Header, kw_only=True, frozen=True):
+    """UPDATE_AND_CREATE_TOPIC (17). ``attributes`` is text such as ``+message.type=FIFO,-name``."""
+
+    topic: str
+    default_topic: str = "TBW102"
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int32 | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool | None = None
+
+
+class TopicHeader(Header, kw_only=True, frozen=True):
+    """DELETE_TOPIC_IN_BROKER (215), GET_TOPIC_STATS_INFO (202), QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+
+    topic: str
+
+
+class GetTopicConfigHeader(Header, kw_only=True, frozen=True):
+    """GET_TOPIC_CONFIG (351). ``lo``: mqadmin asks with ``true``, which means "the physical topic"."""
+
+    topic: str
+    lo: bool | None = None
+
+
+class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
+    """GET_CONSUME_STATS (208): of all the group's topics, or of one. ``topic_list``: several, joined by ``;``."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class ConsumerConnectionsHeader(Header, kw_only=True, frozen=True):
+    """GET_CONSUMER_CONNECTION_LIST (203)."""
+
+    consumer_group: str
+
+
+class ProducerConnectionsHeader(Header, kw_only=True, frozen=True):
+    """GET_PRODUCER_CONNECTION_LIST (204)."""
+
+    producer_group: str
+
+
+class DeleteGroupHeader(Header, kw_only=True, frozen=True):
+    """DELETE_SUBSCRIPTIONGROUP (207). 5.x clients write ``cleanOffset``, 4.x ones ``removeOffset``."""
+
+    group_name: str
+    clean_offset: bool = False
+    remove_offset: bool = False
+
+
+class GroupHeader(Header, kw_only=True, frozen=True):
+    """GET_SUBSCRIPTIONGROUP_CONFIG (352), QUERY_TOPICS_BY_CONSUMER (343)."""
+
+    group: str
+
+
+class TopicGroupHeader(Header, kw_only=True, frozen=True):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER (345), QUERY_CONSUME_TIME_SPAN (303)."""
+
+    topic: str
+    group: str
+
+
+class GroupForbiddenHeader(Header, kw_only=True, frozen=True):
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without ``readable`` it only asks."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
+
+
+class ResetOffsetHeader(Header, kw_only=True, frozen=True):
+    """INVOKE_BROKER_TO_RESET_OFFSET (222). ``timestamp`` in ms, -1 for the end; ``queue_id`` -1 for all queues.
+
+    ``offset`` 0 or more wins over ``timestamp``; mqadmin writes -1 for none.
+    """
+
+    topic: str
+    group: str
+    timestamp: Int64
+    is_force: bool
+    queue_id: Int32 = ALL_QUEUES
+    offset: Int64 | None = None
+
+
+class ResetClientOffsetHeader(Header, kw_only=True, frozen=True):
+    """RESET_CONSUMER_CLIENT_OFFSET (220), broker to client."""
+
+    topic: str
+    group: str
+    timestamp: Int64
+    is_force: bool = True
+    queue_id: Int32 | None = None
+    offset: Int64 | None = None
+
+
+class ConsumerStatusHeader(Header, kw_only=True, frozen=True):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223) and GET_CONSUMER_STATUS_FROM_CLIENT (221)."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+class CorrectionOffsetHeader(Header, kw_only=True, frozen=True):
+    """QUERY_CORRECTION_OFFSET (308). ``filter_groups``: joined by commas."""
+
+    topic: str
+    compare_group: str
+    filter_groups: str | None = None
+
+
+class CloneGroupOffsetHeader(Header, kw_only=True, frozen=True):
+    """CLONE_GROUP_OFFSET (314); without a topic all topics of the group."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+class StatsDataHeader(Header, kw_only=True, frozen=True):
+    """VIEW_BROKER_STATS_DATA (315): for example ``TOPIC_PUT_NUMS`` and a topic."""
+
+    stats_name: str
+    stats_key: str
+
+
+class BrokerConsumeStatsHeader(Header, kw_only=True, frozen=True):
+    """GET_BROKER_CONSUME_STATS (317): only ordered groups, or only the others."""
+
+    is_order: bool = False
+
+
+class QueryConsumeQueueHeader(Header, kw_only=True, frozen=True):
+    """QUERY_CONSUME_QUEUE (321): ``count`` entries from ``index``; a negative index counts from the end."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    consumer_group: str | None = None
+
+
+class ConsumerRunningInfoHeader(Header, kw_only=True, frozen=True):
+    """GET_CONSUMER_RUNNING_INFO (307): the broker relays it to the client."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ConsumeDirectlyHeader(Header, kw_only=True, frozen=True):
+    """CONSUME_MESSAGE_DIRECTLY (309): the broker adds the message and relays it to the client."""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+    topic_sys_flag: Int32 | None = None
+    group_sys_flag: Int32 | None = None
+
+
+class BrokerConfigAnswer(Header, kw_only=True, frozen=True):
+    """Answer to GET_BROKER_CONFIG (26): the configuration's version as JSON text; the body is ``name=value`` lines."""
+
+    version: str | None = None

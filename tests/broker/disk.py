@@ -1,0 +1,72 @@
+"""Disks that fail on purpose, and worker threads that work when told to, for worlds in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pymq.broker.flusher import Flusher
+from tests.broker.world import World
+
+
+@contextmanager
+def failing(world: World, call: str, part: str, number: int = errno.ENOSPC) -> Iterator[None]:
+    """Every ``call`` (pwrite, sync, …) on a path that contains ``part`` fails, until the block is left."""
+
+    def fault(called: str, path: str) -> None:
+        if called == call and part in path:
+            raise OSError(number, os.strerror(number), path)
+
+    world.files.fault = fault
+    try:
+        yield
+    finally:
+        world.files.fault = None
+
+
+class _Result:
+    def __init__(self, work: Callable[[], int]) -> None:
+        self._value, self._error = 0, None
+        try:
+            self._value = work()
+        except Exception as error:
+            self._error = error
+
+    def result(self) -> int:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Threads:
+    """Keeps what a flusher wants done until :meth:`run_one`; ``after_count`` counts what follows each sync."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], int], Callable[[Any], None]]] = []
+        self.after_count = 0
+
+    def __call__(self, work: Callable[[], int], done: Callable[[Any], None]) -> None:
+        self.waiting.append((work, done))
+
+    def after(self) -> None:
+        self.after_count += 1
+
+    def run_one(self, between: Callable[[], None] = lambda: None) -> None:
+        """Runs the oldest work; ``between`` happens after it and before the loop hears of it."""
+        work, done = self.waiting.pop(0)
+        result = _Result(work)
+        between()
+        done(result)
+
+    @classmethod
+    def of(cls, world: World) -> Threads:
+        """Takes the place of the world's own (idle) thread runner."""
+        threads = cls()
+        flusher = Flusher(world.parts.store, threads, threads.after)
+        flusher.writer = world.parts.writer
+        world.parts.flusher = flusher
+        world.parts.writer._request_sync = flusher.request
+        return threads

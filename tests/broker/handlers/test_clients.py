@@ -1,0 +1,133 @@
+"""Codes 34, 35, 38, 46."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.world import Caller, World
+
+
+def beat(client_id: str = "10.0.0.1@c1", group: str = "g", topic: str = "T", **fields: Any) -> bytes:
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "unitMode": False,
+        "subscriptionDataSet": [{"topic": topic, "subString": "A || B", "subVersion": 5, "codeSet": [65, 66]}],
+    }
+    return json.dumps(
+        {
+            "clientID": client_id,
+            "producerDataSet": [{"groupName": "p"}],
+            "consumerDataSet": [consumer],
+            **fields,
+        }
+    ).encode()
+
+
+def test_a_heartbeat_makes_group_retry_topic_and_membership() -> None:
+    world = World()
+    caller = Caller(world)
+    answer = caller.header(Code.HEART_BEAT, beat())
+    assert answer["IS_SUPPORT_HEART_BEAT_V2"] == "false"
+    assert world.parts.groups.get("g") is not None
+    assert world.parts.topics.require("%RETRY%g").perm == 6
+    assert caller.json(Code.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g") == {"consumerIdList": ["10.0.0.1@c1"]}
+    assert [client.client_id for client in world.parts.clients.producers("p")] == ["10.0.0.1@c1"]
+    found = world.parts.clients.subscription("g", "T")
+    assert found is not None and found.sub_string == "A || B"
+
+
+def test_members_see_each_other_and_are_told() -> None:
+    world = World()
+    first, second = Caller(world), Caller(world)
+    first.ok(Code.HEART_BEAT, beat("a"))
+    second.ok(Code.HEART_BEAT, beat("b"))
+    assert [command.code for command in first.peer.pushed] == [Code.NOTIFY_CONSUMER_IDS_CHANGED] * 2
+    assert first.json(Code.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g") == {"consumerIdList": ["a", "b"]}
+    second.ok(Code.UNREGISTER_CLIENT, clientID="b", consumerGroup="g")
+    assert first.json(Code.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g") == {"consumerIdList": ["a"]}
+    assert len(first.peer.pushed) == 3
+
+
+def test_an_empty_group_has_no_list() -> None:
+    code, remark = Caller(World()).refused(Code.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="nobody")
+    assert code == ResponseCode.SYSTEM_ERROR and "nobody" in remark
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "part"),
+    [
+        (b"", ResponseCode.SYSTEM_ERROR, "body"),
+        (b"[]", ResponseCode.SYSTEM_ERROR, "body"),
+        (b'{"producerDataSet":[]}', ResponseCode.SYSTEM_ERROR, "clientID"),
+        (beat(client_id=""), ResponseCode.INVALID_PARAMETER, "clientID"),
+        (beat(group="a/b"), ResponseCode.INVALID_PARAMETER, "a/b"),
+        (beat(topic="../T"), ResponseCode.INVALID_PARAMETER, "../T"),
+        (beat(producerDataSet=[{"groupName": f"p{i}"} for i in range(300)]), ResponseCode.NO_PERMISSION, "256"),
+    ],
+)
+def test_a_refused_heartbeat_changes_nothing(body: bytes, code: int, part: str) -> None:
+    world = World()
+    groups, topics = world.parts.groups.all(), world.parts.topics.all()
+    found, remark = Caller(world).refused(Code.HEART_BEAT, body)
+    assert found == code and part in remark
+    assert world.parts.groups.all() == groups and world.parts.topics.all() == topics
+    assert world.parts.clients.all_producers() == {}
+
+
+def test_too_many_subscriptions_are_refused() -> None:
+    caller = Caller(World(maxSubscriptionsPerGroup="1"))
+    data = json.loads(beat())
+    data["consumerDataSet"][0]["subscriptionDataSet"] *= 2
+    code, remark = caller.refused(Code.HEART_BEAT, json.dumps(data).encode())
+    assert code == ResponseCode.NO_PERMISSION and "maxSubscriptionsPerGroup" in remark
+
+
+def test_only_tag_filters_are_understood() -> None:
+    caller = Caller(World())
+    check = {
+        "clientId": "c",
+        "group": "g",
+        "subscriptionData": {"topic": "T", "subString": "A", "expressionType": "TAG"},
+    }
+    caller.ok(Code.CHECK_CLIENT_CONFIG, json.dumps(check).encode())
+    check["subscriptionData"] = {"topic": "T", "subString": "a > 1", "expressionType": "SQL92"}
+    code, remark = caller.refused(Code.CHECK_CLIENT_CONFIG, json.dumps(check).encode())
+    assert code == ResponseCode.SYSTEM_ERROR and "SQL92" in remark
+
+
+def many(*groups: str, producers: int = 0, start: int = 0) -> bytes:
+    consumers = [{"groupName": group, "subscriptionDataSet": []} for group in groups]
+    named = [{"groupName": f"p{start + i}"} for i in range(producers)]
+    return json.dumps({"clientID": "c", "producerDataSet": named, "consumerDataSet": consumers}).encode()
+
+
+def test_a_heartbeat_of_many_new_groups_saves_each_table_once() -> None:
+    world = World()
+    before = world.parts.groups.data_version.counter, world.parts.topics.data_version.counter
+    Caller(world).ok(Code.HEART_BEAT, many(*[f"g{i}" for i in range(50)]))
+    after = world.parts.groups.data_version.counter, world.parts.topics.data_version.counter
+    assert (after[0] - before[0], after[1] - before[1]) == (1, 1)
+    assert world.parts.topics.get("%RETRY%g49") is not None
+
+
+def test_groups_of_one_connection_add_up_over_its_heartbeats() -> None:
+    caller = Caller(World(maxGroupsPerClient="10"))
+    caller.ok(Code.HEART_BEAT, many("g", producers=8))
+    caller.ok(Code.HEART_BEAT, many("g", producers=8))
+    code, remark = caller.refused(Code.HEART_BEAT, many("g", producers=2, start=8))
+    assert code == ResponseCode.NO_PERMISSION and "11 groups" in remark
+
+
+def test_at_the_limit_of_groups_a_heartbeat_makes_none_of_its_groups() -> None:
+    world = World(maxGroups="20")
+    code, remark = Caller(world).refused(Code.HEART_BEAT, many(*[f"g{i}" for i in range(21)]))
+    assert code == ResponseCode.NO_PERMISSION and "maxGroups" in remark
+    assert world.parts.groups.all() == {} and world.parts.clients.consumer_groups() == []

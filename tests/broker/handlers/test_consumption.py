@@ -1,0 +1,107 @@
+"""Codes 208, 317, 303, 308, 300, 343, 345."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.model.message import MessageQueue
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_admin import (
+    BrokerConsumeStats,
+    ConsumeStats,
+    ConsumeTimeSpans,
+    CorrectionOffsets,
+    decode_admin_body,
+)
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.handlers.test_clients import beat
+from tests.broker.world import Caller, World
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    """T with queues 0 and 1; five messages, a second apart, in queue 0, of which g has consumed two."""
+    world = World()
+    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    for _ in range(5):
+        world.put("T")
+        world.clock.advance(1000)
+    world.parts.groups.ensure("g")
+    world.parts.cursors.commit("g", "T", 0, 2)
+    world.parts.cursors.note_pulled("g", "T", 0, 4)
+    return world
+
+
+def test_consume_stats(world: World) -> None:
+    caller = Caller(world)
+    stats = decode_admin_body(ConsumeStats, caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g").body)
+    row = stats.offset_table[QUEUE]
+    assert (row.broker_offset, row.consumer_offset, row.pull_offset, row.lag) == (5, 2, 4, 3)
+    assert row.last_timestamp == world.clock.now_ms() - 4000
+    assert len(stats.offset_table) == 2
+    for fields in ({"topic": "T"}, {"topicList": "T;Nope"}):
+        found = decode_admin_body(ConsumeStats, caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g", **fields).body)
+        assert found.offset_table == stats.offset_table
+    assert caller.json(Code.GET_CONSUME_STATS, consumerGroup="nobody")["offsetTable"] == {}
+
+
+def test_a_group_that_has_committed_nothing_yet_lags_by_everything(world: World) -> None:
+    caller = Caller(world)
+    caller.ok(Code.HEART_BEAT, beat(group="fresh"))
+    stats = decode_admin_body(ConsumeStats, caller.ok(Code.GET_CONSUME_STATS, consumerGroup="fresh").body)
+    assert stats.offset_table[QUEUE].lag == 5
+    caller.ok(Code.HEART_BEAT, beat(group="fresh").replace(b"CLUSTERING", b"BROADCASTING"))
+    assert caller.json(Code.GET_CONSUME_STATS, consumerGroup="fresh")["offsetTable"] == {}
+
+
+def test_topics_that_a_connected_group_gave_up_are_left_out(world: World) -> None:
+    caller = Caller(world)
+    caller.ok(Code.HEART_BEAT, beat(topic="Other"))
+    assert caller.json(Code.GET_CONSUME_STATS, consumerGroup="g")["offsetTable"] == {}
+
+
+def test_broker_consume_stats(world: World) -> None:
+    caller = Caller(world)
+    reply = caller.ok(Code.GET_BROKER_CONSUME_STATS, isOrder="false")
+    stats = decode_admin_body(BrokerConsumeStats, reply.body)
+    assert (stats.total_diff, stats.total_inflight_diff, stats.broker_addr) == (3, 2, "127.0.0.1:10911")
+    assert [list(entry) for entry in stats.consume_stats_list] == [["g"]]
+    assert caller.json(Code.GET_BROKER_CONSUME_STATS, isOrder="true")["consumeStatsList"] == []
+
+
+def test_time_spans(world: World) -> None:
+    caller = Caller(world)
+    reply = caller.ok(Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="g")
+    first, empty = decode_admin_body(ConsumeTimeSpans, reply.body).consume_time_span_set
+    now_ms = world.clock.now_ms()
+    assert (first.min_time_stamp, first.max_time_stamp) == (now_ms - 5000, now_ms - 1000)
+    assert (first.consume_time_stamp, first.delay_time) == (now_ms - 4000, 3000)
+    assert (empty.min_time_stamp, empty.delay_time) == (-1, 0)
+    assert caller.refused(Code.QUERY_CONSUME_TIME_SPAN, topic="Nope", group="g")[0] == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_correction_offsets(world: World) -> None:
+    world.parts.cursors.commit("h", "T", 0, 4)
+    caller = Caller(world)
+
+    def least(**fields: str) -> dict[int, int]:
+        reply = caller.ok(Code.QUERY_CORRECTION_OFFSET, topic="T", **fields)
+        return decode_admin_body(CorrectionOffsets, reply.body).correction_offsets
+
+    assert least(compareGroup="h") == {0: 2}
+    assert least(compareGroup="h", filterGroups="g") == {0: 4}
+    assert least(compareGroup="g", filterGroups="g") == {0: 2**63 - 1}
+
+
+def test_who_consumes_what(world: World) -> None:
+    caller = Caller(world)
+    caller.ok(Code.HEART_BEAT, beat(group="online"))
+    assert caller.json(Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T") == {"groupList": ["g", "online"]}
+    assert caller.json(Code.QUERY_TOPICS_BY_CONSUMER, group="g")["topicList"] == ["T"]
+    assert caller.json(Code.QUERY_TOPICS_BY_CONSUMER, group="online")["topicList"] == ["T"]
+    shown = caller.json(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, group="online", topic="T")
+    assert shown["subscriptionData"]["subString"] == "A || B"
+    assert "subscriptionData" not in caller.json(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, group="g", topic="T")

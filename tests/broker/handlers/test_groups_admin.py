@@ -1,0 +1,74 @@
+"""Codes 200, 225, 207, 201, 352, 353."""
+
+from __future__ import annotations
+
+import json
+
+from pymq.model.message import MessageQueue
+from pymq.model.tables import TopicConfig
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.world import Caller, World
+
+
+def group(name: str, **fields: object) -> bytes:
+    return json.dumps(
+        {"groupName": name, "retryMaxTimes": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"}, **fields}
+    ).encode()
+
+
+def test_create_change_show_delete() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"))
+    caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g", consumeEnable=False))
+    shown = caller.json(Code.GET_SUBSCRIPTIONGROUP_CONFIG, group="g")
+    assert (shown["retryMaxTimes"], shown["consumeEnable"], shown["groupName"]) == (3, False, "g")
+    table = caller.json(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert table["subscriptionGroupTable"]["g"]["retryMaxTimes"] == 3 and table["dataVersion"]["counter"] == 2
+    caller.ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g")
+    code, remark = caller.refused(Code.GET_SUBSCRIPTIONGROUP_CONFIG, group="g")
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and "'g'" in remark
+
+
+def test_offsets_go_with_a_group_only_when_asked() -> None:
+    for field in ("cleanOffset", "removeOffset", None):
+        world = World()
+        world.put("T")
+        world.parts.groups.ensure("g")
+        world.parts.cursors.commit("g", "T", 0, 1)
+        world.parts.leaser.lock_batch("g", "a", [MessageQueue("T", "broker-a", 0)])
+        Caller(world).ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", **({field: "true"} if field else {}))
+        assert world.parts.cursors.query("g", "T", 0) == (-1 if field else 1)
+        assert not world.parts.leaser.is_ordered("g")
+
+
+def test_a_list_is_taken_whole_or_not_at_all() -> None:
+    world = World()
+    caller = Caller(world)
+    body = {"groupConfigList": [{"groupName": "a"}, {"groupName": "b"}]}
+    caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, json.dumps(body).encode())
+    assert world.parts.groups.get("a") and world.parts.groups.get("b")
+    body = {"groupConfigList": [{"groupName": "c"}, {"groupName": "d/e"}]}
+    code, _ = caller.refused(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, json.dumps(body).encode())
+    assert code == ResponseCode.INVALID_PARAMETER and world.parts.groups.get("c") is None
+
+
+def test_bad_bodies_are_refused() -> None:
+    caller = Caller(World())
+    assert caller.refused(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b"{}")[0] == ResponseCode.SYSTEM_ERROR
+    code, remark = caller.refused(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g", retryMaxTimes="x"))
+    assert code == ResponseCode.SYSTEM_ERROR and "retryMaxTimes" in remark
+
+
+def test_forbidding_a_group_to_read() -> None:
+    world = World()
+    caller = Caller(world)
+    fields = {"group": "g", "topic": "T"}
+    assert caller.refused(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    world.parts.groups.ensure("g")
+    assert caller.refused(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)[0] == ResponseCode.TOPIC_NOT_EXIST
+    world.parts.topics.put([TopicConfig(topic_name="T")])
+    assert caller.json(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)["readable"] is True
+    assert caller.json(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="false")["readable"] is False
+    assert world.parts.groups.is_forbidden("g", "T")

@@ -1,0 +1,92 @@
+"""Codes 14, 15, 29, 30, 31, 32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pymq.model.tables import TopicConfig
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.world import Caller, World
+
+QUEUE: dict[str, Any] = {"topic": "T", "queueId": 0}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.groups.ensure("g")
+    return world
+
+
+def test_ends_and_times_of_a_queue(world: World) -> None:
+    caller = Caller(world)
+    assert caller.header(Code.GET_MAX_OFFSET, **QUEUE) == {"offset": "0"}
+    assert caller.header(Code.GET_EARLIEST_MSG_STORETIME, **QUEUE) == {"timestamp": "-1"}
+    start_ms = world.clock.now_ms()
+    for _ in range(3):
+        world.put("T")
+        world.clock.advance(1000)
+    assert caller.header(Code.GET_MAX_OFFSET, **QUEUE, committed="true") == {"offset": "3"}
+    assert caller.header(Code.GET_MIN_OFFSET, **QUEUE) == {"offset": "0"}
+    assert caller.header(Code.GET_EARLIEST_MSG_STORETIME, **QUEUE) == {"timestamp": str(start_ms)}
+    search = Code.SEARCH_OFFSET_BY_TIMESTAMP
+    assert caller.header(search, **QUEUE, timestamp=start_ms + 1) == {"offset": "1"}
+    assert caller.header(search, **QUEUE, timestamp=start_ms + 1000, boundaryType="UPPER") == {"offset": "1"}
+    assert caller.header(search, **QUEUE, timestamp=start_ms + 10**6) == {"offset": "3"}
+
+
+def test_an_unknown_topic_ends_at_zero(world: World) -> None:
+    for code in (Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET):
+        assert Caller(world).header(code, topic="Nope", queueId=5) == {"offset": "0"}
+
+
+def test_negative_queues_are_refused(world: World) -> None:
+    for code in (Code.GET_MAX_OFFSET, Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME):
+        assert Caller(world).refused(code, topic="T", queueId=-1)[0] == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_missing_field_is_named(world: World) -> None:
+    code, remark = Caller(world).refused(Code.GET_MAX_OFFSET, topic="T")
+    assert code == ResponseCode.SYSTEM_ERROR and "queueId" in remark
+    code, remark = Caller(world).refused(Code.GET_MAX_OFFSET, topic="T", queueId="x")
+    assert "queueId" in remark
+
+
+def test_commit_and_query(world: World) -> None:
+    caller = Caller(world)
+    world.put("T", queue_id=1)
+    update, query = Code.UPDATE_CONSUMER_OFFSET, Code.QUERY_CONSUMER_OFFSET
+    assert caller.ok(update, consumerGroup="g", topic="T", queueId=1, commitOffset=1)
+    assert caller.header(query, consumerGroup="g", topic="T", queueId=1) == {"offset": "1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"consumerGroup": "nope"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"topic": "Nope"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"queueId": 2}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),
+        ({"commitOffset": 2}, ResponseCode.INVALID_PARAMETER),
+        ({"commitOffset": -1}, ResponseCode.INVALID_PARAMETER),
+        ({"commitOffset": 2**63}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_commits_that_can_t_be_are_refused(world: World, change: dict[str, Any], code: int) -> None:
+    world.put("T")
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": 1, **change}
+    assert Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields)[0] == code
+
+
+def test_a_new_group_starts_at_a_young_queue_s_first_message(world: World) -> None:
+    caller, query = Caller(world), Code.QUERY_CONSUMER_OFFSET
+    fields = {"consumerGroup": "new", **QUEUE}
+    assert caller.refused(query, **fields)[0] == ResponseCode.QUERY_NOT_FOUND
+    world.put("T")
+    assert caller.header(query, **fields) == {"offset": "0"}
+    assert caller.refused(query, **fields, setZeroIfNotFound="false")[0] == ResponseCode.QUERY_NOT_FOUND
+    assert world.parts.groups.get("new") is None

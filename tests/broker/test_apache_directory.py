@@ -1,0 +1,106 @@
+"""Metadata of a directory that Apache RocketMQ 5.3.3 wrote: read whole, and its delayed messages delivered."""
+
+from __future__ import annotations
+
+import json
+import random
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from pymq.broker.parts import BrokerParts
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from pymq.model import fastjson
+from pymq.model.record import decode_records
+from pymq.store.fs import RealFiles
+
+STORES = Path(__file__).parent.parent / "golden" / "stores"
+
+
+@contextmanager
+def packed_store() -> Iterator[tarfile.TarFile]:
+    with (STORES / "store-clean.tar.zst").open("rb") as packed:
+        unpacked = zstandard.ZstdDecompressor().stream_reader(packed)
+        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+            yield archive
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[BrokerParts]:
+    """The parts of a broker on a copy of the directory, opened a second after it was left."""
+    with packed_store() as archive:
+        archive.extractall(tmp_path, filter="data")
+    manifest = json.loads((STORES / "store-clean.manifest.json").read_text())
+    keys = manifest["brokerConfig"]
+    sizes = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
+    overrides = {name: str(keys[name]) for name in ("brokerName", "listenPort", *sizes)}
+    config = load_broker_config(None, {**overrides, "storePathRootDir": str(tmp_path / "store")})
+    last_ms = max(message["storeTimestamp"] for message in manifest["messages"])
+    made = BrokerParts(
+        config,
+        clock=ManualClock(last_ms + 1000),
+        files=RealFiles(),
+        rng=random.Random(1),
+        run_in_thread=lambda work, done: None,
+        after_sync=lambda: None,
+    )
+    made.open()
+    yield made
+    made.close()
+
+
+def original(name: str) -> Any:
+    """One of the directory's tables as Apache left it."""
+    with packed_store() as archive:
+        for member in archive:
+            if member.name == f"store/config/{name}.json":
+                file = archive.extractfile(member)
+                assert file is not None
+                return fastjson.loads(file.read())
+    raise AssertionError(name)
+
+
+def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
+    topics = original("topics")["topicConfigTable"]
+    found = parts.topics.all()
+    for name, topic in topics.items():
+        assert (found[name].read_queue_nums, found[name].write_queue_nums, found[name].perm) == (
+            topic["readQueueNums"],
+            topic["writeQueueNums"],
+            topic["perm"],
+        )
+        assert found[name].attributes == topic["attributes"]
+    assert parts.groups.all().keys() == original("subscriptionGroup")["subscriptionGroupTable"].keys()
+    offsets = original("consumerOffset")["offsetTable"]
+    shown = parts.cursors.as_table()["offsetTable"]
+    assert shown == {key: {str(queue): at for queue, at in queues.items()} for key, queues in offsets.items()}
+
+
+def test_delayed_messages_that_apache_left_are_delivered_once(parts: BrokerParts) -> None:
+    clock = parts.clock
+    assert isinstance(clock, ManualClock)
+    before = {key: parts.store.max_offset(*key) for key in parts.store.queues()}
+    waiting = {
+        level: parts.store.max_offset("SCHEDULE_TOPIC_XXXX", level - 1) - offset
+        for level, offset in parts.delays.offsets().items()
+    }
+    assert sum(waiting.values()) > 0
+    assert not parts.delays.tick()
+    clock.advance(7_200_000)
+    while parts.delays.tick():
+        pass
+    assert parts.delays.delivered_count == sum(waiting.values()) and parts.delays.dropped_count == 0
+    delivered = []
+    for topic, queue_id in list(parts.store.queues()):
+        start = before.get((topic, queue_id), 0)
+        if parts.store.max_offset(topic, queue_id) > start:
+            result = parts.store.get(topic, queue_id, start, 32, 1 << 20)
+            delivered += decode_records(b"".join(result.chunks))
+    assert len(delivered) == sum(waiting.values())
+    assert all(message.topic == message.properties["REAL_TOPIC"] for message in delivered)

@@ -1,0 +1,148 @@
+"""CursorManager: commits within the queue, resets told once, saving by interval, restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.cursors import NO_OFFSET, CursorManager
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from pymq.errors import Refusal, StoreUnavailableError
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.tables import JsonTable
+from pymq.wire.codes import ResponseCode
+
+PATH = "/data/config/consumerOffset.json"
+
+
+class Setup:
+    """Cursors over queues that end at 100."""
+
+    def __init__(self, files: MemoryFiles | None = None, **settings: str) -> None:
+        self.files = files or MemoryFiles()
+        self.files.makedirs("/data/config")
+        self.clock = ManualClock()
+        self.config = load_broker_config(None, settings)
+        self.cursors = CursorManager(
+            JsonTable(self.files, PATH), clock=self.clock, config=self.config, max_offset=lambda topic, queue_id: 100
+        )
+        self.cursors.load()
+
+
+def test_commit_and_query() -> None:
+    cursors = Setup().cursors
+    assert cursors.query("g", "T", 0) == NO_OFFSET
+    cursors.commit("g", "T", 0, 0)
+    cursors.commit("g", "T", 1, 100)
+    assert cursors.offsets("g", "T") == {0: 0, 1: 100}
+    assert cursors.topics_of("g") == ["T"] and cursors.groups_of("T") == ["g"] and cursors.all_groups() == ["g"]
+
+
+@pytest.mark.parametrize("offset", [-1, 101, 2**62])
+def test_offsets_that_can_t_be_are_refused(offset: int) -> None:
+    cursors = Setup().cursors
+    cursors.commit("g", "T", 0, 7)
+    with pytest.raises(Refusal) as error:
+        cursors.commit("g", "T", 0, offset)
+    assert error.value.code == ResponseCode.INVALID_PARAMETER and "100" in error.value.remark
+    cursors.commit_from_pull("g", "T", 0, offset)
+    assert cursors.query("g", "T", 0) == 7
+
+
+def test_going_back_is_allowed_unless_offsets_are_strict() -> None:
+    cursors = Setup().cursors
+    cursors.commit("g", "T", 0, 9)
+    cursors.commit("g", "T", 0, 3)
+    assert cursors.query("g", "T", 0) == 3
+    strict = Setup(strictOffsets="true").cursors
+    strict.commit("g", "T", 0, 9)
+    with pytest.raises(Refusal) as error:
+        strict.commit("g", "T", 0, 3)
+    assert error.value.code == ResponseCode.INVALID_PARAMETER
+    strict.reset("g", "T", 0, 3)
+    assert strict.query("g", "T", 0) == 3
+
+
+def test_a_reset_is_told_once_and_commits_before_that_are_dropped() -> None:
+    cursors = Setup().cursors
+    cursors.commit("g", "T", 0, 50)
+    cursors.reset("g", "T", 0, 10)
+    cursors.commit("g", "T", 0, 60)
+    assert cursors.query("g", "T", 0) == 10
+    assert cursors.take_reset("g", "T", 0) == 10
+    assert cursors.take_reset("g", "T", 0) is None
+    cursors.commit("g", "T", 0, 60)
+    assert cursors.query("g", "T", 0) == 60
+
+
+def test_saved_when_the_interval_is_over_and_only_if_changed() -> None:
+    setup = Setup()
+    setup.cursors.commit("g", "T", 0, 5)
+    setup.cursors.tick()
+    assert not setup.files.exists(PATH)
+    setup.clock.advance(5000)
+    setup.cursors.tick()
+    assert Setup(setup.files).cursors.query("g", "T", 0) == 5
+    version = setup.cursors.data_version
+    setup.clock.advance(5000)
+    setup.cursors.commit("g", "T", 0, 5)
+    setup.cursors.tick()
+    assert setup.cursors.data_version == version
+
+
+def test_a_failed_save_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup()
+    setup.cursors.commit("g", "T", 0, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonTable, "save", lambda self, value: (_ for _ in ()).throw(StoreUnavailableError("disk full")))
+        setup.clock.advance(5000)
+        setup.cursors.tick()
+    setup.clock.advance(5000)
+    setup.cursors.tick()
+    assert Setup(setup.files).cursors.query("g", "T", 0) == 5
+
+
+def test_the_java_broker_s_file_is_read() -> None:
+    files = MemoryFiles()
+    files.makedirs("/data/config")
+    file = files.open(PATH, create=True)
+    file.pwrite(
+        0, b'{"dataVersion":{"counter":3},"offsetTable":{"T@g":{0:61,1:62},"T@g@broadcast":{0:9},"%RETRY%g@g":{0:1}}}'
+    )
+    file.close()
+    cursors = Setup(files).cursors
+    assert cursors.offsets("g", "T") == {0: 61, 1: 62}
+    assert cursors.topics_of("g") == ["%RETRY%g", "T"]
+    assert cursors.all_groups() == ["g"]
+
+
+def test_clone_copies_topics_but_not_the_retry_topic() -> None:
+    cursors = Setup().cursors
+    cursors.commit("a", "T", 0, 5)
+    cursors.commit("a", "U", 3, 6)
+    cursors.commit("a", "%RETRY%a", 0, 1)
+    assert cursors.clone("a", "b", None) == 2
+    assert cursors.topics_of("b") == ["T", "U"] and cursors.query("b", "U", 3) == 6
+    assert cursors.clone("a", "c", "T") == 1 and cursors.topics_of("c") == ["T"]
+    assert cursors.clone("none", "d", None) == 0
+
+
+def test_forgetting() -> None:
+    cursors = Setup().cursors
+    for group in ("a", "b"):
+        cursors.commit(group, "T", 0, 5)
+        cursors.commit(group, "U", 0, 5)
+    cursors.reset("a", "T", 0, 1)
+    cursors.forget_topic("T")
+    assert cursors.groups_of("T") == [] and cursors.take_reset("a", "T", 0) is None
+    cursors.forget_group("a")
+    assert cursors.all_groups() == ["b"]
+
+
+def test_how_far_a_group_pulled() -> None:
+    cursors = Setup().cursors
+    assert cursors.pulled("g", "T", 0) == NO_OFFSET
+    cursors.commit("g", "T", 0, 5)
+    assert cursors.pulled("g", "T", 0) == 5
+    cursors.note_pulled("g", "T", 0, 9)
+    assert cursors.pulled("g", "T", 0) == 9

@@ -1,0 +1,259 @@
+"""The short way for plain sends equals the plain way: the same records, the same answers, or it declines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.broker.routes import broker_dispatcher
+from pymq.model.hosts import pack_host
+from pymq.model.record import encode_batch_entry
+from pymq.model.tables import TopicConfig
+from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
+from tests.broker.world import FakePeer, World
+
+TOPIC = "T"
+QUEUES = 4
+
+
+def opened() -> World:
+    world = World()
+    header = {"a": "PG", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+    peer = FakePeer()
+    broker_dispatcher(world.parts).dispatch(peer, Command(310, ext=header, body=b"makes the topic"))
+    world.parts.writer.commit()
+    assert world.parts.topics.get(TOPIC) is not None
+    return world
+
+
+def outcome(world: World, peer: FakePeer) -> tuple[Any, ...]:
+    """What a send left behind: answers and every record (store times don't move: the clock stands)."""
+    world.parts.writer.commit()
+    records = [list(world.messages(TOPIC, queue_id)) for queue_id in range(QUEUES)]
+    return ([vars_of(frame) for frame in peer.frames], records, world.messages("SCHEDULE_TOPIC_XXXX", 0))
+
+
+def vars_of(command: Command) -> dict[str, Any]:
+    return {name: getattr(command, name) for name in Command.__slots__}
+
+
+def send_both_ways(payload: bytes) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
+    """(did the short way take it, what it left, what the plain way left)."""
+    fast, plain = opened(), opened()
+    fast_peer, plain_peer = FakePeer(), FakePeer()
+    took = fast.parts.fast_sends(fast_peer, payload)  # type: ignore[arg-type]
+    command = decode_command(payload)
+    reply = broker_dispatcher(plain.parts).dispatch(plain_peer, command)
+    if reply is not None and not command.is_oneway:
+        plain_peer.write(encode_command(reply.to_command(command)))
+    return took, outcome(fast, fast_peer), outcome(plain, plain_peer)
+
+
+def binary_payload(ext: dict[str, Any], body: bytes, *, code: int = 310, flag: int = 0, opaque: int = 7) -> bytes:
+    command = Command(code, opaque=opaque, flag=flag, ext=ext, body=body, serialize=SERIALIZE_ROCKETMQ)
+    return encode_command(command)[4:]
+
+
+def payload_of(ext: dict[str, Any], body: bytes, *, code: int = 310, flag: int = 0, opaque: int = 7) -> bytes:
+    header = json.dumps(
+        {"code": code, "extFields": ext, "flag": flag, "language": "JAVA", "opaque": opaque, "version": 479},
+        separators=(",", ":"),
+    ).encode()
+    return b"\x00" + len(header).to_bytes(3, "big") + header + body
+
+
+def ordinary(**changes: Any) -> dict[str, Any]:
+    ext = {
+        "a": "PG",
+        "b": TOPIC,
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "f": "0",
+        "g": "1795248962945",
+        "h": "0",
+        "i": "UNIQ_KEY\x01ABC123\x02TAGS\x01TagA\x02",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
+    }
+    ext.update(changes)
+    return {name: value for name, value in ext.items() if value is not None}
+
+
+def test_an_ordinary_send_takes_the_short_way_and_leaves_the_same() -> None:
+    took, fast, plain = send_both_ways(payload_of(ordinary(), b"body"))
+    assert took
+    assert fast == plain
+    assert fast[0][0]["code"] == 0
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+def test_a_batch_takes_the_short_way_and_leaves_the_same(make: Any) -> None:
+    entries = [(b"first", b"KEYS\x01k1\x02TAGS\x01TagA\x02"), (b"second!", b"UNIQ_KEY\x01own\x02"), (b"third", b"")]
+    body = b"".join(encode_batch_entry(content, own, flag=5) for content, own in entries)
+    took, fast, plain = send_both_ways(make(ordinary(m="true", i="UNIQ_KEY\x01ABC\x02WAIT\x01true"), body, code=320))
+    assert took
+    assert fast == plain
+    assert [message.body for message in fast[1][1]] == [b"first", b"second!", b"third"]
+    assert fast[0][0]["ext"]["msgId"].count(",") == 2
+
+
+def test_broken_batches_are_declined() -> None:
+    good = encode_batch_entry(b"body", b"KEYS\x01k\x02")
+    for body in (good[:-1], good + b"\0", good[:4], b"\0" * 22, good + encode_batch_entry(b"b", b"DELAY\x011\x02")):
+        took, fast, _ = send_both_ways(payload_of(ordinary(m="true", i="UNIQ_KEY\x01ABC\x02"), body, code=320))
+        assert not took
+        assert fast[1][1] == []
+
+
+def test_a_binary_header_takes_the_short_way_and_is_answered_in_kind() -> None:
+    took, fast, plain = send_both_ways(binary_payload(ordinary(), b"body", opaque=-5))
+    assert took
+    assert fast == plain
+    assert fast[0][0]["serialize"] == SERIALIZE_ROCKETMQ and fast[0][0]["opaque"] == -5
+
+
+def test_binary_templates_are_told_apart() -> None:
+    world = opened()
+    peer = FakePeer()
+    for queue_id, flag in (("1", "0"), ("2", "1"), ("1", "0"), ("3", "0x")):
+        payload = binary_payload(ordinary(e=queue_id, f=flag), b"body")
+        assert world.parts.fast_sends(peer, payload) == (flag != "0x")  # type: ignore[arg-type]
+    world.parts.writer.commit()
+    assert [message.sys_flag for message in world.messages(TOPIC, 1)] == [0, 0]
+    assert [message.sys_flag for message in world.messages(TOPIC, 2)] == [1]
+    assert not world.parts.fast_sends(peer, binary_payload(ordinary(j="1"), b"body"))  # type: ignore[arg-type]
+
+
+def test_what_is_unusual_is_declined() -> None:
+    unusual = [
+        ordinary(b="unknown-topic"),
+        ordinary(e="99"),
+        ordinary(e="-1"),
+        ordinary(i="UNIQ_KEY\x01a\x02DELAY\x011\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02TRAN_MSG\x01true\x02"),
+        ordinary(i="UNIQ_KEY\x01a\x02TIMER_DELAY_MS\x0155\x02"),
+        ordinary(i='UNIQ_KEY\x01"}\x02'),
+        ordinary(m="true"),
+        ordinary(j="2"),
+        ordinary(g="soon"),
+        ordinary(a=None),
+        ordinary(b="SCHEDULE_TOPIC_XXXX"),
+    ]
+    for ext in unusual:
+        took, _, _ = send_both_ways(payload_of(ext, b"body"))
+        assert not took, ext
+    assert not send_both_ways(payload_of(ordinary(), b""))[0]
+
+
+def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
+    world = opened()
+    payload = payload_of(ordinary(e="3"), b"body")
+    assert world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    world.parts.writer.commit()
+    topic = world.parts.topics.require(TOPIC)
+    import msgspec
+
+    world.parts.topics.put([msgspec.structs.replace(topic, perm=4)])
+    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    world.parts.topics.put([msgspec.structs.replace(topic, read_queue_nums=2, write_queue_nums=2)])
+    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    world.parts.topics.put([topic])
+    world.config.broker_permission = 4
+    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+
+
+def test_an_ipv6_peer_goes_the_plain_way() -> None:
+    peer = FakePeer()
+    peer.host_bytes = pack_host("::1", 1)
+    assert not opened().parts.fast_sends(peer, payload_of(ordinary(), b"x"))  # type: ignore[arg-type]
+
+
+property_names = st.sampled_from(
+    ["KEYS", "WAIT", "color", "XTAGS", "a", "b", "TAGS2", "KEYS", "TAGS", "MYUNIQ_KEY", "UNIQ_KEY"]
+)
+property_values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=6)
+property_texts = st.lists(st.tuples(property_names, property_values), max_size=3).flatmap(
+    lambda pairs: st.sampled_from(["\x02", ""]).map(
+        lambda end: "\x02".join(f"{name}\x01{value}" for name, value in pairs) + (end if pairs else "")
+    )
+)
+
+
+own_texts = property_texts.map(lambda text: text if not text or text.endswith("\x02") else text + "\x02")
+starts = ["UNIQ_KEY\x01ABC1\x02", "", "UNIQ_KEY\x01ABC3\x02TAGS\x01TagA\x02", "DELAY\x012\x02"]
+
+
+def test_whenever_the_short_way_takes_a_send_it_leaves_what_the_plain_way_leaves() -> None:
+    taken: list[bool] = []
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        start=st.sampled_from(starts),
+        properties=property_texts,
+        body=st.binary(min_size=1, max_size=40),
+        queue_id=st.sampled_from([0, 1, 2, 3, 3, 4]),
+        sys_flag=st.sampled_from([0, 1, 0x301, 4, 8]),
+        user_flag=st.sampled_from([0, 0, 0, 7, -(2**31)]),
+        oneway=st.booleans(),
+        opaque=st.integers(-(2**31), 2**31 - 1),
+        make=st.sampled_from([payload_of, binary_payload]),
+        batch=st.one_of(st.none(), st.lists(st.tuples(st.binary(max_size=5), own_texts), min_size=1, max_size=4)),
+    )
+    def check(
+        start: str,
+        properties: str,
+        body: bytes,
+        queue_id: int,
+        sys_flag: int,
+        user_flag: int,
+        oneway: bool,
+        opaque: int,
+        make: Any,
+        batch: Any,
+    ) -> None:
+        ext = ordinary(i=start + properties, e=str(queue_id), f=str(sys_flag), h=str(user_flag))
+        code = 310
+        if batch is not None:
+            code, ext["m"] = 320, "true"
+            body = b"".join(encode_batch_entry(content, own.encode()) for content, own in batch)
+        took, fast, plain = send_both_ways(make(ext, body, code=code, flag=2 if oneway else 0, opaque=opaque))
+        taken.append(took)
+        if took:
+            assert fast == plain
+
+    check()
+    print(sum(taken), "of", len(taken), "took the short way")
+    assert sum(taken) >= 20, "too few of the examples took the short way to say anything"
+
+
+@pytest.mark.parametrize("code", [310, 320])
+def test_a_store_that_takes_nothing_is_left_to_the_plain_way(code: int) -> None:
+    world = opened()
+    world.parts.store.log.broken = "fsync of /data/commitlog failed"
+    body = encode_batch_entry(b"first", b"") if code == 320 else b"body"
+    payload = payload_of(ordinary(m=str(code == 320).lower(), i="UNIQ_KEY\x01ABC\x02"), body, code=code)
+    peer = FakePeer()
+    assert not world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+    reply = broker_dispatcher(world.parts).dispatch(peer, decode_command(payload))
+    assert reply is not None and (reply.code, reply.remark) == (14, "fsync of /data/commitlog failed")
+    assert peer.frames == []
+
+
+def test_a_record_that_no_segment_holds_is_left_to_the_plain_way() -> None:
+    world = World(mappedFileSizeCommitLog=65_536)
+    world.put(TOPIC)
+    world.parts.topics.put([TopicConfig(topic_name=TOPIC)])
+    payload = payload_of(ordinary(), b"x" * 70_000)
+    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    reply = broker_dispatcher(world.parts).dispatch(FakePeer(), decode_command(payload))
+    assert reply is not None and reply.code == 1 and "can't be stored" in (reply.remark or "")
+    assert world.parts.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
+    world.parts.writer.commit()
+    assert [message.body for message in world.messages(TOPIC, 1)] == [b"body"]

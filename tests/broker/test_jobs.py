@@ -1,0 +1,100 @@
+"""JobRunner: every job runs again and again, a failing one too, and none after the stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from pymq.broker.jobs import Job, JobRunner
+
+DEADLINE_S = 10
+
+
+def test_jobs_repeat_and_each_run_is_followed_up() -> None:
+    events: list[str] = []
+
+    async def scenario() -> None:
+        enough = asyncio.Event()
+
+        def note(name: str) -> None:
+            events.append(name)
+            if Counter(events)["a"] >= 3 and Counter(events)["b"] >= 3:
+                enough.set()
+
+        jobs = [Job("a", 1, lambda: note("a")), Job("b", 2, lambda: note("b"))]
+        runner = JobRunner(jobs, lambda: events.append("after"))
+        runner.start()
+        await asyncio.wait_for(enough.wait(), DEADLINE_S)
+        runner.stop()
+        assert runner.failure_count == 0
+
+    asyncio.run(scenario())
+    assert events[1::2] == ["after"] * (len(events) // 2)
+
+
+@pytest.mark.parametrize("where", ["job", "after"])
+def test_a_failing_job_is_logged_and_tried_again(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        runs = 0
+        third = asyncio.Event()
+
+        def work() -> None:
+            nonlocal runs
+            runs += 1
+            if runs == 3:
+                third.set()
+            if where == "job":
+                raise ValueError("on purpose")
+
+        def after() -> None:
+            if where == "after":
+                raise ValueError("on purpose")
+
+        runner = JobRunner([Job("fragile", 1, work)], after)
+        runner.start()
+        await asyncio.wait_for(third.wait(), DEADLINE_S)
+        runner.stop()
+        assert runner.failure_count >= 2
+
+    asyncio.run(scenario())
+    assert "the job fragile failed; it is tried again in 1 ms" in caplog.text and "on purpose" in caplog.text
+
+
+def test_a_stop_is_the_end_also_from_inside_a_job() -> None:
+    async def scenario() -> None:
+        runs = Counter[str]()
+        stopped = asyncio.Event()
+
+        def stop() -> None:
+            runs["stop"] += 1
+            runner.stop()
+            stopped.set()
+
+        later = [Job("other", 1, lambda: runs.update(["other"])), Job("stop", 1, stop)]
+        runner = JobRunner(later, lambda: None)
+        runner.start()
+        await asyncio.wait_for(stopped.wait(), DEADLINE_S)
+        before = dict(runs)
+        # Whatever was scheduled for the next millisecond would run before this later timer does.
+        passed = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.02, passed.set)
+        await asyncio.wait_for(passed.wait(), DEADLINE_S)
+        assert dict(runs) == before and runs["stop"] == 1
+        runner.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_runner_can_start_again() -> None:
+    async def scenario() -> None:
+        ran = asyncio.Event()
+        runner = JobRunner([Job("a", 1, ran.set)], lambda: None)
+        runner.start()
+        runner.stop()
+        runner.start()
+        await asyncio.wait_for(ran.wait(), DEADLINE_S)
+        runner.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,153 @@
+"""Registrar: what name servers are told, when, and that none of them can stop a broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from pymq.broker.registration import Registrar
+from pymq.errors import UnreachableError
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_route import body_crc32, decode_registration
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from tests.broker.world import World
+
+A, B = "127.0.0.1:1", "127.0.0.1:2"
+
+
+class Servers:
+    """Name servers that record what they get; those in ``away`` don't answer."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, Command]] = []
+        self.away: set[str] = set()
+        self.during: list[object] = []
+
+    async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
+        while self.during:
+            self.during.pop()()  # type: ignore[operator]
+        if address in self.away:
+            raise UnreachableError(f"{address} is away")
+        self.got.append((address, command))
+        return command
+
+    def addresses(self) -> list[str]:
+        got, self.got = [address for address, _ in self.got], []
+        return sorted(got)
+
+
+class Setup:
+    """A registrar over two recorded name servers."""
+
+    def __init__(self, **settings: str) -> None:
+        self.world = World(**{"namesrvAddr": f"{A};{B}", **settings})
+        self.servers = Servers()
+        self.wakes = 0
+        self.registrar = Registrar(
+            client=self.servers,
+            gather=asyncio.gather,
+            clock=self.world.clock,
+            config=self.world.config,
+            topics=self.world.parts.topics,
+            address="127.0.0.1:10911",
+            wake=self._woken,
+        )
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+    def round(self) -> list[str]:
+        asyncio.run(self.registrar.register_all())
+        return self.servers.addresses()
+
+
+def test_every_name_server_gets_the_whole_table() -> None:
+    setup = Setup()
+    asyncio.run(setup.registrar.register_all())
+    (first, command), (second, _) = setup.servers.got
+    assert sorted([first, second]) == [A, B]
+    assert command.code == RequestCode.REGISTER_BROKER
+    assert command.ext["brokerAddr"] == "127.0.0.1:10911" and command.ext["haServerAddr"] == "127.0.0.1:10912"
+    assert command.ext["brokerId"] == "0" and command.ext["clusterName"] == "DefaultCluster"
+    assert int(command.ext["bodyCrc32"]) == body_crc32(command.body)
+    told = decode_registration(command.body, compressed=False, version=479)
+    topics = setup.world.parts.topics
+    assert told.topics == topics.all() and told.data_version == topics.data_version
+    assert len(told.topics) >= 2  # fewer are refused by Java's name servers
+
+
+def test_a_round_is_due_at_start_by_time_and_on_change() -> None:
+    setup = Setup()
+    assert setup.registrar.is_due()
+    setup.round()
+    assert not setup.registrar.is_due()
+    setup.world.clock.advance(29_999)
+    assert not setup.registrar.is_due()
+    setup.world.clock.advance(1)
+    assert setup.registrar.is_due()
+    setup.round()
+    setup.world.parts.topics.put([TopicConfig(topic_name="T")])
+    assert setup.registrar.is_due() and setup.wakes == 1
+
+
+def test_a_server_that_is_away_harms_nobody_and_is_tried_again() -> None:
+    setup = Setup()
+    setup.servers.away = {A}
+    assert setup.round() == [B]
+    assert setup.registrar.unreachable == {A}
+    setup.servers.away = set()
+    assert setup.round() == [A, B]
+    assert setup.registrar.unreachable == frozenset()
+
+
+def test_a_change_during_a_round_makes_another() -> None:
+    setup = Setup()
+    topics = setup.world.parts.topics
+    setup.servers.during.append(lambda: topics.put([TopicConfig(topic_name="T")]))
+    assert setup.round() == [A, A, B, B]
+    assert not setup.registrar.is_due()
+
+
+@pytest.mark.parametrize("away", [set(), {A, B}])
+def test_waiters_hear_after_the_round_even_when_all_servers_are_away(away: set[str]) -> None:
+    setup = Setup()
+    setup.round()
+    setup.servers.away = away
+    heard: list[str] = []
+    setup.registrar.when_registered(lambda: heard.append("now"))
+    assert not heard and setup.registrar.is_due()
+    setup.round()
+    assert heard == ["now"]
+
+
+def test_without_name_servers_nobody_waits() -> None:
+    setup = Setup(namesrvAddr="")
+    heard: list[str] = []
+    setup.registrar.when_registered(lambda: heard.append("now"))
+    assert heard == ["now"] and setup.round() == []
+
+
+def test_a_broker_without_write_permission_says_so_in_every_topic() -> None:
+    setup = Setup(brokerPermission="4")
+    told = decode_registration(setup.registrar.registration().body, compressed=False, version=479)
+    assert {topic.perm & 2 for topic in told.topics.values()} == {0}
+    assert told.topics["BenchmarkTest"] == msgspec.structs.replace(
+        setup.world.parts.topics.require("BenchmarkTest"), perm=4
+    )
+
+
+def test_unregistering() -> None:
+    setup = Setup()
+    setup.servers.away = {B}
+    asyncio.run(setup.registrar.unregister_all())
+    ((address, command),) = setup.servers.got
+    assert address == A and command.code == RequestCode.UNREGISTER_BROKER
+    assert command.ext == {
+        "brokerName": "broker-a",
+        "brokerAddr": "127.0.0.1:10911",
+        "clusterName": "DefaultCluster",
+        "brokerId": "0",
+    }

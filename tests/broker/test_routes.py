@@ -1,0 +1,54 @@
+"""The table of requests: complete, named, and the same as the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pymq.broker.handlers.refused import REFUSED_CODES
+from pymq.broker.routes import broker_routes
+from pymq.wire.codes import ResponseCode
+from pymq.wire.dispatch import Permission
+from tests.broker.world import Caller, World
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "compatibility.md"
+
+
+def documented(kind: str) -> dict[int, str]:
+    """Code -> name of the rows of that kind."""
+    text = DOCS.read_text(encoding="utf-8").partition("## Request codes of the name server")[0]
+    rows = re.findall(rf"^\| (\d+) \| (\S+).*? \| {kind} \|", text, re.MULTILINE)
+    return {int(code): name for code, name in rows}
+
+
+def test_every_served_code_is_documented_and_no_other() -> None:
+    assert documented("served") == {route.code: route.name for route in broker_routes(World().parts)}
+
+
+def test_every_refused_code_is_documented_with_its_reason() -> None:
+    assert sorted(documented("refused")) == sorted(REFUSED_CODES)
+    text = DOCS.read_text(encoding="utf-8")
+    assert not [why for why in REFUSED_CODES.values() if why not in text]
+
+
+def test_no_code_is_both_served_and_refused() -> None:
+    served = {route.code for route in broker_routes(World().parts)}
+    assert not served & REFUSED_CODES.keys()
+
+
+def test_a_refused_code_says_why_and_an_unknown_one_is_named() -> None:
+    caller = Caller(World())
+    for code, why in REFUSED_CODES.items():
+        found, remark = caller.refused(code)
+        assert found == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and why in remark and str(code) in remark
+    found, remark = caller.refused(7777)
+    assert found == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and "7777" in remark
+
+
+def test_what_changes_the_broker_needs_an_operator() -> None:
+    permissions = {route.name: route.permission for route in broker_routes(World().parts)}
+    changing = [
+        name for name in permissions if name.startswith(("UPDATE_AND_CREATE", "DELETE", "UPDATE_BROKER", "CLEAN"))
+    ]
+    assert len(changing) >= 8
+    assert {permissions[name] for name in changing} == {Permission.ADMIN}

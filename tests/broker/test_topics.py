@@ -1,0 +1,198 @@
+"""TopicManager: what exists at start, who may make topics, and that every change is saved first."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.topics import TopicManager
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from pymq.errors import Refusal, StoreUnavailableError
+from pymq.model.tables import TopicConfig
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.tables import JsonTable
+from pymq.wire.codes import ResponseCode
+
+PATH = "/data/config/topics.json"
+
+
+def manager(files: MemoryFiles | None = None, **settings: str) -> TopicManager:
+    files = files or MemoryFiles()
+    files.makedirs("/data/config")
+    config = load_broker_config(None, settings)
+    topics = TopicManager(JsonTable(files, PATH), clock=ManualClock(), config=config)
+    topics.load()
+    return topics
+
+
+def refusal(error: pytest.ExceptionInfo[Refusal]) -> tuple[int, str]:
+    return error.value.code, error.value.remark
+
+
+def test_the_system_topics_are_there_at_start() -> None:
+    topics = manager()
+    shown = {name: (topic.write_queue_nums, topic.perm) for name, topic in topics.all().items()}
+    assert shown == {
+        "TBW102": (8, 7),
+        "DefaultCluster": (16, 7),
+        "broker-a": (1, 7),
+        "SELF_TEST_TOPIC": (1, 6),
+        "BenchmarkTest": (1024, 6),
+        "OFFSET_MOVED_EVENT": (1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 6),
+        "RMQ_SYS_TRACE_TOPIC": (1, 6),
+        "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
+        "DefaultCluster_REPLY_TOPIC": (1, 6),
+        "rmq_sys_wheel_timer": (1, 6),
+    }
+    assert topics.system_names() == sorted(shown)
+
+
+def test_a_first_send_makes_a_topic_from_the_template() -> None:
+    topics = manager()
+    heard: list[list[str]] = []
+    topics.add_listener(heard.append)
+    made = topics.for_send("T", "TBW102", 4)
+    assert (made.read_queue_nums, made.write_queue_nums, made.perm) == (4, 4, 6)
+    assert topics.for_send("U", "TBW102", 99).write_queue_nums == 8
+    assert heard == [["T"], ["U"]]
+    assert topics.for_send("T", "TBW102", 1) is topics.get("T")
+
+
+def test_no_topic_is_made_when_that_is_off_but_retry_topics_are() -> None:
+    topics = manager(autoCreateTopicEnable="false")
+    with pytest.raises(Refusal) as error:
+        topics.for_send("T", "TBW102", 4)
+    code, remark = refusal(error)
+    assert code == ResponseCode.TOPIC_NOT_EXIST and "'T' not exist" in remark and "create" in remark
+    assert topics.for_send("%RETRY%g", "TBW102", 4).write_queue_nums == 1
+
+
+def test_a_template_without_the_inherit_bit_makes_nothing() -> None:
+    topics = manager()
+    topics.put([TopicConfig(topic_name="Template")])
+    with pytest.raises(Refusal):
+        topics.for_send("T", "Template", 4)
+
+
+@pytest.mark.parametrize("name", ["", "../etc", "a/b", "a\0b", "a\nb", "x" * 128, "ü"])
+def test_illegal_names_are_refused(name: str) -> None:
+    topics = manager()
+    for attempt in (lambda: topics.for_send(name, "TBW102", 4), lambda: topics.put([TopicConfig(topic_name=name)])):
+        with pytest.raises(Refusal) as error:
+            attempt()
+        assert error.value.code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"read_queue_nums": 0},
+        {"write_queue_nums": 65536},
+        {"perm": 16},
+        {"perm": -1},
+        {"topic_filter_type": "NONE"},
+        {"attributes": {"nope": "1"}},
+        {"attributes": {"message.type": "WRONG"}},
+        {"attributes": {"reserve.time": "x"}},
+        {"topic_name": "TBW102"},
+        {"topic_name": "rmq_sys_wheel_timer"},
+    ],
+)
+def test_unacceptable_configurations_are_refused_and_change_nothing(change: dict[str, object]) -> None:
+    topics = manager()
+    before = topics.all()
+    good = TopicConfig(topic_name="Good")
+    with pytest.raises(Refusal) as error:
+        topics.put([good, TopicConfig(**{"topic_name": "T", **change})])
+    assert error.value.code == ResponseCode.INVALID_PARAMETER
+    assert topics.all() == before
+
+
+def test_read_and_write_queue_numbers_differ_while_a_topic_shrinks() -> None:
+    topics = manager()
+    topics.put([TopicConfig(topic_name="T", read_queue_nums=16, write_queue_nums=8)])
+    found = topics.require("T")
+    assert (found.read_queue_nums, found.write_queue_nums, found.queue_count) == (16, 8, 16)
+
+
+def test_topics_survive_a_restart_with_their_version() -> None:
+    files = MemoryFiles()
+    topics = manager(files)
+    topics.put([TopicConfig(topic_name="T", perm=4, attributes={"message.type": "FIFO"})])
+    again = manager(files)
+    assert again.require("T") == topics.require("T")
+    assert again.data_version == topics.data_version
+    assert again.data_version.counter == topics.data_version.counter > 0
+
+
+def test_a_file_of_the_java_broker_with_oddities_is_read() -> None:
+    files = MemoryFiles()
+    files.makedirs("/data/config")
+    text = b"""{"dataVersion":{"counter":7,"timestamp":1},"topicConfigTable":{
+        "T":{"topicName":"T","readQueueNums":3,"writeQueueNums":2,"perm":6,"topicFilterType":"SINGLE_TAG",
+             "topicSysFlag":0,"order":false,"attributes":null},
+        "../evil":{"topicName":"../evil"}, "Bad":{"topicName":"Bad","perm":"no number"}, "Odd": 5}}"""
+    file = files.open(PATH, create=True)
+    file.pwrite(0, text)
+    file.close()
+    topics = manager(files)
+    assert topics.require("T").read_queue_nums == 3
+    assert {"../evil", "Bad", "Odd"}.isdisjoint(topics.all())
+    assert topics.data_version.counter == 8  # the system topics were added
+
+
+def test_the_number_of_topics_is_bounded() -> None:
+    topics = manager(maxTopics="20")
+    with pytest.raises(Refusal) as error:
+        for i in range(30):
+            topics.for_send(f"T{i}", "TBW102", 1)
+    assert error.value.code == ResponseCode.NO_PERMISSION and "maxTopics" in error.value.remark
+    assert topics.ensure_internal("%RETRY%g").write_queue_nums == 1
+    assert topics.for_send("T0", "TBW102", 1)
+
+
+def test_deleting() -> None:
+    topics = manager()
+    topics.put([TopicConfig(topic_name="T")])
+    assert topics.delete("T") and not topics.delete("T")
+    with pytest.raises(Refusal):
+        topics.delete("TBW102")
+    with pytest.raises(Refusal):
+        topics.require("T")
+
+
+def test_attributes_change_by_sign() -> None:
+    topics = manager()
+    topics.put([TopicConfig(topic_name="T", attributes={"message.type": "FIFO", "reserve.time": "9"})])
+    assert topics.changed_attributes("T", "-reserve.time,+message.type=DELAY") == {"message.type": "DELAY"}
+    assert topics.changed_attributes("New", None) == {}
+    for bad in ("message.type=FIFO", "+nope=1", "-nope", "+message.type=WRONG"):
+        with pytest.raises(Refusal):
+            topics.changed_attributes("T", bad)
+
+
+class FailingTable:
+    """A table on a full disk."""
+
+    def load(self) -> dict[str, object]:
+        return {}
+
+    def save(self, value: dict[str, object]) -> None:
+        raise StoreUnavailableError("disk full")
+
+
+def test_what_could_not_be_saved_did_not_happen() -> None:
+    topics = manager()
+    topics.put([TopicConfig(topic_name="T")])
+    before, version = topics.all(), topics.data_version
+    topics._table = FailingTable()
+    for attempt in (
+        lambda: topics.put([TopicConfig(topic_name="T", perm=4), TopicConfig(topic_name="U")]),
+        lambda: topics.delete("T"),
+        lambda: topics.for_send("V", "TBW102", 1),
+    ):
+        with pytest.raises(StoreUnavailableError):
+            attempt()
+    assert topics.all() == before and topics.data_version == version

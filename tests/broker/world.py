@@ -1,0 +1,155 @@
+"""A broker's parts on files in memory and a clock moved by hand, and peers that record what they are told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from pymq.broker.parts import BrokerParts
+from pymq.broker.routes import broker_dispatcher
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from pymq.model import fastjson
+from pymq.model.hosts import pack_host
+from pymq.model.properties import encode_properties
+from pymq.model.record import StoredMessage, decode_records
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.store import Placed
+from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
+from pymq.wire.dispatch import Reply
+from pymq.wire.header import Header, encode_header
+
+ROOT = "/data"
+BORN_HOST = pack_host("127.0.0.1", 5555)
+
+
+class FakePeer:
+    """The other end of a connection; keeps late answers, held frames and what it is sent or asked."""
+
+    def __init__(self, address: str = "127.0.0.1:5555") -> None:
+        self.address = address
+        self.host_bytes = BORN_HOST
+        self.closed = False
+        self.pushed: list[Command] = []
+        self.asked: list[tuple[Command, Callable[[Command | None], None], int]] = []
+        self.answers: list[Reply] = []
+        self.frames: list[Command] = []
+
+    def push(self, command: Command) -> None:
+        self.pushed.append(command)
+
+    def ask(self, command: Command, on_answer: Callable[[Command | None], None], timeout_ms: int) -> None:
+        self.asked.append((command, on_answer, timeout_ms))
+
+    def answer(self, request: Command, reply: Reply) -> None:
+        self.answers.append(reply)
+
+    def write(self, frame: bytes) -> None:
+        self.frames.append(decode_command(frame[4:]))
+
+    def write_all(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            self.write(frame)
+
+
+class World:
+    """An open broker without a network. ``settings`` are keys of broker.conf."""
+
+    def __init__(self, files: MemoryFiles | None = None, clock: ManualClock | None = None, **settings: Any) -> None:
+        self.clock = clock or ManualClock()
+        self.files = files or MemoryFiles()
+        # Small files: a gigabyte of zeros is of no use in memory.
+        small = {
+            "mappedFileSizeCommitLog": 4 * 1024 * 1024,
+            "mappedFileSizeConsumeQueue": 20_000,
+            "maxHashSlotNum": 100,
+            "maxIndexNum": 1000,
+        }
+        overrides = {name: str(value) for name, value in {**small, "storePathRootDir": ROOT, **settings}.items()}
+        self.config = load_broker_config(None, overrides)
+        self.parts = BrokerParts(
+            self.config,
+            clock=self.clock,
+            files=self.files,
+            rng=random.Random(7),
+            run_in_thread=lambda work, done: None,
+            after_sync=lambda: None,
+        )
+        self.parts.open()
+
+    def reopened(self, **settings: Any) -> World:
+        """The same directory after a clean stop."""
+        self.parts.close()
+        return World(self.files, self.clock, **settings)
+
+    def put(
+        self, topic: str, body: bytes = b"x", queue_id: int = 0, reconsume_times: int = 0, **properties: str
+    ) -> Placed:
+        """Stores one message at once."""
+        placed = self.parts.writer.put(
+            topic,
+            queue_id,
+            body,
+            encode_properties(properties),
+            born_timestamp_ms=self.clock.now_ms(),
+            born_host=BORN_HOST,
+            reconsume_times=reconsume_times,
+        )
+        self.parts.writer.commit()
+        return placed
+
+    def messages(self, topic: str, queue_id: int = 0) -> list[StoredMessage]:
+        """Everything in a queue."""
+        result = self.parts.store.get(topic, queue_id, 0, 32, 1 << 20)
+        return decode_records(b"".join(result.chunks))
+
+
+class Caller:
+    """A connected client: sends requests through the broker's table as a connection would."""
+
+    def __init__(
+        self, world: World, address: str = "127.0.0.1:5555", language: str = "JAVA", version: int = 479
+    ) -> None:
+        self.peer = FakePeer(address)
+        self._world = world
+        self._language = language
+        self._version = version
+        self._dispatcher = broker_dispatcher(world.parts)
+
+    def ask(self, code: int, body: bytes = b"", oneway: bool = False, **ext: object) -> Reply | None:
+        """The reply; None when it comes later or waits for the commit. ``ext`` are wire names."""
+        fields = {name: str(value) for name, value in ext.items()}
+        command = Command(
+            code,
+            flag=FLAG_ONEWAY if oneway else 0,
+            ext=fields,
+            body=body,
+            language=self._language,
+            version=self._version,
+        )
+        return self._dispatcher.dispatch(self.peer, command)
+
+    def ok(self, code: int, body: bytes = b"", **ext: object) -> Reply:
+        """The reply, now or late, which must be a success."""
+        reply = self.ask(code, body, **ext)
+        if reply is None:
+            assert self.peer.answers, "no answer"
+            reply = self.peer.answers.pop()
+        assert reply.code == 0, reply.remark
+        return reply
+
+    def refused(self, code: int, body: bytes = b"", **ext: object) -> tuple[int, str]:
+        """(code, remark) of a reply that must be a refusal."""
+        reply = self.ask(code, body, **ext)
+        assert reply is not None and reply.code != 0
+        return reply.code, reply.remark or ""
+
+    def json(self, code: int, body: bytes = b"", **ext: object) -> Any:
+        """The body of a successful reply."""
+        return fastjson.loads(self.ok(code, body, **ext).body)
+
+    def header(self, code: int, body: bytes = b"", **ext: object) -> dict[str, str]:
+        """The named fields of a successful reply."""
+        reply = self.ok(code, body, **ext)
+        return encode_header(reply.ext) if isinstance(reply.ext, Header) else reply.ext or {}

@@ -1,0 +1,124 @@
+"""Groups, single messages and loads through the commands."""
+
+from __future__ import annotations
+
+import time
+
+from pymq.errors import EXIT_NOT_FOUND, EXIT_OK
+
+from .conftest import Pymq
+
+
+def committed_group(pymq: Pymq, topic: str, group: str) -> None:
+    """A topic of 10 messages in one queue of which the group has read 4."""
+    pymq("topic", "create", topic, "--wq", "1")
+    pymq("send", topic, stdin="".join(f"m{number}\n" for number in range(10)))
+    assert pymq("tail", topic, "-F", "-n", "4", "--group", group, "--commit").code == EXIT_OK
+
+
+def test_lag_of_one_group(pymq: Pymq) -> None:
+    committed_group(pymq, "lagging", "slow")
+    [record] = pymq("group", "lag", "slow", "-o", "json").json()
+    assert (record["topic"], record["queue"], record["end_offset"], record["committed"], record["lag"]) == (
+        "lagging",
+        0,
+        10,
+        4,
+        6,
+    )
+    assert "total lag 6" in pymq("group", "lag", "slow").out
+    assert pymq("group", "lag", "slow", "--topic", "elsewhere", "-o", "json").json() == []
+
+
+def test_lag_of_all_groups(pymq: Pymq) -> None:
+    committed_group(pymq, "lagging_too", "slow_too")
+    records = pymq("group", "lag", "-o", "json").json()
+    assert {"group": "slow_too", "topic": "lagging_too", "queues": 1, "lag": 6} in records
+    lags = [record["lag"] for record in records]
+    assert lags == sorted(lags, reverse=True)
+
+
+def test_list_and_describe(pymq: Pymq) -> None:
+    committed_group(pymq, "grouped", "workers")
+    record = {record["group"]: record for record in pymq("group", "list", "-o", "json").json()}["workers"]
+    assert (record["brokers"], record["members"], record["lag"], record["retry_max"]) == (["broker-a"], 0, 6, 16)
+    described = pymq("group", "describe", "workers", "-o", "json").json()
+    assert described["progress"] == [{"topic": "grouped", "queues": 1, "lag": 6}]
+    text = pymq("group", "describe", "workers").out
+    assert "nobody is online" in text
+    assert "grouped" in text
+    assert pymq("topic", "describe", "grouped", "-o", "json").json()["groups"] == ["workers"]
+
+
+def test_own_groups_are_listed_with_all_only(pymq: Pymq) -> None:
+    users = {record["group"] for record in pymq("group", "list", "-o", "json").json()}
+    everything = {record["group"] for record in pymq("group", "list", "--all", "-o", "json").json()}
+    assert "TOOLS_CONSUMER" not in users
+    assert users <= everything
+
+
+def test_no_group(pymq: Pymq) -> None:
+    for command in ("describe", "lag"):
+        outcome = pymq("group", command, "absent_group")
+        assert outcome.code == EXIT_NOT_FOUND
+        assert "absent_group" in outcome.err
+
+
+def test_get_by_each_id(pymq: Pymq) -> None:
+    pymq("topic", "create", "by_id")
+    sent = pymq("send", "by_id", "hello", "--tag", "t", "--key", "k", "--property", "colour=red", "-o", "json").json()
+    [message] = pymq("message", "get", sent["offset_message_id"], "-o", "json").json_lines()
+    assert (message["body"], message["broker"], message["queue"]) == ("hello", "broker-a", sent["queue"])
+    assert pymq("message", "get", sent["offset_message_id"], "-o", "raw").out == "hello\n"
+    text = pymq("message", "get", sent["message_id"], "--topic", "by_id").out
+    for words in (sent["message_id"], sent["offset_message_id"], "colour=red", "hello"):
+        assert words in text
+
+
+def test_get_of_what_is_not_there(pymq: Pymq) -> None:
+    pymq("topic", "create", "no_id")
+    sent = pymq("send", "no_id", "hello", "-o", "json").json()
+    for arguments in (
+        [sent["message_id"]],
+        ["nonsense"],
+        [sent["offset_message_id"][:-2] + "01"],
+        ["0" * 32, "--topic", "no_id"],
+    ):
+        outcome = pymq("message", "get", *arguments)
+        assert outcome.code == EXIT_NOT_FOUND, arguments
+        assert outcome.err.count("\n") == 1
+
+
+def test_query_by_key(pymq: Pymq) -> None:
+    pymq("topic", "create", "keyed", "--wq", "1")
+    for number in range(3):
+        pymq("send", "keyed", f"m{number}", "--key", "same", "--key", f"own{number}")
+    assert pymq("message", "query", "keyed", "--key", "same", "-o", "raw").out.split() == ["m0", "m1", "m2"]
+    assert pymq("message", "query", "keyed", "--key", "own1", "-o", "raw").out.split() == ["m1"]
+    assert pymq("message", "query", "keyed", "--key", "same", "--from", "-1h", "-o", "raw").out.split() == [
+        "m0",
+        "m1",
+        "m2",
+    ]
+    hour_ago_ms = str(int(time.time() * 1000) - 3_600_000)
+    assert pymq("message", "query", "keyed", "--key", "same", "--to", hour_ago_ms).code == EXIT_NOT_FOUND
+    assert pymq("message", "query", "keyed", "--key", "none").code == EXIT_NOT_FOUND
+    assert pymq("message", "query", "absent", "--key", "none").code == EXIT_NOT_FOUND
+
+
+def test_the_loads(pymq: Pymq) -> None:
+    sent = pymq("bench", "send", "bench_load", "--messages", "500", "-o", "json")
+    assert sent.code == EXIT_OK
+    assert sent.json()["messages"] == 500
+    assert pymq("bench", "send", "bench_load", "--messages", "500", "--batch", "50", "-o", "json").code == EXIT_OK
+    consumed = pymq("bench", "consume", "bench_load", "-o", "json").json()
+    assert consumed["messages"] == 1002, "each load sends one more first"
+    tripped = pymq("bench", "latency", "bench_load", "--rate", "200", "--seconds", "0.5", "-o", "json").json()
+    assert tripped["received"] == tripped["sent"] == 100
+    assert 0 < tripped["end_to_end_p50_ms"] <= tripped["end_to_end_max_ms"]
+    assert "messages per second" in pymq("bench", "send", "bench_load", "--messages", "10").out
+
+
+def test_consuming_nothing(pymq: Pymq) -> None:
+    pymq("topic", "create", "bench_empty")
+    assert pymq("bench", "consume", "bench_empty").code == EXIT_NOT_FOUND

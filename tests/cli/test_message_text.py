@@ -1,0 +1,146 @@
+"""Messages as text, JSON and raw bodies, and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pymq.cli.message_text import (
+    MessageFormat,
+    formatter,
+    json_line,
+    message_from_json,
+    printable,
+    raw_line,
+    text_line,
+)
+from pymq.errors import UsageError
+from pymq.model.compression import compress_body
+from pymq.model.hosts import pack_host
+from pymq.model.properties import encode_properties
+from pymq.model.record import StoredMessage, decode_record, encode_record
+
+
+def stored(body: bytes, properties: dict[str, str] | None = None, *, sys_flag: int = 0) -> StoredMessage:
+    record = encode_record(
+        topic=b"orders",
+        queue_id=3,
+        queue_offset=42,
+        physical_offset=1000,
+        body=body,
+        properties=encode_properties(properties or {}),
+        flag=0,
+        sys_flag=sys_flag,
+        born_timestamp_ms=1_700_000_000_000,
+        born_host=pack_host("127.0.0.1", 50000),
+        store_timestamp_ms=1_700_000_000_123,
+        store_host=pack_host("127.0.0.1", 10911),
+    )
+    message = decode_record(record)
+    message.broker_name = "broker-a"
+    return message
+
+
+def test_text_has_place_labels_and_body_on_one_line() -> None:
+    line = text_line(stored(b"hello\nworld", {"TAGS": "new", "KEYS": "k1 k2"})).decode()
+    assert line.endswith(" orders broker-a/3@42 [new] k1 k2 hello\\nworld\n")
+    assert line.count("\n") == 1
+
+
+def test_text_of_bytes_that_are_no_text() -> None:
+    assert b"<3 bytes: ff fe 00>" in text_line(stored(b"\xff\xfe\x00"))
+
+
+def test_a_message_can_not_steer_the_terminal() -> None:
+    line = text_line(stored(b"\x1b[2J", {"TAGS": "\x1b[31m", "KEYS": "\x07"}))
+    assert b"\x1b" not in line
+    assert b"\x07" not in line
+
+
+def test_colour_only_surrounds() -> None:
+    message = stored(b"body", {"TAGS": "t"})
+    line = formatter(MessageFormat.text, colour=True)(message).decode()
+    assert line.startswith("\033[2m")
+    assert line.endswith("\033[0mbody\n")
+
+
+def test_compressed_bodies_are_inflated() -> None:
+    body, flags = compress_body(b"x" * 1000)
+    assert raw_line(stored(body, sys_flag=flags)) == b"x" * 1000 + b"\n"
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"a": 1}', b"[1, 2]", b' {"n": 12345678901234567890.10}\n', b'{"a":\n{"b": "\\u00e9"}}']
+)
+def test_json_bodies_stay_json(body: bytes) -> None:
+    line = json_line(stored(body)).decode()
+    assert line.count("\n") == 1
+    assert json.loads(line)["body"] == json.loads(body)
+    assert body.strip().replace(b"\n", b" ").decode() in line, "digits and order stay as they were"
+
+
+@pytest.mark.parametrize("body", [b"12", b'"text"', b"{broken", b"null", b"hello", b'{"a": NaN}'])
+def test_other_text_is_a_string(body: bytes) -> None:
+    assert json.loads(json_line(stored(body)))["body"] == body.decode()
+
+
+def test_bytes_are_base64_and_say_so() -> None:
+    record = json.loads(json_line(stored(b"\xff\x00")))
+    assert record["body_encoding"] == "base64"
+    assert record["body"] == "/wA="
+
+
+def test_json_carries_the_whole_message() -> None:
+    record = json.loads(json_line(stored(b"b", {"TAGS": "t", "KEYS": "k", "UNIQ_KEY": "U", "colour": "red"})))
+    assert (record["topic"], record["broker"], record["queue"], record["offset"]) == ("orders", "broker-a", 3, 42)
+    assert (record["tags"], record["keys"], record["message_id"]) == ("t", "k", "U")
+    assert record["offset_message_id"] == "7F00000100002A9F00000000000003E8"
+    assert record["store_timestamp_ms"] == 1_700_000_000_123
+    assert record["properties"]["colour"] == "red"
+
+
+@given(st.binary(min_size=1, max_size=200), st.text("abc", max_size=5))
+def test_what_tail_prints_send_can_send_again(body: bytes, tag: str) -> None:
+    again = message_from_json("copy", json_line(stored(body, {"TAGS": tag, "UNIQ_KEY": "U", "colour": "red"})))
+    assert again.topic == "copy"
+    assert again.tags == tag
+    assert again.properties == {"colour": "red"}
+    if body.strip()[:1] in (b"{", b"["):
+        assert again.body in (body, body.strip().replace(b"\r", b" ").replace(b"\n", b" "))
+    else:
+        assert again.body == body
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [
+        (b'{"body": "text"}', b"text"),
+        (b'{"body": {"a": 1.50}}', b'{"a": 1.50}'),
+        (b'{"body": 7}', b"7"),
+        (b'{"body": "/wA=", "body_encoding": "base64"}', b"\xff\x00"),
+    ],
+)
+def test_bodies_of_json_lines(line: bytes, body: bytes) -> None:
+    assert message_from_json("t", line).body == body
+
+
+def test_labels_of_json_lines() -> None:
+    line = b'{"body": "b", "tags": "t", "keys": ["k1", "k2"], "properties": {"p": "v", "KEYS": "x"}, "delay_level": 3}'
+    message = message_from_json("t", line)
+    assert (message.tags, message.keys, message.properties, message.delay_level) == ("t", "k1 k2", {"p": "v"}, 3)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"text", b"[]", b"{}", b'{"body": "x", "tags": 1}', b'{"body": "!", "body_encoding": "base64"}']
+)
+def test_lines_that_are_no_message(line: bytes) -> None:
+    with pytest.raises(UsageError, match="no message"):
+        message_from_json("t", line)
+
+
+@given(st.text())
+def test_printable_is(text: str) -> None:
+    assert printable(text).isprintable()

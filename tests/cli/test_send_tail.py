@@ -1,0 +1,287 @@
+"""Messages through the commands: sent in each form, shown from each point, committed only when asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from pymq.testing.standalone import StandaloneProcess
+
+from .conftest import Pymq
+
+DEADLINE_S = 20.0
+
+
+def make(pymq: Pymq, topic: str, queues: int = 1) -> str:
+    assert pymq("topic", "create", topic, "--wq", str(queues)).code == EXIT_OK
+    return topic
+
+
+def lines(count: int, start: int = 0) -> str:
+    return "".join(f"m{number}\n" for number in range(start, start + count))
+
+
+def test_one_message(pymq: Pymq) -> None:
+    topic = make(pymq, "single")
+    outcome = pymq("send", topic, "hello", "--tag", "new", "--key", "k1", "--key", "k2", "--property", "colour=red")
+    assert outcome.code == EXIT_OK
+    assert outcome.out.startswith(f"sent {topic} broker-a/0@0 ")
+    [message] = pymq("tail", topic, "-F", "-o", "json").json_lines()
+    assert (message["body"], message["tags"], message["keys"]) == ("hello", "new", "k1 k2")
+    assert message["properties"]["colour"] == "red"
+
+
+def test_the_result_as_json(pymq: Pymq) -> None:
+    topic = make(pymq, "single_json")
+    result = pymq("send", topic, "hello", "-o", "json").json()
+    assert (result["status"], result["broker"], result["queue"], result["offset"]) == ("SEND_OK", "broker-a", 0, 0)
+    [message] = pymq("tail", topic, "-F", "-o", "json").json_lines()
+    assert message["message_id"] == result["message_id"]
+    assert message["offset_message_id"] == result["offset_message_id"]
+
+
+@pytest.mark.parametrize("batch", ["1", "16"])
+def test_lines_of_stdin(pymq: Pymq, batch: str) -> None:
+    topic = make(pymq, f"lines{batch}")
+    outcome = pymq("send", topic, "--batch", batch, stdin=lines(100) + "\n\nlast without its end")
+    assert outcome.code == EXIT_OK
+    assert outcome.out.startswith(f"sent 101 to {topic} in ")
+    shown = pymq("tail", topic, "-F", "--from", "start", "-o", "raw").out.splitlines()
+    assert shown == [*lines(100).split(), "last without its end"]
+
+
+def test_the_summary_as_json(pymq: Pymq) -> None:
+    topic = make(pymq, "summary")
+    summary = pymq("send", topic, "-", "-o", "json", stdin=lines(10)).json()
+    assert (summary["sent"], summary["failed"]) == (10, 0)
+
+
+def test_json_lines(pymq: Pymq) -> None:
+    topic = make(pymq, "jsonl")
+    stdin = '{"body": {"id": 1, "n": 1.50}, "tags": "t", "keys": ["a", "b"]}\n{"body": "text"}\n'
+    assert pymq("send", topic, "--json-lines", "--tag", "default", stdin=stdin).code == EXIT_OK
+    first, second = pymq("tail", topic, "-F", "-o", "json").json_lines()
+    assert (first["body"], first["tags"], first["keys"]) == ({"id": 1, "n": 1.5}, "t", "a b")
+    assert (second["body"], second["tags"]) == ("text", "default")
+
+
+def test_a_line_that_is_no_message_is_named(pymq: Pymq) -> None:
+    topic = make(pymq, "badline")
+    outcome = pymq("send", topic, "--json-lines", stdin='{"body": "ok"}\n{oops\n')
+    assert outcome.code == EXIT_USAGE
+    assert "line 2 of stdin" in outcome.err
+
+
+def test_what_tail_shows_can_be_sent_again(pymq: Pymq) -> None:
+    source, copy = make(pymq, "copy_source"), make(pymq, "copy_target")
+    pymq("send", source, '{"a": 1}', "--tag", "t", "--key", "k", "--property", "colour=red")
+    shown = pymq("tail", source, "-F", "--from", "start", "-o", "json").out
+    assert pymq("send", copy, "--json-lines", stdin=shown).code == EXIT_OK
+    [message] = pymq("tail", copy, "-F", "-o", "json").json_lines()
+    assert (message["body"], message["tags"], message["keys"]) == ({"a": 1}, "t", "k")
+    assert message["properties"]["colour"] == "red"
+
+
+def test_a_refused_send(pymq: Pymq) -> None:
+    topic = make(pymq, "readonly")
+    pymq("topic", "update", topic, "--perm", "R")
+    outcome = pymq("send", topic, "hello", "--queue", "broker-a:0")
+    assert outcome.code in (EXIT_REFUSED, EXIT_NOT_FOUND)
+    assert outcome.err.startswith("pymq: ")
+    assert pymq("send", topic, "--queue", "broker-a:0", stdin=lines(10)).code == outcome.code
+
+
+def test_part_of_the_messages_fails(pymq: Pymq) -> None:
+    topic = make(pymq, "partly")
+    too_large = json.dumps({"body": "x" * (5 * 1024 * 1024)})
+    outcome = pymq("send", topic, "--json-lines", "-o", "json", stdin=f'{{"body": "ok"}}\n{too_large}\n')
+    assert outcome.code == EXIT_FAILED
+    assert (outcome.json()["sent"], outcome.json()["failed"]) == (1, 1)
+    assert "limit" in outcome.err
+
+
+@pytest.fixture(scope="module")
+def _stored_topic() -> dict[str, bool]:
+    return {}
+
+
+@pytest.fixture
+def stored(pymq: Pymq, _stored_topic: dict[str, bool]) -> str:
+    """A topic with m0 to m39 over 4 queues, every fourth with a tag and a key."""
+    if not _stored_topic:
+        make(pymq, "stored", 4)
+        rows = [
+            {"body": f"m{number}", **({"tags": "four", "keys": f"k{number}"} if number % 4 == 0 else {})}
+            for number in range(40)
+        ]
+        pymq(
+            "send", "stored", "--json-lines", "--in-flight", "1", stdin="".join(json.dumps(row) + "\n" for row in rows)
+        )
+        _stored_topic["stored"] = True
+    return "stored"
+
+
+def test_start_shows_all_in_order_of_storing(pymq: Pymq, stored: str) -> None:
+    assert pymq("tail", stored, "-F", "--from", "start", "-o", "raw").out == lines(40)
+
+
+def test_the_default_is_the_last_ten(pymq: Pymq, stored: str) -> None:
+    assert pymq("tail", stored, "-F", "-o", "raw").out == lines(10, 30)
+
+
+@pytest.mark.parametrize("arguments", [["-3"], ["--last", "3"], ["--from", "-3"]], ids=" ".join)
+def test_the_last_three(pymq: Pymq, stored: str, arguments: list[str]) -> None:
+    assert pymq("tail", stored, "-F", *arguments, "-o", "raw").out == lines(3, 37)
+
+
+def test_more_than_there_are(pymq: Pymq, stored: str) -> None:
+    assert pymq("tail", stored, "-F", "-1000", "-o", "raw").out == lines(40)
+
+
+def test_the_end_shows_nothing(pymq: Pymq, stored: str) -> None:
+    assert pymq("tail", stored, "-F", "--from", "end", "-o", "raw").out == ""
+    assert pymq("tail", stored, "-F", "-0", "-o", "raw").out == ""
+
+
+def test_an_offset_in_each_queue(pymq: Pymq, stored: str) -> None:
+    records = pymq("tail", stored, "-F", "--from", "8", "-o", "json").json_lines()
+    assert sorted(record["offset"] for record in records) == [8, 8, 8, 8, 9, 9, 9, 9]
+
+
+def test_one_queue(pymq: Pymq, stored: str) -> None:
+    records = pymq("tail", stored, "-F", "--from", "8", "--queue", "1", "-o", "json").json_lines()
+    assert [(record["queue"], record["offset"]) for record in records] == [(1, 8), (1, 9)]
+    assert pymq("tail", stored, "-F", "--queue", "9").code == EXIT_NOT_FOUND
+
+
+def test_times(pymq: Pymq, stored: str) -> None:
+    records = pymq("tail", stored, "-F", "--from", "start", "-o", "json").json_lines()
+    since = [record["body"] for record in records if record["store_timestamp_ms"] >= records[20]["store_timestamp_ms"]]
+    for start in (str(records[20]["store_timestamp_ms"]), records[20]["store_time"]):
+        assert pymq("tail", stored, "-F", "--from", start, "-o", "raw").out.split() == since
+    assert pymq("tail", stored, "-F", "-1h", "-o", "raw").out == lines(40)
+    assert pymq("tail", stored, "-F", "--from", "2100-01-01", "-o", "raw").out == ""
+
+
+def test_count(pymq: Pymq, stored: str) -> None:
+    assert pymq("tail", stored, "-F", "--from", "start", "-n", "7", "-o", "raw").out == lines(7)
+    assert pymq("tail", stored, "--from", "start", "-n", "7", "-o", "raw").out == lines(7), (
+        "following ends at the count"
+    )
+
+
+def test_tags_keys_and_patterns(pymq: Pymq, stored: str) -> None:
+    start = ["tail", stored, "-F", "--from", "start", "-o", "raw"]
+    assert pymq(*start, "--tag", "four").out.split() == [f"m{number}" for number in range(0, 40, 4)]
+    assert pymq(*start, "--tag", "none || four", "-n", "1").out.split() == ["m0"]
+    assert pymq(*start, "--tag", "none").out == ""
+    assert pymq(*start, "--key", "k8").out.split() == ["m8"]
+    assert pymq(*start, "--grep", "^m.5$").out.split() == ["m15", "m25", "m35"]
+
+
+def test_text_lines(pymq: Pymq, stored: str) -> None:
+    [line] = pymq("tail", stored, "-F", "--key", "k8", "--from", "start").out.splitlines()
+    assert line.endswith(" [four] k8 m8")
+    assert f" {stored} broker-a/" in line
+
+
+def test_several_topics_and_all_of_them(pymq: Pymq, stored: str) -> None:
+    other = make(pymq, "other_topic")
+    pymq("send", other, "elsewhere")
+    assert pymq("tail", stored, other, "-F", "-2", "-o", "raw").out.split() == ["m39", "elsewhere"]
+    assert "elsewhere" in pymq("tail", "-F", "-o", "raw", "--from", "start").out.split()
+
+
+def test_no_topic(pymq: Pymq) -> None:
+    assert pymq("tail", "absent", "-F").code == EXIT_NOT_FOUND
+
+
+def test_offsets_are_committed_only_when_asked(pymq: Pymq, stored: str) -> None:
+    group = ["--group", "readers"]
+    first = pymq("tail", stored, "-F", *group, "-n", "15", "-o", "raw").out
+    assert first == lines(15)
+    assert pymq("tail", stored, "-F", *group, "-n", "15", "-o", "raw").out == lines(15), "nothing was committed"
+    assert pymq("tail", stored, "-F", *group, "-n", "15", "--commit", "-o", "raw").out == lines(15)
+    assert pymq("tail", stored, "-F", *group, "--commit", "-o", "raw").out == lines(25, 15)
+    assert pymq("tail", stored, "-F", *group, "-o", "raw").out == ""
+    records = pymq("group", "lag", "readers", "-o", "json").json()
+    assert [(record["committed"], record["lag"]) for record in records] == [(10, 0)] * 4
+
+
+def wait_until(condition: object, what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        if condition():  # type: ignore[operator]
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError(f"{what} did not happen within {DEADLINE_S} s")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_following_shows_what_comes_and_ends_on_a_signal(
+    pymq: Pymq, server: StandaloneProcess, tmp_path: Path, how: signal.Signals
+) -> None:
+    topic = make(pymq, f"followed{how}", 2)
+    pymq("send", topic, "before")
+    out = tmp_path / "out"
+    with out.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pymq", "tail", topic, "-o", "raw"],
+            stdout=sink,
+            env={**os.environ, "NAMESRV_ADDR": server.namesrv},
+        )
+    try:
+        wait_until(lambda: out.read_text() == "before\n", "showing what is stored")
+        pymq("send", topic, stdin=lines(10))
+        wait_until(lambda: sorted(out.read_text().split()) == sorted(["before", *lines(10).split()]), "following")
+    finally:
+        process.send_signal(how)
+        code = process.wait(DEADLINE_S)
+    assert code == EXIT_OK
+
+
+def test_following_everything_notices_a_new_topic(pymq: Pymq, server: StandaloneProcess, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with out.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pymq", "tail", "--from", "end", "-o", "raw"],
+            stdout=sink,
+            env={**os.environ, "NAMESRV_ADDR": server.namesrv},
+        )
+    try:
+        marker = make(pymq, "marker")
+
+        def following() -> bool:
+            pymq("send", marker, "started")
+            return "started" in out.read_text()
+
+        wait_until(following, "following")
+        make(pymq, "born_later")
+        pymq("send", "born_later", "here too")
+        wait_until(lambda: "here too" in out.read_text(), "noticing the new topic")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(DEADLINE_S)
+
+
+def test_a_reader_that_has_enough_is_no_error(pymq: Pymq, server: StandaloneProcess, stored: str) -> None:
+    process = subprocess.run(
+        f"{sys.executable} -m pymq tail {stored} -F --from start | head -1; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NAMESRV_ADDR": server.namesrv},
+    )
+    assert process.stderr == ""
+    assert process.stdout.splitlines()[-1] == "0"

@@ -1,0 +1,160 @@
+"""The server commands as processes: ready lines, flags, signals, what survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pymq.cli import main as cli
+from pymq.errors import EXIT_OK, EXIT_USAGE
+from pymq.testing.standalone import StandaloneProcess
+
+STOP_TIMEOUT_S = 20.0
+
+
+@contextmanager
+def process(*arguments: str, home: Path) -> Iterator[subprocess.Popen[str]]:
+    """``pymq ARGUMENTS`` in a home directory of its own; killed at the end if it still runs."""
+    environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "pymq", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**environment, "HOME": str(home), "PYTHONPATH": str(Path.cwd())},
+    )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.wait()
+        assert running.stdout is not None
+        running.stdout.close()
+
+
+def first_line(running: subprocess.Popen[str]) -> str:
+    assert running.stdout is not None
+    return running.stdout.readline()
+
+
+def accepts(address: str) -> bool:
+    host, port = address.rsplit(":", 1)
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex((host, int(port))) == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_standalone_says_when_it_is_ready_and_stops_cleanly(tmp_path: Path, how: signal.Signals) -> None:
+    data = tmp_path / "data"
+    with process(
+        "standalone", "--dir", str(data), "--namesrv-port", "0", "--port", "0", "--json", home=tmp_path
+    ) as running:
+        ready = json.loads(first_line(running))
+        assert ready["pid"] == running.pid
+        assert ready["store"] == str(data)
+        assert accepts(ready["namesrv"])
+        assert accepts(ready["broker"])
+        running.send_signal(how)
+        assert running.wait(STOP_TIMEOUT_S) == EXIT_OK
+    assert (data / "commitlog").is_dir()
+    assert not (data / "abort").exists(), "a clean stop leaves no abort file"
+
+
+def test_standalone_for_people(tmp_path: Path) -> None:
+    with process("standalone", "--namesrv-port", "0", "--port", "0", home=tmp_path) as running:
+        line = first_line(running)
+        assert line.startswith("ready: name server 127.0.0.1:")
+        assert str(tmp_path / ".pymq" / "standalone") in line
+
+
+def test_an_ephemeral_standalone_leaves_nothing(tmp_path: Path) -> None:
+    with process("standalone", "--ephemeral", "--namesrv-port", "0", "--port", "0", "--json", home=tmp_path) as running:
+        store = Path(json.loads(first_line(running))["store"])
+        assert store.is_dir()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(STOP_TIMEOUT_S) == EXIT_OK
+    assert not store.exists()
+
+
+def test_data_survives_a_stop_and_a_kill(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    server = StandaloneProcess(data).start()
+    assert cli.run(["send", "kept", "first", "--namesrv", server.namesrv]) == EXIT_OK
+    assert server.stop() == EXIT_OK
+    server = StandaloneProcess(data).start()
+    assert cli.run(["send", "kept", "second", "--namesrv", server.namesrv]) == EXIT_OK
+    assert server.kill() == -signal.SIGKILL
+    with StandaloneProcess(data) as again:
+        capsys.readouterr()
+        assert cli.run(["tail", "kept", "-F", "-o", "raw", "--namesrv", again.namesrv]) == EXIT_OK
+    assert capsys.readouterr().out == "first\nsecond\n"
+
+
+def test_settings_reach_the_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with StandaloneProcess(settings={"autoCreateTopicEnable": "false"}) as server:
+        assert cli.run(["send", "unmade", "x", "--namesrv", server.namesrv]) != EXIT_OK
+    assert "unmade" in capsys.readouterr().err
+
+
+def test_namesrv_and_broker_as_two_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with process("namesrv", "--port", "0", "--json", home=tmp_path) as namesrv:
+        address = json.loads(first_line(namesrv))["namesrv"]
+        flags = ["--id", "0", "--name", "broker-x", "--cluster", "East", "--namesrv", address, "--port", "0"]
+        with process("broker", *flags, "--json", home=tmp_path) as broker:
+            ready = json.loads(first_line(broker))
+            assert ready["namesrv"] == address
+            assert ready["store"] == str(tmp_path / ".pymq" / "broker-x-0")
+            assert cli.run(["topic", "create", "t", "-c", "East", "-o", "json", "--namesrv", address]) == EXIT_OK
+            assert json.loads(capsys.readouterr().out)[0]["broker"] == "broker-x"
+            broker.send_signal(signal.SIGTERM)
+            assert broker.wait(STOP_TIMEOUT_S) == EXIT_OK
+        namesrv.send_signal(signal.SIGTERM)
+        assert namesrv.wait(STOP_TIMEOUT_S) == EXIT_OK
+
+
+def test_a_broker_alone_says_where_its_data_is(tmp_path: Path) -> None:
+    # Only the port differs from the bare form: 10911 may be taken on a machine that runs tests.
+    with process("broker", "--id", "0", "--port", "0", home=tmp_path) as running:
+        line = first_line(running)
+    assert line.startswith("broker broker-a (id 0, cluster DefaultCluster) ready on 127.0.0.1:")
+    assert "name server 127.0.0.1:9876" in line
+    assert str(tmp_path / ".pymq" / "broker-a-0") in line
+
+
+def test_a_configuration_file_and_what_wins(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"brokerName = from-file\nlistenPort=0\nstorePathRootDir={tmp_path / 'from-file'}\nnamesrvAddr=\n")
+    with process(
+        "broker", "-c", str(file), "--set", "brokerClusterName=FromSet", "--id", "0", home=tmp_path
+    ) as running:
+        line = first_line(running)
+    assert line.startswith("broker from-file (id 0, cluster FromSet) ready on ")
+    assert str(tmp_path / "from-file") in line
+
+
+def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = str(holder.getsockname()[1])
+        assert cli.run(["namesrv", "--port", port]) == EXIT_USAGE
+        assert cli.run(["broker", "--port", port, "--store", str(tmp_path / "s"), "--namesrv", ""]) == EXIT_USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count(f"127.0.0.1:{port} is in use") == 2
+
+
+def test_a_standalone_that_can_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="whole number"):
+        StandaloneProcess(settings={"maxBatchNums": "many"}).start()

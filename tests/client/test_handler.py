@@ -1,0 +1,92 @@
+"""How application handlers are called and what their outcome means."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+
+import pytest
+
+from pymq.client import ConsumeResult
+from pymq.client.consume_counters import ConsumeCounters
+from pymq.client.handler import MessageHandler
+from pymq.clock import ManualClock
+from tests.client.messages import message
+
+LATER = ConsumeResult.RECONSUME_LATER
+SUCCESS = ConsumeResult.SUCCESS
+
+
+def outcome(on_message, counters=None):
+    async def main():
+        handler = MessageHandler(on_message, counters or ConsumeCounters(), ManualClock(), 2)
+        try:
+            return await handler.call([message(), message(offset=1)])
+        finally:
+            handler.close()
+
+    return asyncio.run(main())
+
+
+def plain(result):
+    return lambda messages: result
+
+
+def coroutine(result):
+    async def handle(messages):
+        return result
+
+    return handle
+
+
+class CallableObject:
+    def __init__(self, result):
+        self.result = result
+
+    async def __call__(self, messages):
+        return self.result
+
+
+def partial(result):
+    async def handle(extra, messages):
+        return extra
+
+    return functools.partial(handle, result)
+
+
+@pytest.mark.parametrize("make", [plain, coroutine, CallableObject, partial])
+@pytest.mark.parametrize(("returned", "expected"), [(None, SUCCESS), (SUCCESS, SUCCESS), (LATER, LATER)])
+def test_what_a_return_value_means(make, returned, expected):
+    assert outcome(make(returned)) is expected
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_exception_means_later(asynchronous, caplog):
+    def fail(messages):
+        raise ValueError("boom")
+
+    async def fail_later(messages):
+        raise ValueError("boom")
+
+    assert outcome(fail_later if asynchronous else fail) is LATER
+    assert "boom" in caplog.text and "U0-0" in caplog.text
+
+
+def test_coroutines_run_on_the_loop_and_functions_beside_it():
+    names = []
+
+    async def handle(messages):
+        names.append(threading.current_thread().name)
+
+    outcome(handle)
+    outcome(lambda messages: names.append(threading.current_thread().name))
+    assert names[0] == threading.current_thread().name
+    assert names[1].startswith("pymq-handler")
+
+
+def test_outcomes_are_counted_by_topic():
+    counters = ConsumeCounters()
+    outcome(plain(None), counters)
+    outcome(plain(LATER), counters)
+    assert (counters.topics["T"].handled, counters.topics["T"].failed) == (2, 2)

@@ -1,0 +1,99 @@
+"""Where offsets are kept: brokers, or a file."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pymq.client.offset_store import BrokerOffsets, FileOffsets
+from pymq.errors import UnreachableError
+from pymq.model.message import MessageQueue
+
+QUEUE = MessageQueue("T", "b", 0)
+OTHER = MessageQueue("T", "b", 1)
+
+
+class FakeRequests:
+    """Offsets at a broker that can be out of reach."""
+
+    def __init__(self):
+        self.offsets = {}
+        self.commits = []
+        self.reachable = True
+
+    async def committed(self, group, queue):
+        return self.offsets.get(queue)
+
+    async def commit(self, group, queue, offset, *, oneway=False):
+        if not self.reachable:
+            raise UnreachableError("gone")
+        self.offsets[queue] = offset
+        self.commits.append((queue, offset, oneway))
+
+
+def test_offsets_only_go_forward_unless_told():
+    store = FileOffsets(None)
+    store.move(QUEUE, 5)
+    store.move(QUEUE, 3)
+    assert store.current(QUEUE) == 5
+    store.move(QUEUE, 3, back=True)
+    assert store.current(QUEUE) == 3
+    store.forget(QUEUE)
+    assert store.current(QUEUE) is None
+
+
+def test_only_changes_go_to_the_broker():
+    async def main():
+        requests = FakeRequests()
+        store = BrokerOffsets("G", requests)
+        store.move(QUEUE, 5)
+        await store.store([QUEUE, OTHER])
+        await store.store([QUEUE, OTHER])
+        store.move(QUEUE, 6)
+        await store.store([QUEUE], wait=True)
+        assert requests.commits == [(QUEUE, 5, True), (QUEUE, 6, False)]
+        assert await store.stored(QUEUE) == 6
+        assert await store.stored(OTHER) is None
+
+    asyncio.run(main())
+
+
+def test_what_could_not_be_stored_is_tried_again():
+    async def main():
+        requests = FakeRequests()
+        store = BrokerOffsets("G", requests)
+        store.move(QUEUE, 5)
+        requests.reachable = False
+        await store.store([QUEUE])
+        requests.reachable = True
+        await store.store([QUEUE])
+        assert requests.offsets == {QUEUE: 5}
+
+    asyncio.run(main())
+
+
+def test_a_file_keeps_offsets_over_a_restart(tmp_path):
+    async def main():
+        path = tmp_path / "deep" / "offsets.json"
+        store = FileOffsets(path)
+        assert await store.stored(QUEUE) is None
+        store.move(QUEUE, 5)
+        store.move(OTHER, 6)
+        await store.store([QUEUE])
+        await store.store([OTHER])
+        again = FileOffsets(path)
+        assert (await again.stored(QUEUE), await again.stored(OTHER)) == (5, 6)
+        assert [file.name for file in path.parent.iterdir()] == ["offsets.json"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1}', b'[["T", "b"]]'])
+def test_a_damaged_file_is_a_new_start(tmp_path, content):
+    async def main():
+        path = tmp_path / "offsets.json"
+        path.write_bytes(content)
+        assert await FileOffsets(path).stored(QUEUE) is None
+
+    asyncio.run(main())

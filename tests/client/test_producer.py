@@ -1,0 +1,373 @@
+"""Producer against scripted name servers and brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+
+import pytest
+
+from pymq.client import Message, MessageQueue, Producer, SendStatus
+from pymq.errors import NotFoundError, RefusedError, RequestTimeoutError, UnreachableError, UsageError
+from pymq.model import sysflag
+from pymq.model.properties import decode_properties
+from pymq.model.record import decode_batch
+from pymq.wire.bodies_client import HeartbeatData, decode_body
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.dispatch import Reply
+from pymq.wire.header import decode_header
+from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header
+from tests.client.fake_broker import FakeServer, route_reply, serve_routes
+
+SEND = RequestCode.SEND_MESSAGE_V2
+BATCH = RequestCode.SEND_BATCH_MESSAGE
+
+
+def stored(command):
+    """A broker that stores everything at offset 7 of the queue asked for."""
+    header = decode_header(SendMessageV2Header, command.ext)
+    return Reply(ext=SendMessageAnswer(message_id="7F" * 16, queue_id=header.queue_id, queue_offset=7))
+
+
+def sent(broker, n=0, code=SEND):
+    command = broker.requests[code][n]
+    return decode_header(SendMessageV2Header, command.ext), command.body
+
+
+def run(scenario, *, brokers=1, **options):
+    """``scenario(namesrv, brokers, producer)`` with a topic T on all brokers, 2 queues each."""
+
+    async def main():
+        namesrv = await FakeServer().start()
+        servers = [await FakeServer().start() for _ in range(brokers)]
+        addresses = {f"broker-{i}": server.address for i, server in enumerate(servers)}
+        serve_routes(
+            namesrv, {"T": route_reply(addresses, queues=2), "TBW102": route_reply(addresses, queues=8, perm=7)}
+        )
+        for server in servers:
+            server.on(SEND, stored)
+            server.on(BATCH, stored)
+        try:
+            async with Producer("PG", namesrv=namesrv.address, rng=random.Random(3), **options) as producer:
+                await scenario(namesrv, servers, producer)
+        finally:
+            await namesrv.stop()
+            for server in servers:
+                await server.stop()
+
+    asyncio.run(main())
+
+
+def test_send_says_where_the_message_is():
+    async def scenario(namesrv, brokers, producer):
+        message = Message("T", b"hello", tags="A", keys="k1 k2", properties={"city": "Köln"}, flag=5)
+        result = await producer.send(message)
+        header, body = sent(brokers[0])
+        assert result.status is SendStatus.SEND_OK
+        assert result.offset_message_id == "7F" * 16
+        assert result.queue == MessageQueue("T", "broker-0", header.queue_id)
+        assert result.queue_offset == 7
+        assert body == b"hello"
+        assert (header.producer_group, header.topic, header.flag, header.sys_flag) == ("PG", "T", 5, 0)
+        assert (header.default_topic, header.default_topic_queue_nums) == ("TBW102", 4)
+        assert decode_properties(header.properties.encode()) == {
+            "city": "Köln",
+            "TAGS": "A",
+            "KEYS": "k1 k2",
+            "UNIQ_KEY": result.message_id,
+            "WAIT": "true",
+        }
+        assert len(result.message_id) == 32
+
+    run(scenario)
+
+
+def test_queues_are_used_in_turn():
+    async def scenario(namesrv, brokers, producer):
+        for _ in range(8):
+            await producer.send(Message("T", b"x"))
+        used = [(i, sent(b, n)[0].queue_id) for i, b in enumerate(brokers) for n in range(b.count(SEND))]
+        assert sorted(used) == sorted([(b, q) for b in (0, 1) for q in (0, 1)] * 2)
+
+    run(scenario, brokers=2)
+
+
+def test_the_route_is_asked_for_once():
+    async def scenario(namesrv, brokers, producer):
+        await asyncio.gather(*[producer.send(Message("T", b"x")) for _ in range(10)])
+        assert namesrv.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == 1
+
+    run(scenario)
+
+
+def test_an_unknown_topic_goes_to_four_queues_of_the_template():
+    async def scenario(namesrv, brokers, producer):
+        queues = await producer.queues("New")
+        assert queues == [MessageQueue("New", "broker-0", i) for i in range(4)]
+        await producer.send(Message("New", b"x"))
+        assert sent(brokers[0])[0].topic == "New"
+        asked = [command.ext["topic"] for command in namesrv.requests[RequestCode.GET_ROUTEINFO_BY_TOPIC]]
+        assert asked == ["New", "TBW102"]
+
+    run(scenario)
+
+
+def test_an_unknown_topic_without_a_template_is_not_found():
+    async def scenario(namesrv, brokers, producer):
+        serve_routes(namesrv, {})
+        with pytest.raises(NotFoundError, match="create it first"):
+            await producer.send(Message("New", b"x"))
+
+    run(scenario)
+
+
+def test_a_topic_without_write_permission_is_not_found_writable():
+    async def scenario(namesrv, brokers, producer):
+        serve_routes(namesrv, {"T": route_reply({"broker-0": brokers[0].address}, perm=4)})
+        with pytest.raises(NotFoundError, match="no queue to write to"):
+            await producer.send(Message("T", b"x"))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [17, 14, 1, 2, 16, 204, 205, 1500])
+def test_another_broker_takes_what_one_refuses(code):
+    async def scenario(namesrv, brokers, producer):
+        brokers[0].refuse(SEND, code)
+        results = [await producer.send(Message("T", b"x")) for _ in range(4)]
+        assert {result.queue.broker_name for result in results} == {"broker-1"}
+        assert 1 <= brokers[0].count(SEND) <= 2  # later sends leave it alone for a while
+
+    run(scenario, brokers=2)
+
+
+def test_a_retry_keeps_the_unique_key():
+    async def scenario(namesrv, brokers, producer):
+        brokers[0].refuse(SEND, ResponseCode.SYSTEM_BUSY)
+        brokers[1].refuse(SEND, ResponseCode.SYSTEM_BUSY)
+        with pytest.raises(RefusedError):
+            await producer.send(Message("T", b"x"))
+        attempts = [sent(broker, n)[0] for broker in brokers for n in range(broker.count(SEND))]
+        keys = {decode_properties(header.properties.encode())["UNIQ_KEY"] for header in attempts}
+        assert len(keys) == 1
+        assert len(attempts) == 3
+
+    run(scenario, brokers=2)
+
+
+def test_a_dead_broker_is_replaced_by_another():
+    async def scenario(namesrv, brokers, producer):
+        await brokers[0].stop()
+        results = [await producer.send(Message("T", b"x")) for _ in range(3)]
+        assert {result.queue.broker_name for result in results} == {"broker-1"}
+
+    run(scenario, brokers=2)
+
+
+def test_other_codes_are_raised_at_once():
+    async def scenario(namesrv, brokers, producer):
+        for broker in brokers:
+            broker.refuse(SEND, ResponseCode.MESSAGE_ILLEGAL, "too large")
+        with pytest.raises(RefusedError, match="too large") as caught:
+            await producer.send(Message("T", b"x"))
+        assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
+        assert sum(broker.count(SEND) for broker in brokers) == 1
+
+    run(scenario, brokers=2)
+
+
+def test_no_answer_is_a_timeout():
+    async def scenario(namesrv, brokers, producer):
+        brokers[0].on(SEND, lambda command: None)
+        with pytest.raises(RequestTimeoutError):
+            await producer.send(Message("T", b"x"), timeout_s=0.1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(10, "FLUSH_DISK_TIMEOUT"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT")]
+)
+def test_stored_but_unconfirmed_is_a_status_not_an_error(code, status):
+    async def scenario(namesrv, brokers, producer):
+        def unconfirmed(command):
+            reply = stored(command)
+            reply.code = code
+            return reply
+
+        brokers[0].on(SEND, unconfirmed)
+        assert (await producer.send(Message("T", b"x"))).status.value == status
+
+    run(scenario)
+
+
+def test_a_chosen_queue_is_used_and_not_retried():
+    async def scenario(namesrv, brokers, producer):
+        queue = MessageQueue("T", "broker-1", 1)
+        assert (await producer.send(Message("T", b"x"), queue=queue)).queue == queue
+        brokers[1].refuse(SEND, ResponseCode.SYSTEM_BUSY)
+        with pytest.raises(RefusedError):
+            await producer.send(Message("T", b"x"), queue=queue)
+        assert brokers[0].count(SEND) == 0
+
+    run(scenario, brokers=2)
+
+
+def test_a_selector_sees_queues_and_message():
+    async def scenario(namesrv, brokers, producer):
+        def by_key(queues, message):
+            assert len(queues) == 4
+            return queues[int(message.keys) % len(queues)]
+
+        results = [await producer.send(Message("T", b"x", keys=str(n)), selector=by_key) for n in range(4)]
+        assert [tuple(r.queue) for r in results] == [("T", f"broker-{b}", q) for b in (0, 1) for q in (0, 1)]
+
+    run(scenario, brokers=2)
+
+
+def test_large_bodies_are_compressed_small_ones_are_not():
+    async def scenario(namesrv, brokers, producer):
+        await producer.send(Message("T", b"a" * 4096))
+        await producer.send(Message("T", b"a" * 4097))
+        await producer.send(Message("T", random.Random(1).randbytes(5000)))
+        small, large, random_one = (sent(brokers[0], n) for n in range(3))
+        assert small[0].sys_flag == 0 and small[1] == b"a" * 4096
+        assert large[0].sys_flag == sysflag.COMPRESSED | sysflag.COMPRESSION_ZLIB
+        assert zlib.decompress(large[1]) == b"a" * 4097
+        assert random_one[0].sys_flag == 0  # compression made it longer
+
+    run(scenario)
+
+
+def test_oneway_is_written_without_an_answer():
+    async def scenario(namesrv, brokers, producer):
+        await producer.send_oneway(Message("T", b"x"))
+        await producer.send_oneway(Message("T", b"y"), queue=MessageQueue("T", "broker-0", 1))
+        command = await brokers[0].wait_for(SEND, 2)
+        assert command.is_oneway and command.body == b"y"
+
+    run(scenario)
+
+
+def test_send_async_is_a_task():
+    async def scenario(namesrv, brokers, producer):
+        tasks = [producer.send_async(Message("T", b"x")) for _ in range(20)]
+        assert all(isinstance(task, asyncio.Task) for task in tasks)
+        assert len({result.message_id for result in await asyncio.gather(*tasks)}) == 20
+
+    run(scenario)
+
+
+def test_a_batch_is_one_request_and_lists_the_keys():
+    async def scenario(namesrv, brokers, producer):
+        result = await producer.send_batch([Message("T", b"%d" % n, tags=f"t{n}") for n in range(5)])
+        header, body = sent(brokers[0], code=BATCH)
+        entries = decode_batch(body)
+        assert [entry[1] for entry in entries] == [b"0", b"1", b"2", b"3", b"4"]
+        assert header.batch is True
+        keys = [decode_properties(entry[2])["UNIQ_KEY"] for entry in entries]
+        assert result.message_id == ",".join(keys)
+        assert decode_properties(header.properties.encode()).keys() == {"UNIQ_KEY", "WAIT"}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([], "empty"),
+        ([Message("T", b"a"), Message("U", b"b")], "one topic"),
+        ([Message("T", b"a"), Message("T", b"b", delay_level=1)], "delayed"),
+        ([Message("T", b"a"), Message("T", b"b", wait_store=False)], "wait_store"),
+        ([Message("%RETRY%g", b"a")], "retry topic"),
+        ([Message("T", b"a" * 600), Message("T", b"b" * 600)], "smaller parts"),
+        ([Message("T", b"")], "body is empty"),
+    ],
+)
+def test_what_can_not_be_a_batch_is_refused_here(messages, problem):
+    async def scenario(namesrv, brokers, producer):
+        with pytest.raises(UsageError, match=problem):
+            await producer.send_batch(messages)
+        assert brokers[0].count(BATCH) == 0
+
+    run(scenario, body_size_max_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (Message("T", b""), "body is empty"),
+        (Message("T", b"x" * 1001), "limit is 1000"),
+        (Message("bad/topic", b"x"), "outside"),
+        (Message("", b"x"), "empty"),
+        (Message("T", b"x", properties={"TRAN_MSG": "true"}), "RocketMQ's own"),
+        (Message("T", b"x", properties={"a": "\x01"}), "separator"),
+        (Message("T", b"x", properties={"a": "\x02b"}), "separator"),
+        (Message("T", b"x", properties={"a": "v" * 33_000}), "32767"),
+    ],
+)
+def test_what_no_broker_would_take_is_refused_here(message, problem):
+    async def scenario(namesrv, brokers, producer):
+        with pytest.raises(UsageError, match=problem):
+            await producer.send(message)
+        assert brokers[0].count(SEND) == 0
+
+    run(scenario, body_size_max_bytes=1000)
+
+
+def test_brokers_learn_of_the_producer_and_hear_goodbye():
+    async def scenario(namesrv, brokers, producer):
+        await producer.send(Message("T", b"x"))
+        command = await brokers[0].wait_for(RequestCode.HEART_BEAT)
+        heartbeat = decode_body(HeartbeatData, command.body)
+        assert heartbeat.client_id == producer.client_id
+        assert [data.group_name for data in heartbeat.producer_data_set] == ["PG"]
+        await producer.stop()
+        goodbye = await brokers[0].wait_for(RequestCode.UNREGISTER_CLIENT)
+        assert goodbye.ext == {"clientID": producer.client_id, "producerGroup": "PG"}
+
+    run(scenario)
+
+
+def test_name_servers_fall_over():
+    async def main():
+        namesrv, broker = await FakeServer().start(), await FakeServer().start()
+        dead = await FakeServer().start()
+        await dead.stop()
+        broker.on(SEND, stored)
+        serve_routes(namesrv, {"T": route_reply({"b": broker.address})})
+        for seed in range(4):  # whichever is asked first
+            addresses = f"{dead.address};{namesrv.address}"
+            async with Producer("PG", namesrv=addresses, rng=random.Random(seed)) as producer:
+                await producer.send(Message("T", b"x"))
+        async with Producer("PG", namesrv=f"{dead.address}") as producer:
+            with pytest.raises(UnreachableError, match="no name server answers"):
+                await producer.send(Message("T", b"x"))
+        await namesrv.stop()
+        await broker.stop()
+
+    asyncio.run(main())
+
+
+def test_routes_are_kept_without_name_servers_and_renewed_with_them():
+    async def scenario(namesrv, brokers, producer):
+        await producer.send(Message("T", b"x"))
+        serve_routes(namesrv, {"T": route_reply({"broker-1": brokers[1].address})})
+        await namesrv.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC, 3)
+        assert {queue.broker_name for queue in await producer.queues("T")} == {"broker-1"}
+        await namesrv.stop()
+        assert (await producer.send(Message("T", b"x"))).queue.broker_name == "broker-1"
+
+    run(scenario, brokers=2, poll_interval_s=0.02)
+
+
+@pytest.mark.parametrize("namesrv", ["", " ; ", "host", "host:port"])
+def test_name_server_lists_that_are_none(namesrv):
+    with pytest.raises(UsageError):
+        Producer("PG", namesrv=namesrv)
+
+
+def test_an_illegal_group_is_refused():
+    with pytest.raises(UsageError):
+        Producer("no group", namesrv="127.0.0.1:1")

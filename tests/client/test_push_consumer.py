@@ -1,0 +1,574 @@
+"""PushConsumer against a scripted broker: what it tells, asks, keeps and repeats."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pymq.client import ConsumeResult, MessageQueue, PushConsumer
+from pymq.client import concurrent as concurrent_module
+from pymq.errors import RefusedError, UsageError
+from pymq.model import sysflag
+from pymq.model.names import retry_topic
+from pymq.model.properties import decode_properties
+from pymq.wire.bodies_admin import ClientConsumerStatus, ConsumeDirectlyResult, ConsumerRunningInfo, decode_admin_body
+from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
+from pymq.wire.bodies_consumer import ClientCheck
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import FLAG_ONEWAY, Command
+from pymq.wire.dispatch import Reply
+from pymq.wire.header import decode_header
+from pymq.wire.headers.pull import PullMessageHeader
+from pymq.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageV2Header
+from tests.client.fake_broker import route_reply, serve_routes
+from tests.client.fake_group import GROUP, FakeGroup
+from tests.client.messages import record
+from tests.client.scenarios import Inbox, until
+
+QUEUE = MessageQueue("T", "b", 0)
+LATER = ConsumeResult.RECONSUME_LATER
+
+
+def run(scenario, *, queue_count=1, handler=None, start=True, prepare=None, expression="*", **options):
+    """``scenario(group, consumer, inbox)`` with a started consumer of topic T."""
+
+    async def main():
+        group = await FakeGroup(queue_count).start()
+        if prepare is not None:
+            prepare(group)
+        inbox = Inbox()
+        options.setdefault("consume_from", "first")
+        options.setdefault("retry_interval_s", 0.02)
+        consumer = PushConsumer(GROUP, namesrv=group.server.address, on_message=handler or inbox, **options)
+        consumer.subscribe("T", expression)
+        try:
+            if start:
+                await consumer.start()
+            await scenario(group, consumer, inbox)
+        finally:
+            await consumer.stop()
+            await group.server.stop()
+
+    asyncio.run(main())
+
+
+def bodies(inbox):
+    return [message.content() for message in inbox.messages]
+
+
+def pulls(group, topic="T"):
+    headers = [decode_header(PullMessageHeader, c.ext) for c in group.server.requests[RequestCode.PULL_MESSAGE]]
+    return [header for header in headers if header.topic == topic]
+
+
+def test_brokers_hear_of_the_subscription_before_the_first_pull():
+    async def scenario(group, consumer, inbox):
+        group.put(b"1", TAGS="TagA")
+        await until(lambda: inbox.messages, "the message")
+        heartbeat = decode_body(HeartbeatData, group.server.requests[RequestCode.HEART_BEAT][-1].body)
+        (data,) = heartbeat.consumer_data_set
+        assert (data.group_name, data.consume_type, data.message_model) == (GROUP, "CONSUME_PASSIVELY", "CLUSTERING")
+        assert data.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
+        topics = {one.topic: one for one in data.subscription_data_set}
+        assert topics.keys() == {"T", retry_topic(GROUP)}
+        assert topics["T"].code_set == [2598919, 2598920]
+        assert pulls(group)[0].sub_version == topics["T"].sub_version
+        assert consumer.assigned == [MessageQueue(retry_topic(GROUP), "b", 0), QUEUE]
+
+    run(scenario, expression="TagA || TagB")
+
+
+def test_a_pull_asks_to_be_parked_and_commits_on_the_way():
+    async def scenario(group, consumer, inbox):
+        group.put()
+        await until(lambda: len(pulls(group)) >= 2 and inbox.messages, "the second pull")
+        first = pulls(group)[0]
+        assert first.sys_flag == sysflag.PULL_SUSPEND
+        assert (first.queue_offset, first.max_msg_nums, first.suspend_timeout_millis) == (0, 32, 15_000)
+        group.put()
+        await until(lambda: any(header.commit_offset == 1 for header in pulls(group)), "a commit with a pull")
+        committing = next(header for header in pulls(group) if header.commit_offset)
+        assert committing.sys_flag == sysflag.PULL_SUSPEND | sysflag.PULL_COMMIT_OFFSET
+
+    run(scenario)
+
+
+def test_stopping_commits_what_is_done_and_says_goodbye():
+    async def scenario(group, consumer, inbox):
+        group.put()
+        group.put()
+        await until(lambda: len(inbox.messages) == 2, "both messages")
+        await consumer.stop()
+        assert group.offsets[QUEUE] == 2
+        (goodbye,) = group.server.requests[RequestCode.UNREGISTER_CLIENT]
+        assert goodbye.ext == {"clientID": consumer.client_id, "consumerGroup": GROUP}
+
+    run(scenario)
+
+
+def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_left():
+    gate = asyncio.Event()
+    started = []
+
+    async def handle(messages):
+        started.append(messages[0].content())
+        await gate.wait()
+
+    async def scenario(group, consumer, inbox):
+        for n in range(3):
+            group.put(b"%d" % n)
+        await until(lambda: started, "the first handler call")
+        stopping = asyncio.ensure_future(consumer.stop())
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+        gate.set()
+        await stopping
+        assert started == [b"0"] and group.offsets[QUEUE] == 1
+
+    run(scenario, handler=handle, concurrency_max=1)
+
+
+@pytest.mark.parametrize(
+    ("consume_from", "stored", "expected"),
+    [("last", None, 3), ("first", None, 1), ("2", None, 2), ("last", 1, 1), ("first", 2, 2), ("2", 3, 3)],
+)
+def test_where_a_group_starts(consume_from, stored, expected):
+    def prepare(group):
+        for _ in range(3):
+            group.put()
+        group.min_offsets[QUEUE] = 1
+        if stored is not None:
+            group.offsets[QUEUE] = stored
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: pulls(group), "a pull")
+        assert pulls(group)[0].queue_offset == expected
+
+    run(scenario, prepare=prepare, consume_from=consume_from)
+
+
+def test_a_retry_topic_is_read_from_its_start_by_a_group_that_starts_last():
+    def prepare(group):
+        group.put(topic=retry_topic(GROUP), RETRY_TOPIC="T")
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: inbox.messages, "the retried message")
+        assert inbox.messages[0].topic == "T"
+
+    run(scenario, prepare=prepare, consume_from="last")
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST])
+def test_a_broker_that_knows_no_current_subscription_gets_a_heartbeat_and_another_pull(code):
+    async def scenario(group, consumer, inbox):
+        await until(lambda: pulls(group), "the first pull")
+        heartbeats = group.server.count(RequestCode.HEART_BEAT)
+        group.pull_codes = [code]
+        group.put()  # answers the parked pull; the next one is refused
+        await group.server.wait_for(RequestCode.HEART_BEAT, heartbeats + 1)
+        group.put()
+        await until(lambda: len(inbox.messages) == 2, "the message after the refusal")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.NO_PERMISSION])
+def test_refused_pulls_are_repeated(code):
+    def prepare(group):
+        group.pull_codes = [code, code]
+        group.put()
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: inbox.messages, "the message")
+        assert [header.queue_offset for header in pulls(group)[:3]] == [0, 0, 0]
+
+    run(scenario, prepare=prepare)
+
+
+def test_an_offset_that_is_gone_is_replaced_by_the_brokers():
+    def prepare(group):
+        for n in range(5):
+            group.put(b"%d" % n)
+        group.min_offsets[QUEUE] = 3
+        group.offsets[QUEUE] = 1
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: len(inbox.messages) >= 2, "the messages that are left")
+        assert bodies(inbox) == [b"3", b"4"]
+
+    run(scenario, prepare=prepare)
+
+
+def test_a_committed_offset_beyond_the_end_goes_back():
+    def prepare(group):
+        group.put()
+        group.offsets[QUEUE] = 9
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: group.offsets[QUEUE] == 1, "the corrected offset")
+
+    run(scenario, prepare=prepare)
+
+
+def test_messages_whose_tag_only_shares_the_hash_are_skipped_and_committed():
+    async def scenario(group, consumer, inbox):
+        group.put(b"no", TAGS="BBBB")
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the skipped message to count as done")
+        group.put(b"yes", TAGS="AaAa")
+        await until(lambda: inbox.messages, "the wanted message")
+        assert bodies(inbox) == [b"yes"]
+
+    run(scenario, expression="AaAa")
+
+
+def test_pulling_pauses_while_the_cache_is_full():
+    gate = asyncio.Event()
+
+    async def handle(messages):
+        await gate.wait()
+
+    def prepare(group):
+        for _ in range(50):
+            group.put()
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: consumer._state.queues[QUEUE].count >= 10, "a full cache")
+        await asyncio.sleep(0.05)
+        assert consumer._state.queues[QUEUE].count == 10 and len(pulls(group)) == 2
+        gate.set()
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 50, "everything to be handled")
+
+    run(scenario, handler=handle, prepare=prepare, cached_count_max=10, pull_count_max=5)
+
+
+def test_batches_are_as_large_as_asked_for():
+    sizes = []
+
+    async def handle(messages):
+        sizes.append(len(messages))
+
+    def prepare(group):
+        for _ in range(10):
+            group.put()
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: sum(sizes) == 10, "all messages")
+        assert sizes == [4, 4, 2]
+
+    run(scenario, handler=handle, prepare=prepare, batch_count_max=4)
+
+
+def test_a_failed_message_is_sent_back_and_counts_as_done():
+    async def handle(messages):
+        return LATER
+
+    async def scenario(group, consumer, inbox):
+        group.put()
+        command = await group.server.wait_for(RequestCode.CONSUMER_SEND_MSG_BACK)
+        header = decode_header(ConsumerSendMsgBackHeader, command.ext)
+        assert (header.offset, header.group, header.delay_level, header.origin_topic) == (1000, GROUP, 2, "T")
+        assert header.max_reconsume_times == 16
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the offset behind it")
+
+    run(scenario, handler=handle, delay_level=2)
+
+
+def test_a_message_that_can_not_be_sent_back_goes_to_the_retry_topic_as_a_copy():
+    async def handle(messages):
+        raise ValueError("no")
+
+    def prepare(group):
+        group.server.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
+
+    async def scenario(group, consumer, inbox):
+        group.put(b"body", reconsume_times=2, color="red")
+        command = await group.server.wait_for(RequestCode.SEND_MESSAGE_V2)
+        header = decode_header(SendMessageV2Header, command.ext)
+        assert (header.topic, header.producer_group) == (retry_topic(GROUP), "CLIENT_INNER_PRODUCER")
+        assert (header.reconsume_times, header.max_reconsume_times) == (3, 5)
+        properties = decode_properties(header.properties.encode())
+        assert command.body == b"body"
+        assert (properties["RETRY_TOPIC"], properties["DELAY"], properties["color"]) == ("T", "5", "red")
+
+    run(scenario, handler=handle, prepare=prepare, max_reconsume_times=5)
+
+
+def test_a_message_that_nobody_takes_back_stays_here_and_holds_the_offset(monkeypatch):
+    monkeypatch.setattr(concurrent_module, "KEPT_RETRY_INTERVAL_S", 0.02)
+    tries = []
+
+    async def handle(messages):
+        tries.append(messages[0].reconsume_times)
+        return LATER if len(tries) < 3 else None
+
+    def prepare(group):
+        group.server.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
+        group.server.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_ERROR)
+        group.put()
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: len(tries) >= 2, "a second try")
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the third try to succeed")
+        assert tries == [0, 1, 2]
+
+    run(scenario, handler=handle, prepare=prepare)
+
+
+def test_a_notice_of_changed_members_shares_the_queues_anew():
+    async def scenario(group, consumer, inbox):
+        assert len(consumer.assigned) == 5
+        group.members = [consumer.client_id, "0.0.0.0@another"]
+        group.server.push(Command(40, flag=FLAG_ONEWAY, ext={"consumerGroup": GROUP}))
+        await until(lambda: consumer.assigned == [MessageQueue("T", "b", 2), MessageQueue("T", "b", 3)], "its half")
+
+    run(scenario, queue_count=4, rebalance_interval_s=1000)
+
+
+def test_a_notice_for_another_group_changes_nothing():
+    async def scenario(group, consumer, inbox):
+        asked = group.server.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+        group.server.push(Command(40, flag=FLAG_ONEWAY, ext={"consumerGroup": "Other"}))
+        group.server.push(Command(307, opaque=1, ext={"consumerGroup": GROUP, "clientId": consumer.client_id}))
+        await group.server.wait_for_answers()
+        assert group.server.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == asked
+
+    run(scenario, rebalance_interval_s=1000)
+
+
+def test_a_queue_that_is_given_up_is_committed_before():
+    async def scenario(group, consumer, inbox):
+        group.put()
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the message to be done")
+        group.members = ["0.0.0.0@first", consumer.client_id]
+        group.server.push(Command(40, flag=FLAG_ONEWAY, ext={"consumerGroup": GROUP}))
+        await until(lambda: not consumer.assigned, "the queues to be given up")
+        await until(lambda: group.offsets.get(QUEUE) == 1, "the committed offset")
+
+    run(scenario, rebalance_interval_s=1000, commit_interval_s=1000)
+
+
+def test_a_client_the_broker_does_not_list_keeps_what_it_has():
+    async def scenario(group, consumer, inbox):
+        assigned = consumer.assigned
+        group.members = ["0.0.0.0@another"]
+        asked = group.server.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+        group.server.push(Command(40, flag=FLAG_ONEWAY, ext={"consumerGroup": GROUP}))
+        await group.server.wait_for(RequestCode.GET_CONSUMER_LIST_BY_GROUP, asked + 4)
+        assert consumer.assigned == assigned
+
+    run(scenario, rebalance_interval_s=1000)
+
+
+def test_a_lost_connection_is_made_again_with_a_heartbeat():
+    async def scenario(group, consumer, inbox):
+        heartbeats = group.server.count(RequestCode.HEART_BEAT)
+        group.server.drop_connections()
+        await group.server.wait_for(RequestCode.HEART_BEAT, heartbeats + 1)
+        group.put()
+        await until(lambda: inbox.messages, "a message over the new connection")
+
+    run(scenario)
+
+
+def test_a_broker_that_moved_is_found_again():
+    async def scenario(group, consumer, inbox):
+        moved = await FakeGroup().start()
+        try:
+            address = moved.server.address
+            routes = {
+                "T": route_reply({"b": address}, queues=1),
+                retry_topic(GROUP): route_reply({"b": address}, queues=1),
+            }
+            serve_routes(group.server, routes)
+            group.server.drop_connections()
+            await until(lambda: pulls(moved), "a pull at the new address")
+            assert moved.server.count(RequestCode.HEART_BEAT) >= 1
+            moved.put()
+            await until(lambda: inbox.messages, "a message from there")
+        finally:
+            await consumer.stop()
+            await moved.server.stop()
+
+    run(scenario)
+
+
+def test_broadcasting_takes_all_queues_and_commits_nowhere():
+    async def scenario(group, consumer, inbox):
+        group.put(queue_id=0)
+        group.put(queue_id=1)
+        await until(lambda: len(inbox.messages) == 2, "messages of all queues")
+        await consumer.stop()
+        assert group.server.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == 0
+        assert not group.offsets
+        assert retry_topic(GROUP) not in {header.topic for header in pulls(group)}
+
+    run(scenario, queue_count=2, broadcasting=True)
+
+
+def test_orderly_queues_are_locked_first_and_unlocked_last():
+    def prepare(group):
+        group.refused_locks = {MessageQueue("T", "b", 1)}
+        group.put(queue_id=0)
+        group.put(queue_id=1)
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: inbox.messages, "the message of the queue that is free")
+        assert {header.queue_id for header in pulls(group)} == {0}
+        group.refused_locks = set()
+        await until(lambda: len(inbox.messages) == 2, "the other queue once it is free")
+        await consumer.stop()
+        unlocked = [
+            name.to_queue()
+            for command in group.server.requests[RequestCode.UNLOCK_BATCH_MQ]
+            for name in decode_body(LockRequest, command.body).mq_set
+        ]
+        assert {queue for queue in unlocked if queue.topic == "T"} == {QUEUE, MessageQueue("T", "b", 1)}
+
+    run(scenario, queue_count=2, orderly=True, prepare=prepare)
+
+
+def test_orderly_failures_come_again_before_the_next_message():
+    seen = []
+
+    async def handle(messages):
+        seen.append((messages[0].content(), messages[0].reconsume_times))
+        return LATER if messages[0].content() == b"0" and messages[0].reconsume_times < 2 else None
+
+    def prepare(group):
+        group.put(b"0")
+        group.put(b"1")
+
+    async def scenario(group, consumer, inbox):
+        await until(lambda: len(seen) == 4, "both messages")
+        assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"1", 0)]
+        assert group.server.count(RequestCode.CONSUMER_SEND_MSG_BACK) == 0
+
+    run(scenario, handler=handle, orderly=True, suspend_ms=5, prepare=prepare)
+
+
+def test_an_orderly_message_beyond_its_tries_goes_to_the_dead_letters():
+    async def handle(messages):
+        return LATER
+
+    async def scenario(group, consumer, inbox):
+        group.put()
+        command = await group.server.wait_for(RequestCode.SEND_MESSAGE_V2)
+        header = decode_header(SendMessageV2Header, command.ext)
+        assert (header.topic, header.reconsume_times, header.max_reconsume_times) == (retry_topic(GROUP), 2, 1)
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the offset behind it")
+
+    run(scenario, handler=handle, orderly=True, suspend_ms=5, max_reconsume_times=1)
+
+
+def queue_json(offset):
+    return b'{"brokerName":"b","queueId":0,"topic":"T"}:%d' % offset
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"offsetTable":{' + queue_json(1) + b"}}",
+        b'{"offsetTable":[{"topic":"T","brokerName":"b","queueId":0,"offset":1}]}',
+    ],
+)
+@pytest.mark.parametrize("orderly", [False, True])
+def test_an_operators_reset_starts_the_queue_anew(body, orderly):
+    async def scenario(group, consumer, inbox):
+        for n in range(3):
+            group.put(b"%d" % n)
+        await until(lambda: len(inbox.messages) == 3, "all messages")
+        ext = {"topic": "T", "group": GROUP, "timestamp": "0", "isForce": "true"}
+        group.server.push(Command(220, flag=FLAG_ONEWAY, ext=ext, body=body))
+        await until(lambda: len(inbox.messages) == 5, "messages from the new offset")
+        assert bodies(inbox)[3:] == [b"1", b"2"]
+
+    run(scenario, orderly=orderly, rebalance_interval_s=1000)
+
+
+def test_status_running_info_and_direct_consumption_are_answered():
+    async def handle(messages):
+        if messages[0].content() == b"bad":
+            raise ValueError("bad message")
+        return LATER if messages[0].content() == b"later" else None
+
+    async def scenario(group, consumer, inbox):
+        group.put()
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the message")
+        ext = {"topic": "T", "group": GROUP, "consumerGroup": GROUP, "clientId": consumer.client_id, "brokerName": "b"}
+        group.server.push(Command(221, opaque=1, ext=ext))
+        status = decode_admin_body(ClientConsumerStatus, (await group.server.wait_for_answers(1)).body)
+        assert status.message_queue_table == {QUEUE: 1}
+        group.server.push(Command(307, opaque=2, ext=ext))
+        info = decode_admin_body(ConsumerRunningInfo, (await group.server.wait_for_answers(2)).body)
+        assert info.mq_table[QUEUE]["commitOffset"] == 1
+        assert info.status_table["T"]["consumeOKTPS"] > 0
+        assert int(info.properties["PROP_CONSUMER_START_TIMESTAMP"]) > 0
+        expected = {b"fine": "CR_SUCCESS", b"later": "CR_LATER", b"bad": "CR_THROW_EXCEPTION"}
+        for n, (body, outcome) in enumerate(expected.items(), 3):
+            group.server.push(Command(309, opaque=n, ext=ext, body=record(body)))
+            answer = decode_admin_body(ConsumeDirectlyResult, (await group.server.wait_for_answers(n)).body)
+            assert answer.consume_result == outcome
+        assert consumer._state.offsets.current(QUEUE) == 1
+        group.server.push(Command(326, opaque=9))
+        assert (await group.server.wait_for_answers(6)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    run(scenario, handler=handle)
+
+
+def test_plain_functions_run_beside_the_loop():
+    import threading
+
+    threads = set()
+
+    def handle(messages):
+        threads.add(threading.current_thread().name)
+
+    async def scenario(group, consumer, inbox):
+        group.put()
+        await until(lambda: threads, "the message")
+        assert threading.current_thread().name not in threads
+
+    run(scenario, handler=handle)
+
+
+def test_a_consumer_without_subscription_does_not_start():
+    async def main():
+        consumer = PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print)
+        with pytest.raises(UsageError, match="subscribe"):
+            await consumer.start()
+        await consumer.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "settings", [{"consume_from": "yesterday"}, {"batch_count_max": 0}, {"no_such": 1}, {"strategy": "RANDOM"}]
+)
+def test_settings_that_can_not_work_are_refused(settings):
+    with pytest.raises(UsageError):
+        PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print, **settings)
+
+
+def test_a_filter_that_the_broker_does_not_take_fails_the_start():
+    async def scenario(group, consumer, inbox):
+        group.server.refuse(RequestCode.CHECK_CLIENT_CONFIG, ResponseCode.SYSTEM_ERROR, "no SQL92 here")
+        consumer.subscribe("T", "a > 1", expression_type="SQL92")
+        with pytest.raises(RefusedError, match="no SQL92 here"):
+            await consumer.start()
+        (asked,) = group.server.requests[RequestCode.CHECK_CLIENT_CONFIG]
+        check = decode_body(ClientCheck, asked.body)
+        assert (check.group, check.client_id) == (GROUP, consumer.client_id)
+        assert (check.subscription_data.sub_string, check.subscription_data.expression_type) == ("a > 1", "SQL92")
+
+    run(scenario, start=False)
+
+
+def test_a_failed_start_leaves_nothing_behind():
+    async def scenario(group, consumer, inbox):
+        group.server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: Reply(1, "broken"))
+        with pytest.raises(Exception, match="broken"):
+            await consumer.start()
+        assert not consumer._instance.running
+
+    run(scenario, start=False)

@@ -1,0 +1,121 @@
+"""Which queues and addresses a route gives."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from pymq.client.name_servers import NameServers, parse_name_servers
+from pymq.client.route_cache import RouteCache, read_queues, write_queues
+from pymq.clock import SystemClock
+from pymq.errors import NotFoundError, UnreachableError, UsageError
+from pymq.model.message import MessageQueue
+from pymq.model.route import BrokerData, QueueData, TopicRoute
+from pymq.net.client import RemotingClient
+from pymq.wire.codes import RequestCode
+from pymq.wire.dispatch import Reply
+from tests.client.fake_broker import FakeServer
+
+
+def broker(name, addresses):
+    return BrokerData(cluster="C", broker_name=name, broker_addrs=addresses)
+
+
+def queues(name, read=2, write=2, perm=6):
+    return QueueData(broker_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm)
+
+
+ROUTE = TopicRoute(
+    queue_datas=[
+        queues("b", read=1, write=3),
+        queues("a"),
+        queues("ro", perm=4),
+        queues("wo", perm=2),
+        queues("slave"),
+    ],
+    broker_datas=[broker(name, {0: f"{name}:1"}) for name in ("a", "b", "ro", "wo")]
+    + [broker("slave", {1: "slave:2"})],
+)
+
+
+def names(result):
+    return [(queue.broker_name, queue.queue_id) for queue in result]
+
+
+def test_a_producer_uses_writable_masters_sorted():
+    assert names(write_queues("T", ROUTE)) == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("wo", 0), ("wo", 1)]
+
+
+def test_a_consumer_uses_readable_brokers_slaves_included():
+    assert names(read_queues("T", ROUTE)) == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("ro", 0),
+        ("ro", 1),
+        ("slave", 0),
+        ("slave", 1),
+    ]
+
+
+def test_an_order_configuration_replaces_the_write_queues():
+    route = TopicRoute(queue_datas=ROUTE.queue_datas, broker_datas=ROUTE.broker_datas, order_topic_conf="b:2;a:1")
+    assert names(write_queues("T", route)) == [("b", 0), ("b", 1), ("a", 0)]
+
+
+@pytest.mark.parametrize("given", ["a:1;b:2", "a:1, b:2", ["a:1", "b:2"], "a:1;;b:2;"])
+def test_name_server_lists(given):
+    assert parse_name_servers(given) == ["a:1", "b:2"]
+
+
+def test_an_empty_name_server_list_is_refused():
+    with pytest.raises(UsageError):
+        parse_name_servers([])
+
+
+def run(scenario, body):
+    async def main():
+        server = await FakeServer().start()
+        server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda command: body(command))
+        remoting = RemotingClient(clock=SystemClock())
+        changed = []
+        cache = RouteCache(NameServers(server.address, remoting, random.Random(1)), changed.append)
+        try:
+            await scenario(server, cache, changed)
+        finally:
+            await remoting.close()
+            await server.stop()
+
+    asyncio.run(main())
+
+
+JAVA_ROUTE = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"m:1",1:"s:2"},"brokerName":"a","cluster":"C"}],'
+    b'"filterServerTable":{},"queueDatas":[{"brokerName":"a","perm":6,"readQueueNums":1,"writeQueueNums":1,"topicSynFlag":0}]}'
+)
+
+
+def test_routes_with_bare_broker_ids_are_read_and_addresses_chosen_by_id():
+    async def scenario(server, cache, changed):
+        queue = MessageQueue("T", "a", 0)
+        assert await cache.read_address(queue) == "m:1"
+        assert await cache.read_address(queue, 1) == "s:2"
+        assert await cache.read_address(queue, 7) == "m:1"
+        assert await cache.write_address(queue) == "m:1"
+        assert changed == ["T"]
+        await cache.refresh()
+        assert changed == ["T"], "the same route again is no change"
+        with pytest.raises(UnreachableError, match="ghost"):
+            await cache.read_address(MessageQueue("T", "ghost", 0))
+
+    run(scenario, lambda command: Reply(body=JAVA_ROUTE))
+
+
+def test_an_unknown_topic_is_not_found():
+    async def scenario(server, cache, changed):
+        with pytest.raises(NotFoundError, match="Ghost"):
+            await cache.route("Ghost")
+
+    run(scenario, lambda command: Reply(17, "no route"))

@@ -1,0 +1,50 @@
+"""The blocking faces' own behaviour; what they do at a broker is in the scenarios."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pymq.client import Message
+from pymq.client.sync import LoopThread, SyncAdmin, SyncProducer
+from pymq.errors import UnreachableError, UsageError
+
+NOBODY = "127.0.0.1:1"
+
+
+async def where():
+    return threading.current_thread().name
+
+
+def test_all_threads_share_one_loop_thread():
+    loop = LoopThread()
+    with ThreadPoolExecutor(4) as pool:
+        names = set(pool.map(lambda _: loop.call(where()), range(20)))
+    assert names == {"pymq-client"}
+
+
+def test_a_blocking_call_on_the_loop_itself_is_an_error_not_a_deadlock():
+    loop = LoopThread()
+
+    async def misuse():
+        loop.call(where())
+
+    with pytest.raises(RuntimeError, match=r"use pymq\.client's classes"):
+        loop.call(misuse())
+
+
+def test_errors_come_through():
+    with SyncProducer("P", namesrv=NOBODY) as producer:
+        with pytest.raises(UnreachableError, match="no name server answers"):
+            producer.send(Message("T", b"x"))
+        with pytest.raises(UnreachableError):
+            producer.send_async(Message("T", b"x")).result(10)
+        with pytest.raises(UsageError):
+            producer.send(Message("T", b""))
+
+
+def test_admin_calls_block():
+    with SyncAdmin(NOBODY) as admin, pytest.raises(UnreachableError):
+        admin.cluster.info()

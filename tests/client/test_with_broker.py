@@ -1,0 +1,22 @@
+"""Every scenario of the client library against a PyMQ name server and broker in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pymq.testing.standalone import StandaloneProcess
+from tests.client.scenarios import SCENARIOS
+
+
+@pytest.fixture(scope="module")
+def namesrv() -> Iterator[str]:
+    with StandaloneProcess() as servers:
+        yield servers.namesrv
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scenario(scenario, namesrv, tmp_path):
+    asyncio.run(scenario(namesrv, tmp_path))

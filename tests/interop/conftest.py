@@ -1,0 +1,100 @@
+"""Fixtures of the interop tests: servers, one run per client program, and the summary that says what was skipped.
+
+PYMQ_INTEROP_SERVERS picks what the foreign clients talk to: `pymq` (the default), `apache`, or `apache,pymq`.
+The run against Apache proves the programs themselves: a scenario that fails there says nothing about PyMQ.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.support import probe
+from tests.interop.support.apache import ApacheServer
+from tests.interop.support.programs import ProgramRun, run_program
+from tests.interop.support.pymq_server import PymqServer
+
+Broker = ApacheServer | PymqServer
+
+_SKIP_PREFIX = "interop: "
+
+
+def _server_kinds() -> list[str]:
+    return os.environ.get("PYMQ_INTEROP_SERVERS", "pymq").split(",")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is collected here, and gives it time for a cold start of jars and modules."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session", params=_server_kinds())
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker under test, shared by all client programs; each of them uses names of its own."""
+    directory = tmp_path_factory.mktemp(f"server-{request.param}")
+    started: Broker = ApacheServer(directory) if request.param == "apache" else PymqServer(directory)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
+    """A real Apache broker, for the tests of PyMQ's own client and tools."""
+    started = ApacheServer(tmp_path_factory.mktemp("apache"))
+    yield started
+    started.stop()
+
+
+RunClient = Callable[..., ProgramRun]
+
+
+@pytest.fixture(scope="module")
+def run_client(server: Broker, tmp_path_factory: pytest.TempPathFactory) -> RunClient:
+    """Makes one topic per scenario, then runs a client program against the server: (name, command, scenarios, env).
+
+    `known_retry_topic` makes the retry topic of the scenario `retry` as well: some clients ask for its route once
+    before their first heartbeat has made it, and then only 30 s later.
+    """
+
+    def run(
+        name: str, command: list[str], scenarios: list[str], env: dict[str, str], known_retry_topic: bool = False
+    ) -> ProgramRun:
+        prefix = f"{name}-{uuid.uuid4().hex[:8]}".replace(".", "_")
+        for scenario in scenarios:
+            probe.create_topic(server.namesrv, server.broker, f"{prefix}-{scenario}")
+            if scenario == "retry" and known_retry_topic:
+                probe.create_topic(server.namesrv, server.broker, f"%RETRY%{prefix}-{scenario}", queues=1)
+        directory = tmp_path_factory.mktemp(name)
+        placed = [part.replace("{directory}", str(directory)) for part in command]
+        placed_env = {key: value.replace("{directory}", str(directory)) for key, value in env.items()}
+        return run_program([*placed, server.namesrv, prefix, *scenarios], directory, placed_env)
+
+    return run
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says in a few lines what the interop tests proved and what they could not try."""
+    counts: dict[str, int] = {}
+    for report in terminalreporter.getreports("passed"):
+        if "tests/interop" in report.nodeid and report.when == "call":
+            module = Path(report.nodeid.split("::")[0]).stem.removeprefix("test_")
+            counts[module] = counts.get(module, 0) + 1
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.getreports("skipped"):
+        if "tests/interop" in report.nodeid and isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix(_SKIP_PREFIX)
+            reasons[reason] = reasons.get(reason, 0) + 1
+    if not counts and not reasons:
+        return
+    terminalreporter.section("interop")
+    terminalreporter.write_line("ran: " + (", ".join(f"{name} {n}" for name, n in sorted(counts.items())) or "nothing"))
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"SKIPPED {count}: {reason}")

@@ -1,0 +1,89 @@
+// Runs the scenarios of the Go client against one server: NAMESRV PREFIX [SCENARIO...].
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+const (
+	waitLimit  = 60 * time.Second
+	sideBySide = 5
+)
+
+// A scenario returns a word about what it saw, or why the server failed it.
+type scenario func(harness *harness, topic string) (string, error)
+
+type harness struct {
+	namesrv string
+	prefix  string
+	printed sync.Mutex
+}
+
+type report struct {
+	Scenario string `json:"scenario"`
+	Ok       bool   `json:"ok"`
+	Detail   string `json:"detail"`
+}
+
+func (h *harness) runOne(name string, run scenario) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			h.print(report{name, false, fmt.Sprintf("panic: %v", problem)})
+		}
+	}()
+	detail, err := run(h, h.prefix+"-"+name)
+	if err != nil {
+		h.print(report{name, false, err.Error()})
+		return
+	}
+	h.print(report{name, true, detail})
+}
+
+func (h *harness) print(r report) {
+	line, _ := json.Marshal(r)
+	h.printed.Lock()
+	defer h.printed.Unlock()
+	fmt.Println(string(line))
+}
+
+// await polls until the condition holds, and fails with what it waited for.
+func await(what string, condition func() bool) error {
+	deadline := time.Now().Add(waitLimit)
+	for !condition() {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waited %v for %s", waitLimit, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+func main() {
+	rlog.SetLogLevel("error")
+	h := &harness{namesrv: os.Args[1], prefix: os.Args[2]}
+	all := scenarios()
+	wanted := os.Args[3:]
+	slots := make(chan struct{}, sideBySide)
+	var running sync.WaitGroup
+	for _, name := range wanted {
+		run, known := all[name]
+		if !known {
+			h.print(report{name, false, "the Go program has no such scenario"})
+			continue
+		}
+		running.Add(1)
+		slots <- struct{}{}
+		go func(name string, run scenario) {
+			defer running.Done()
+			h.runOne(name, run)
+			<-slots
+		}(name, run)
+	}
+	running.Wait()
+}

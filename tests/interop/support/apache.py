@@ -1,0 +1,99 @@
+"""A real Apache RocketMQ 5.3.3: name server and broker on free loopback ports, with small heaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.interop.support import probe
+from tests.interop.support.maven import class_path
+from tests.interop.support.process import Server, free_port_block
+from tests.interop.support.tools import require
+
+CLUSTER = "DefaultCluster"
+BROKER_NAME = "broker-a"
+SEGMENT_SIZE_BYTES = 128 * 1024 * 1024
+
+# What Apache's own start scripts pass for Java 9 and later, less the collector settings.
+_JVM_FLAGS = [
+    "-Xms64m",
+    "-Xmx512m",
+    "-XX:MaxDirectMemorySize=256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+]
+
+
+class ApacheServer:
+    """Name server and broker processes; `namesrv` and `broker` are their "host:port" addresses."""
+
+    kind = "apache"
+    cluster = CLUSTER
+    broker_name = BROKER_NAME
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None, store: Path | None = None) -> None:
+        self.directory = directory
+        self.store = store or directory / "store"
+        namesrv_port = free_port_block(0, 0)
+        broker_port = free_port_block()
+        self.namesrv = f"127.0.0.1:{namesrv_port}"
+        self.broker = f"127.0.0.1:{broker_port}"
+        (java,) = require("java")
+        jars = class_path("server-5.3.3")
+        directory.mkdir(parents=True, exist_ok=True)
+        base = [java, *_JVM_FLAGS, f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}", "-cp", jars]
+        namesrv_conf = self._write("namesrv.conf", {"listenPort": str(namesrv_port), "bindAddress": "127.0.0.1"})
+        broker_conf = self._write("broker.conf", {**self._broker_settings(broker_port), **(settings or {})})
+        self._namesrv = Server(
+            "namesrv", [*base, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(namesrv_conf)], directory
+        )
+        self._broker = Server(
+            "broker", [*base, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(broker_conf)], directory
+        )
+        try:
+            probe.wait_until("the Apache broker to register", self._registered, timeout_s=60)
+        except AssertionError as failure:
+            logs = f"{self._namesrv.log_tail()}\n{self._broker.log_tail()}"
+            self.stop()
+            raise AssertionError(f"{failure}\n{logs}") from None
+
+    def _broker_settings(self, port: int) -> dict[str, str]:
+        return {
+            "brokerClusterName": CLUSTER,
+            "brokerName": BROKER_NAME,
+            "brokerId": "0",
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": str(port),
+            "haListenPort": str(port + 1),
+            "namesrvAddr": self.namesrv,
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES),
+            "autoCreateTopicEnable": "true",
+            "diskMaxUsedSpaceRatio": "98",
+            "deleteWhen": "04",
+        }
+
+    def _write(self, name: str, settings: dict[str, str]) -> Path:
+        path = self.directory / name
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def _registered(self) -> bool:
+        self._namesrv.assert_running()
+        self._broker.assert_running()
+        # The template topic is in the first full registration: without it clients can't auto-create.
+        return probe.call(self.namesrv, probe.GET_ROUTE, {"topic": "TBW102"}).code == 0
+
+    def close_store(self) -> None:
+        """Ends the broker in order, so that its files are complete, and the name server with it; takes up to 15 s."""
+        self._broker.stop()
+        self._namesrv.stop()
+
+    def stop(self) -> None:
+        """Ends both processes at once: an orderly end of the broker takes 15 s, and its files are thrown away."""
+        self._broker.kill()
+        self._namesrv.kill()

@@ -1,0 +1,24 @@
+"""Builds the Go client program once per version of its sources."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tests.interop.support.tools import cache_directory, require, run_setup
+
+SOURCES = Path(__file__).parent.parent / "go"
+
+
+def built_program() -> Path:
+    """Path of the compiled program; modules are fetched on the first build."""
+    files = sorted([*SOURCES.glob("*.go"), SOURCES / "go.mod", SOURCES / "go.sum"])
+    digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    program = cache_directory() / "go" / f"goclient-{digest}"
+    if not program.exists():
+        (go,) = require("go")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        building = program.with_name(f"{program.name}.building")
+        run_setup("building the Go client program", [go, "build", "-o", str(building), "."], cwd=SOURCES)
+        building.rename(program)
+    return program

@@ -1,0 +1,80 @@
+"""Resolves jars and compiles the Java programs, once, into the cache.
+
+A generated pom with nothing but dependencies is given to `mvn dependency:copy-dependencies`; the folder of
+jars is complete only when its marker file exists, so an interrupted download is simply done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.interop.support.tools import cache_directory, require, run_setup
+
+JAVA_SOURCES = Path(__file__).parent.parent / "java"
+
+ARTIFACT_SETS: dict[str, list[str]] = {
+    "client-4.9.8": ["org.apache.rocketmq:rocketmq-client:4.9.8"],
+    "client-5.3.3": ["org.apache.rocketmq:rocketmq-client:5.3.3"],
+    "server-5.3.3": [
+        "org.apache.rocketmq:rocketmq-namesrv:5.3.3",
+        "org.apache.rocketmq:rocketmq-broker:5.3.3",
+        "org.apache.rocketmq:rocketmq-tools:5.3.3",
+    ],
+}
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>pymq.interop</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+
+
+def class_path(artifact_set: str) -> str:
+    """The class path (all jars, resolved if need be) of one of ARTIFACT_SETS."""
+    return os.pathsep.join(str(jar) for jar in sorted(_jar_directory(artifact_set).glob("*.jar")))
+
+
+def _jar_directory(artifact_set: str) -> Path:
+    coordinates = ARTIFACT_SETS[artifact_set]
+    home = cache_directory() / "jars" / artifact_set
+    marker = home / "complete"
+    wanted = "\n".join(coordinates)
+    if marker.exists() and marker.read_text() == wanted:
+        return home / "lib"
+    (maven,) = require("mvn")
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    (home / "pom.xml").write_text(_POM.format(dependencies="".join(_dependency(c) for c in coordinates)))
+    command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+    run_setup(f"fetching the jars of {artifact_set} with mvn", command, cwd=home)
+    marker.write_text(wanted)
+    return home / "lib"
+
+
+def _dependency(coordinate: str) -> str:
+    group, artifact, version = coordinate.split(":")
+    inner = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"<dependency>{inner}</dependency>"
+
+
+def compiled(program: str, artifact_set: str) -> str:
+    """Class path that holds the compiled sources of java/`program` and the jars they were compiled against."""
+    jars = class_path(artifact_set)
+    sources = sorted((JAVA_SOURCES / program).rglob("*.java"))
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    classes = cache_directory() / "classes" / f"{program}-{artifact_set}-{digest}"
+    if not classes.exists():
+        (javac,) = require("javac")
+        building = classes.with_name(f"{classes.name}.{os.getpid()}")
+        building.mkdir(parents=True)
+        command = [javac, "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(building)]
+        done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True)
+        # The sources are ours: a compile error is a failure, never a skip.
+        assert done.returncode == 0, f"javac failed for {program} against {artifact_set}:\n{done.stderr}"
+        building.rename(classes)
+    return os.pathsep.join([str(classes), jars])

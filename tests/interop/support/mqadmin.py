@@ -1,0 +1,65 @@
+"""The real mqadmin 5.3.3, its commands run one after the other in a single JVM (a start of its own takes 3.5 s)."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+from pathlib import Path
+
+from tests.interop.support.maven import compiled
+from tests.interop.support.tools import require
+
+COMMAND_TIMEOUT_S = 60
+
+
+class MqAdmin:
+    """A running driver; `run` gives what a command printed, on either stream."""
+
+    def __init__(self, namesrv: str, directory: Path) -> None:
+        (java,) = require("java")
+        classes = compiled("admin", "server-5.3.3")
+        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+        flags += [f"-Duser.home={directory}", f"-Drocketmq.home.dir={directory}"]
+        self._log = (directory / "mqadmin.log").open("wb")
+        self._process = subprocess.Popen(
+            [java, *flags, "-cp", classes, "interop.AdminDriver", namesrv],
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        self._answers: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # Anything else on the stream is a stray print of the client library.
+            if line.startswith(b'"'):
+                self._answers.put(json.loads(line))
+
+    def run(self, *words: str) -> str:
+        """Runs one command, as `run("topicRoute", "-t", "T")`; raises AssertionError when it doesn't return."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(("\t".join(words) + "\n").encode())
+        self._process.stdin.flush()
+        try:
+            return self._answers.get(timeout=COMMAND_TIMEOUT_S)
+        except queue.Empty:
+            raise AssertionError(f"mqadmin {' '.join(words)} did not return within {COMMAND_TIMEOUT_S} s") from None
+
+    def close(self) -> None:
+        """Ends the JVM."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(5)
+        self._process.stdout.close()
+        self._log.close()

@@ -1,0 +1,25 @@
+"""Installs the Node client's modules once per version of its package file."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from tests.interop.support.tools import cache_directory, require, run_setup
+
+SOURCES = Path(__file__).parent.parent / "node"
+
+
+def modules_directory() -> Path:
+    """Directory that holds the installed node_modules."""
+    package = SOURCES / "package.json"
+    home = cache_directory() / "node" / hashlib.sha256(package.read_bytes()).hexdigest()[:16]
+    if not (home / "complete").exists():
+        (npm,) = require("npm")
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        shutil.copy(package, home / "package.json")
+        run_setup("installing ali-ons with npm", [npm, "install", "--silent", "--no-audit", "--no-fund"], cwd=home)
+        (home / "complete").touch()
+    return home

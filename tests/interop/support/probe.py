@@ -1,0 +1,127 @@
+"""A raw remoting request in a few lines, independent of PyMQ's own codec.
+
+The harness uses it to make topics and to wait until servers are ready, so that a fault in PyMQ's wire layer
+can't hide itself by being on both ends.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+UPDATE_AND_CREATE_TOPIC = 17
+GET_MAX_OFFSET = 30
+GET_ROUTE = 105
+GET_CLUSTER_INFO = 106
+SEND_REPLY_MESSAGE = 324
+REQUEST_CODE_NOT_SUPPORTED = 3
+
+POLL_INTERVAL_S = 0.05
+
+
+class Reply(NamedTuple):
+    """A decoded answer; `ext` values are kept as they came."""
+
+    code: int
+    remark: str
+    ext: dict[str, Any]
+    body: bytes
+
+
+def call(address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"", timeout_s: float = 10) -> Reply:
+    """Sends one JSON-header request to `address` ("host:port") and returns the answer.
+
+    Raises OSError when the connection fails or is closed before the answer is complete.
+    """
+    host, port = address.rsplit(":", 1)
+    header = {"code": code, "language": "JAVA", "version": 479, "opaque": 1, "flag": 0, "extFields": ext or {}}
+    encoded = json.dumps(header).encode()
+    with socket.create_connection((host, int(port)), timeout=timeout_s) as peer:
+        peer.sendall(struct.pack(">II", 4 + len(encoded) + len(body), len(encoded)) + encoded + body)
+        (length,) = struct.unpack(">I", _read_exactly(peer, 4))
+        frame = _read_exactly(peer, length)
+    header_length = struct.unpack(">I", frame[:4])[0] & 0xFFFFFF
+    answer = json.loads(frame[4 : 4 + header_length])
+    return Reply(answer["code"], answer.get("remark") or "", answer.get("extFields") or {}, frame[4 + header_length :])
+
+
+def _read_exactly(peer: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        chunk = peer.recv(count - len(data))
+        if not chunk:
+            raise ConnectionError(f"closed after {len(data)} of {count} bytes")
+        data += chunk
+    return bytes(data)
+
+
+def wait_until(what: str, condition: Callable[[], object], timeout_s: float = 30) -> None:
+    """Polls `condition` until it is true; connection errors count as "not yet".
+
+    Raises AssertionError naming `what` and the last error when the deadline passes.
+    """
+    deadline = time.monotonic() + timeout_s
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            last = condition()
+        except OSError as error:
+            last = error
+        else:
+            if last:
+                return
+        time.sleep(POLL_INTERVAL_S)
+    raise AssertionError(f"waited {timeout_s:.0f} s for {what}; last seen: {last!r}")
+
+
+def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: int = 6) -> None:
+    """Makes `topic` on `broker` and waits until `namesrv` gives its route."""
+    ext = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": str(perm),
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    reply = call(broker, UPDATE_AND_CREATE_TOPIC, ext)
+    assert reply.code == 0, f"creating {topic} at {broker}: code {reply.code} {reply.remark}"
+    wait_until(f"the route of {topic}", lambda: call(namesrv, GET_ROUTE, {"topic": topic}).code == 0)
+
+
+def route(namesrv: str, topic: str) -> dict[str, Any]:
+    """The route of `topic` as strict JSON (the 5.x form, which needs no odd-map parser)."""
+    reply = call(namesrv, GET_ROUTE, {"topic": topic, "acceptStandardJsonOnly": "true"})
+    assert reply.code == 0, f"route of {topic}: code {reply.code} {reply.remark}"
+    decoded: dict[str, Any] = json.loads(reply.body)
+    return decoded
+
+
+def max_offset(broker: str, topic: str, queue_id: int) -> int:
+    """The next offset of one queue."""
+    reply = call(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
+    assert reply.code == 0, f"max offset of {topic}/{queue_id}: code {reply.code} {reply.remark}"
+    return int(reply.ext["offset"])
+
+
+def bodies(records: bytes) -> list[str]:
+    """The bodies of stored messages that lie back to back, as a pull or a look-up answers them."""
+    found = []
+    at = 0
+    while at < len(records):
+        (size,) = struct.unpack_from(">i", records, at)
+        (sys_flag,) = struct.unpack_from(">i", records, at + 36)
+        # The two hosts are 8 bytes each, or 20 when their IPv6 flag is set.
+        born_host_bytes = 20 if sys_flag & 0x10 else 8
+        store_host_bytes = 20 if sys_flag & 0x20 else 8
+        body_at = at + 48 + born_host_bytes + 8 + store_host_bytes + 4 + 8
+        (length,) = struct.unpack_from(">i", records, body_at)
+        found.append(records[body_at + 4 : body_at + 4 + length].decode())
+        at += size
+    return found

@@ -1,0 +1,84 @@
+"""Starts and stops the server and client processes of the interop tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import IO
+
+STOP_TIMEOUT_S = 15
+
+
+def free_port_block(below: int = 2, above: int = 1) -> int:
+    """A loopback port p with p-below .. p+above all free (a broker also takes p-2 and p+1)."""
+    for _ in range(100):
+        with socket.socket() as first:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+        if port - below > 1024 and all(_is_free(p) for p in range(port - below, port + above + 1)):
+            return port
+    raise AssertionError("no block of free loopback ports found in 100 tries")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as attempt:
+        try:
+            attempt.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class Server:
+    """A server subprocess in a process group of its own, with its output in a log file."""
+
+    def __init__(self, name: str, command: list[str], directory: Path, env: dict[str, str] | None = None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log_path = directory / f"{name}.log"
+        self._log: IO[bytes] = self.log_path.open("wb")
+        self.process = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if name == "pymq" else self._log,
+            stderr=self._log,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+
+    def assert_running(self) -> bool:
+        """True; raises AssertionError with the end of the log when the process has ended."""
+        code = self.process.poll()
+        assert code is None, f"{self.name} ended with {code}:\n{self.log_tail()}"
+        return True
+
+    def log_tail(self, line_count: int = 40) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-line_count:])
+
+    def stop(self) -> int:
+        """Ends the process with SIGTERM, then SIGKILL after a while; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._close_files()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """Ends the process at once, as a crash would."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(STOP_TIMEOUT_S)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        self._log.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()

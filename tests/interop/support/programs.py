@@ -1,0 +1,67 @@
+"""Runs a client program and turns its output into one result per scenario.
+
+Every program, whatever its language, takes `NAMESRV PREFIX [SCENARIO…]`, uses topics and groups that start
+with PREFIX, and prints one line `{"scenario": …, "ok": …, "detail": …}` for each scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+PROGRAM_TIMEOUT_S = 240
+
+
+class ScenarioResult(NamedTuple):
+    """What a program said about one scenario."""
+
+    ok: bool
+    detail: str
+
+
+class ProgramRun(NamedTuple):
+    """All scenario results of a run, and where its other output is."""
+
+    results: dict[str, ScenarioResult]
+    exit_code: int
+    log_path: Path
+
+    def check(self, scenario: str) -> None:
+        """Raises AssertionError unless the program ran `scenario` and found it good."""
+        result = self.results.get(scenario)
+        if result is None:
+            tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-30:])
+            raise AssertionError(f"no result for {scenario} (program exit {self.exit_code}); its last words:\n{tail}")
+        assert result.ok, f"{scenario}: {result.detail}"
+
+
+def run_program(command: list[str], directory: Path, env: dict[str, str] | None = None) -> ProgramRun:
+    """Runs `command` in `directory` to its end and collects the scenario lines of its standard output."""
+    directory.mkdir(parents=True, exist_ok=True)
+    log_path = directory / "program.log"
+    out_path = directory / "program.out"
+    with log_path.open("wb") as log, out_path.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=log,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+        try:
+            exit_code = process.wait(PROGRAM_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            exit_code = process.wait()
+    results: dict[str, ScenarioResult] = {}
+    for line in out_path.read_text(errors="replace").splitlines():
+        if not line.startswith('{"scenario"'):
+            continue
+        decoded = json.loads(line)
+        results[decoded["scenario"]] = ScenarioResult(bool(decoded["ok"]), str(decoded["detail"]))
+    return ProgramRun(results, exit_code, log_path)

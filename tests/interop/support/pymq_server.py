@@ -1,0 +1,61 @@
+"""PyMQ's own servers under test: `pymq standalone` in a subprocess."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+from tests.interop.support.process import Server
+
+READY_TIMEOUT_S = 30
+REPOSITORY = Path(__file__).parent.parent.parent.parent
+
+
+class PymqServer:
+    """One standalone process; `namesrv` and `broker` are the addresses of its ready line."""
+
+    kind = "pymq"
+    cluster = "DefaultCluster"
+    broker_name = "broker-a"
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None, store: Path | None = None) -> None:
+        self.directory = directory
+        self.store = store or directory / "data"
+        command = [sys.executable, "-m", "pymq", "standalone", "--dir", str(self.store)]
+        command += ["--namesrv-port", "0", "--port", "0", "--json"]
+        for key, value in (settings or {}).items():
+            command += ["--set", f"{key}={value}"]
+        self._server = Server("pymq", command, directory, env={"PYTHONPATH": str(REPOSITORY)})
+        ready = self._ready_line()
+        self.namesrv: str = ready["namesrv"]
+        self.broker: str = ready["broker"]
+
+    def _ready_line(self) -> dict[str, str]:
+        lines: list[bytes] = []
+        stdout = self._server.process.stdout
+        assert stdout is not None
+        reader = threading.Thread(target=lambda: lines.append(stdout.readline()), daemon=True)
+        reader.start()
+        reader.join(READY_TIMEOUT_S)
+        if not lines or not lines[0]:
+            tail = self._server.log_tail()
+            code = self._server.stop()
+            raise AssertionError(
+                f"pymq standalone printed no ready line within {READY_TIMEOUT_S} s (exit {code}):\n{tail}"
+            )
+        decoded: dict[str, str] = json.loads(lines[0])
+        return decoded
+
+    def stop(self) -> int:
+        """Ends the process; returns its exit code."""
+        return self._server.stop()
+
+    def kill(self) -> None:
+        """Ends the process at once, as a crash would."""
+        self._server.kill()
+
+    def log_tail(self) -> str:
+        """The last lines of the server's log."""
+        return self._server.log_tail()

@@ -1,0 +1,120 @@
+"""PyMQ's commands against a real Apache RocketMQ 5.3.3: topics, groups, send, tail, look-ups, a small bench."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.interop.support import probe
+from tests.interop.support.apache import BROKER_NAME, CLUSTER, ApacheServer
+from tests.interop.support.pymq_server import REPOSITORY
+
+COMMAND_TIMEOUT_S = 60
+
+
+class Pymq:
+    """Runs `pymq` commands, each in a process of its own, against one name server."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+
+    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """The finished process, whatever its exit code."""
+        return subprocess.run(
+            [sys.executable, "-m", "pymq", *arguments, "--namesrv", self._namesrv],
+            cwd=REPOSITORY,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+        )
+
+    def ok(self, *arguments: str, stdin: str = "") -> str:
+        """What the command printed; raises AssertionError when it failed."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode == 0, f"pymq {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def json(self, *arguments: str, stdin: str = "") -> Any:
+        """The command's JSON output."""
+        return json.loads(self.ok(*arguments, "-o", "json", stdin=stdin))
+
+
+@pytest.fixture(scope="module")
+def pymq(apache: ApacheServer) -> Pymq:
+    return Pymq(apache.namesrv)
+
+
+@pytest.fixture
+def topic(apache: ApacheServer) -> str:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    probe.create_topic(apache.namesrv, apache.broker, name)
+    return name
+
+
+def test_topic_life(pymq: Pymq, apache: ApacheServer) -> None:
+    name = f"cli-life-{uuid.uuid4().hex[:8]}"
+    pymq.ok("topic", "create", name, "-c", CLUSTER, "--wq", "8", "--rq", "8")
+    (queues,) = probe.route(apache.namesrv, name)["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"]) == (8, 8)
+    pymq.ok("topic", "update", name, "--wq", "4")
+    (queues,) = probe.route(apache.namesrv, name)["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"]) == (8, 4)
+    assert name in pymq.ok("topic", "list")
+    assert BROKER_NAME in pymq.ok("topic", "route", name)
+    assert name in pymq.ok("topic", "describe", name)
+    pymq.ok("topic", "delete", name, "--yes")
+    assert name not in pymq.ok("topic", "list")
+
+
+def test_send_and_tail(pymq: Pymq, topic: str) -> None:
+    sent = pymq.json("send", topic, "hello 消息", "--tag", "new", "--key", "k1", "--property", "colour=red")
+    assert (sent["status"], sent["broker"]) == ("SEND_OK", BROKER_NAME)
+    pymq.ok("send", topic, "--batch", "16", stdin="".join(f"line {i}\n" for i in range(100)))
+    lines = pymq.ok("tail", topic, "--from", "start", "--no-follow", "-o", "json").splitlines()
+    messages = [json.loads(line) for line in lines]
+    assert sorted(m["body"] for m in messages) == sorted(["hello 消息", *(f"line {i}" for i in range(100))])
+    (tagged,) = pymq.ok("tail", topic, "--from", "start", "--no-follow", "--tag", "new", "-o", "json").splitlines()
+    assert json.loads(tagged)["properties"]["colour"] == "red"
+    assert len(pymq.ok("tail", topic, "--last", "10", "--no-follow", "-o", "raw").splitlines()) == 10
+
+
+def test_messages_are_found_by_id_and_key(pymq: Pymq, topic: str) -> None:
+    sent = pymq.json("send", topic, "find me", "--key", "needle")
+    assert "find me" in pymq.ok("message", "get", sent["offset_message_id"])
+    probe.wait_until("the index", lambda: pymq.run("message", "query", topic, "--key", "needle").returncode == 0)
+    assert "find me" in pymq.ok("message", "query", topic, "--key", "needle", "-o", "json")
+
+
+def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
+    group = f"{topic}-group"
+    pymq.ok("send", topic, stdin="one\ntwo\nthree\n")
+    # Apache knows a group by its configuration: one that only commits has to be made first.
+    made = {"groupName": group, "consumeEnable": True, "consumeFromMinEnable": True, "consumeBroadcastEnable": True}
+    broker = next(iter(probe.route(pymq._namesrv, topic)["brokerDatas"]))["brokerAddrs"]["0"]
+    made |= {"retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0, "whichBrokerWhenConsumeSlowly": 1}
+    assert probe.call(broker, 200, body=json.dumps(made).encode()).code == 0
+    pymq.ok("tail", topic, "--group", group, "--commit", "--no-follow", "-o", "raw")
+    assert group in pymq.ok("group", "list")
+    lag = pymq.ok("group", "lag", group, "-o", "json")
+    assert topic in lag
+
+
+def test_a_topic_that_is_not_there(pymq: Pymq) -> None:
+    done = pymq.run("topic", "describe", "cli-not-there")
+    assert done.returncode == 3
+    assert "cli-not-there" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_bench_send_and_consume(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
+    sent = pymq.json("bench", "send", topic, "--messages", "2000")
+    assert sent["messages"] == 2000
+    stored = sum(probe.max_offset(apache.broker, topic, queue) for queue in range(4))
+    # One more is sent before the clock starts.
+    assert stored == 2001
+    assert pymq.json("bench", "consume", topic)["messages"] == stored

@@ -1,0 +1,17 @@
+"""Every scenario of PyMQ's client library against a real Apache RocketMQ 5.3.3."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.client.scenarios import SCENARIOS
+from tests.interop.support.apache import ApacheServer
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scenario(scenario: Callable[[str, Path], Awaitable[None]], apache: ApacheServer, tmp_path: Path) -> None:
+    asyncio.run(scenario(apache.namesrv, tmp_path))

@@ -1,0 +1,82 @@
+"""The official Java clients 4.9.8 and 5.3.3, the latter with both header codecs, against the server under test."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.interop.conftest import Broker, RunClient
+from tests.interop.support import probe
+from tests.interop.support.maven import compiled
+from tests.interop.support.programs import ProgramRun
+from tests.interop.support.tools import require, unavailable
+
+SCENARIOS = [
+    "sync_send",
+    "async_send",
+    "oneway",
+    "batch",
+    "selected_queue",
+    "compressed",
+    "non_ascii",
+    "auto_create",
+    "too_large",
+    "clustering",
+    "member_leaves",
+    "broadcasting",
+    "orderly",
+    "tag_filter",
+    "tag_hash_collision",
+    "offsets_survive",
+    "from_timestamp",
+    "backlog_batches",
+    "retry",
+    "dead_letter",
+    "delay_level",
+    "pull_statuses",
+    "long_poll",
+    "lite_pull_subscribe",
+    "lite_pull_assign",
+    "query_by_key",
+    "view_by_id",
+    "search_offset",
+    "request_reply",
+]
+# Scenarios that need a request code which a broker may refuse with code 3; they are listed as skipped then. The broker
+# is asked itself: what the client makes of the refusal (an error, a time-out) depends on the moment.
+OPTIONAL = {"request_reply": probe.SEND_REPLY_MESSAGE}
+
+
+class Variant(NamedTuple):
+    """One client version with its header codec."""
+
+    name: str
+    artifact_set: str
+    flags: list[str]
+
+
+VARIANTS = [
+    Variant("java-4.9.8", "client-4.9.8", []),
+    Variant("java-5.3.3", "client-5.3.3", []),
+    Variant("java-5.3.3-binary", "client-5.3.3", ["-Drocketmq.serialize.type=ROCKETMQ"]),
+]
+
+
+@pytest.fixture(scope="module", params=VARIANTS, ids=lambda variant: variant.name)
+def java_run(request: pytest.FixtureRequest, run_client: RunClient) -> ProgramRun:
+    variant: Variant = request.param
+    (java,) = require("java")
+    classes = compiled("client", variant.artifact_set)
+    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+    flags += ["-Duser.home={directory}", "-Drocketmq.client.logRoot={directory}/logs", *variant.flags]
+    return run_client(variant.name, [java, *flags, "-cp", classes, "interop.Main"], SCENARIOS, {})
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(java_run: ProgramRun, server: Broker, scenario: str) -> None:
+    if scenario in OPTIONAL:
+        answer = probe.call(server.broker, OPTIONAL[scenario])
+        if answer.code == probe.REQUEST_CODE_NOT_SUPPORTED:
+            unavailable(f"{scenario}: not served:{answer.remark}")
+    java_run.check(scenario)

@@ -1,0 +1,82 @@
+"""Values of applications: queues sort, messages carry their reserved properties, pulls decode their records."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.model.hosts import pack_host
+from pymq.model.message import Message, MessageQueue, PullResult, PullStatus
+from pymq.model.record import MalformedRecordError, encode_record
+
+HOST = pack_host("127.0.0.1", 10911)
+
+
+def test_queues_sort_by_topic_then_broker_then_number() -> None:
+    ordered = [
+        MessageQueue("A", "b", 9),
+        MessageQueue("T", "a", 2),
+        MessageQueue("T", "a", 10),
+        MessageQueue("T", "b", 0),
+        MessageQueue("a", "a", 0),
+    ]
+    shuffled = [ordered[i] for i in (2, 4, 0, 3, 1)]
+    assert sorted(shuffled) == ordered
+
+
+def test_a_queue_is_a_maps_key_by_value() -> None:
+    assert {MessageQueue("T", "b", 0): 1}[MessageQueue("T", "b", 0)] == 1
+
+
+def test_a_plain_messages_properties() -> None:
+    assert Message("T", b"x").wire_properties("U") == {"UNIQ_KEY": "U", "WAIT": "true"}
+
+
+def test_all_of_a_messages_properties() -> None:
+    message = Message("T", b"x", "A", "k1 k2", {"a": "b"}, delay_level=18, wait_store=False)
+    expected = {"a": "b", "TAGS": "A", "KEYS": "k1 k2", "DELAY": "18", "UNIQ_KEY": "U", "WAIT": "false"}
+    assert message.wire_properties("U") == expected
+    assert message.properties == {"a": "b"}
+
+
+def test_a_unique_key_that_is_there_is_kept() -> None:
+    # A resend must be known as the same message.
+    assert Message("T", b"x", properties={"UNIQ_KEY": "first"}).wire_properties("second")["UNIQ_KEY"] == "first"
+
+
+def test_messages_do_not_share_properties() -> None:
+    Message("T", b"x").properties["a"] = "b"
+    assert Message("T", b"x").properties == {}
+
+
+def record(queue_offset: int) -> bytes:
+    return encode_record(
+        topic=b"T",
+        queue_id=0,
+        queue_offset=queue_offset,
+        physical_offset=0,
+        body=b"x",
+        properties=b"",
+        flag=0,
+        sys_flag=0,
+        born_timestamp_ms=0,
+        born_host=HOST,
+        store_timestamp_ms=0,
+        store_host=HOST,
+    )
+
+
+def test_a_pulls_messages_know_their_broker() -> None:
+    result = PullResult(PullStatus.FOUND, 2, 0, 2, record(0) + record(1), broker_name="broker-a")
+    assert [(message.queue_offset, message.broker_name) for message in result.messages()] == [
+        (0, "broker-a"),
+        (1, "broker-a"),
+    ]
+
+
+def test_an_empty_pull_has_no_messages() -> None:
+    assert PullResult(PullStatus.NO_NEW_MESSAGE, 0, 0, 0).messages() == []
+
+
+def test_a_pull_that_was_cut_says_so() -> None:
+    with pytest.raises(MalformedRecordError):
+        PullResult(PullStatus.FOUND, 2, 0, 2, record(0) + record(1)[:-1]).messages()

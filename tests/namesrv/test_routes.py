@@ -1,0 +1,344 @@
+"""Every code of the name server through the dispatcher, as a peer sees it."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.config import NamesrvConfig
+from pymq.model import fastjson
+from pymq.model.tables import DataVersion, TopicConfig
+from pymq.namesrv.kv import KvConfig
+from pymq.namesrv.routes import namesrv_routes
+from pymq.namesrv.table import RouteTable
+from pymq.wire.bodies_route import body_crc32, decode_cluster_info, decode_route, encode_registration
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Dispatcher
+from tests.namesrv.support import FakePeer
+
+ADDRESS = "127.0.0.1:10911"
+WHO = {"brokerName": "broker-a", "brokerAddr": ADDRESS, "clusterName": "C", "brokerId": "0"}
+TOPICS = [TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4), TopicConfig(topic_name="TBW102", perm=7)]
+
+
+class World:
+    """A name server's logic without its socket."""
+
+    def __init__(self) -> None:
+        self.config = NamesrvConfig()
+        self.table = RouteTable(ManualClock())
+        self.kv = KvConfig()
+        self.dispatcher = Dispatcher(namesrv_routes(self.table, self.kv, self.config), "name server")
+        self.peer = FakePeer()
+
+    def ask(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", version: int = 479) -> Command:
+        request = Command(code, ext=ext or {}, body=body, version=version)
+        reply = self.dispatcher.dispatch(self.peer, request)
+        assert reply is not None
+        return reply.to_command(request)
+
+    def register(self, topics: list[TopicConfig] = TOPICS, **fields: str) -> Command:
+        body = encode_registration(topics, DataVersion(1), compressed=fields.get("compressed") == "true")
+        return self.ask(
+            103, {**WHO, "haServerAddr": "127.0.0.1:10912", "bodyCrc32": str(body_crc32(body)), **fields}, body
+        )
+
+    def topic_list(self, code: int, **ext: str) -> list[str]:
+        names: list[str] = fastjson.loads(self.ask(code, ext).body)["topicList"]
+        return names
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_table_holds_exactly_the_name_servers_codes(world: World) -> None:
+    assert set(world.dispatcher.routes) == {
+        100,
+        101,
+        102,
+        103,
+        104,
+        105,
+        106,
+        205,
+        206,
+        216,
+        217,
+        219,
+        224,
+        304,
+        311,
+        312,
+        313,
+        318,
+        319,
+        322,
+        327,
+        901,
+        904,
+    }
+
+
+def test_the_documentation_lists_exactly_these_codes(world: World) -> None:
+    text = (Path(__file__).parent.parent.parent / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    section = text.partition("## Request codes of the name server")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| (\S+) \| served \|", section, re.MULTILINE)
+    assert {int(code): name for code, name in rows} == {r.code: r.name for r in world.dispatcher.routes.values()}
+
+
+def test_another_code_is_named_in_the_refusal(world: World) -> None:
+    answer = world.ask(Code.SEND_MESSAGE_V2)
+    assert answer.code == 3
+    assert "310 not supported" in (answer.remark or "")
+    assert "SEND_MESSAGE_V2" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("compressed", ["true", "false"])
+def test_registration_and_route(world: World, compressed: str) -> None:
+    answer = world.register(compressed=compressed)
+    assert (answer.code, answer.ext, answer.body) == (0, {}, b"")
+    route = decode_route(world.ask(105, {"topic": "T"}).body)
+    assert [(s.read_queue_nums, s.write_queue_nums, s.perm) for s in route.queue_datas] == [(8, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("version", "ext", "quoted"),
+    [(400, {}, False), (401, {}, True), (317, {"acceptStandardJsonOnly": "true"}, True), (0, {}, False)],
+)
+def test_keys_are_quoted_for_those_who_can_read_them(
+    world: World, version: int, ext: dict[str, str], quoted: bool
+) -> None:
+    world.register()
+    body = world.ask(105, {"topic": "T", **ext}, version=version).body
+    assert (b'{"0":"' in body, b'{0:"' in body) == (quoted, not quoted)
+    assert b'"filterServerTable":{}' in body
+    assert decode_route(body).broker_datas[0].broker_addrs == {0: ADDRESS}
+
+
+def test_an_unknown_topic_answers_17_and_names_it(world: World) -> None:
+    answer = world.ask(105, {"topic": "nope"})
+    assert answer.code == 17
+    assert "No topic route info in name server for the topic: nope" in (answer.remark or "")
+
+
+def test_a_missing_field_is_named(world: World) -> None:
+    answer = world.ask(105, {})
+    assert answer.code == 1
+    assert "topic" in (answer.remark or "")
+
+
+def test_a_wrong_checksum_is_refused(world: World) -> None:
+    answer = world.register(bodyCrc32="1")
+    assert answer.code == 1
+    assert "crc32 not match" in (answer.remark or "")
+    assert world.topic_list(206) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("brokerName", ""),
+        ("brokerName", "a\nb"),
+        ("brokerName", "x" * 256),
+        ("clusterName", ""),
+        ("brokerAddr", "nowhere"),
+        ("brokerAddr", "h:99999"),
+        ("brokerId", "-1"),
+    ],
+)
+def test_identities_nobody_can_use_are_refused(world: World, field: str, value: str) -> None:
+    answer = world.register(**{field: value})
+    assert answer.code == 29
+    assert field in (answer.remark or "")
+    assert len(world.table.brokers) == 0
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"topicConfigSerializeWrapper":[]}', b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_no_registration_is_refused(world: World, body: bytes) -> None:
+    answer = world.ask(103, {**WHO, "haServerAddr": "h:1"}, body)
+    assert answer.code == 1
+    assert answer.remark
+
+
+def test_a_registration_that_inflates_without_end_is_refused(world: World) -> None:
+    body = zlib.compress(bytes(80 * 1024 * 1024), 9)
+    answer = world.ask(103, {**WHO, "compressed": "true"}, body)
+    assert answer.code == 1
+    assert "inflates beyond" in (answer.remark or "")
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        b"",
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\x02{}\x7f\xff\xff\xff",
+        b"\0\0\0\x02{}\0\0\0\1\0\0\0\x03T 1",
+    ],
+)
+def test_compressed_forms_that_lie_about_lengths_are_refused(world: World, inner: bytes) -> None:
+    assert world.ask(103, {**WHO, "compressed": "true"}, zlib.compress(inner)).code == 1
+
+
+def test_topics_nobody_can_use_are_left_out(world: World) -> None:
+    good = TopicConfig(topic_name="good")
+    bad = [
+        TopicConfig(topic_name="huge", read_queue_nums=10**6),
+        TopicConfig(topic_name="negative", write_queue_nums=-1),
+        TopicConfig(topic_name="perm", perm=99),
+        TopicConfig(topic_name="new\nline"),
+        TopicConfig(topic_name="n" * 256),
+    ]
+    assert world.register([good, *bad]).code == 0
+    assert world.topic_list(206) == ["good"]
+
+
+def test_a_registration_without_body_keeps_a_broker_alive(world: World) -> None:
+    assert world.ask(103, WHO).code == 0
+    assert decode_cluster_info(world.ask(106).body).cluster_addr_table == {"C": ["broker-a"]}
+
+
+def test_the_topic_limit_holds_and_the_broker_stays(world: World) -> None:
+    world.config.change_at_runtime({"maxTopics": "20"})
+    assert world.register().code == 0
+    answer = world.register([TopicConfig(topic_name=f"T{i}") for i in range(20)])
+    assert answer.code == 16
+    assert "maxTopics" in (answer.remark or "")
+    assert world.topic_list(206) == ["T", "TBW102"]
+
+
+def test_the_broker_limit_holds(world: World) -> None:
+    world.config.change_at_runtime({"maxBrokers": "1"})
+    assert world.register().code == 0
+    answer = world.register(brokerName="b", brokerAddr="127.0.0.1:2")
+    assert answer.code == 16
+    assert world.register().code == 0
+
+
+def test_a_slave_is_told_its_master(world: World) -> None:
+    world.register()
+    answer = world.register(brokerId="1", brokerAddr="127.0.0.1:2")
+    assert answer.ext == {"haServerAddr": "127.0.0.1:10912", "masterAddr": ADDRESS}
+
+
+def test_the_order_of_topics_goes_to_brokers_and_clients(world: World) -> None:
+    world.register()
+    assert world.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}).code == 0
+    assert fastjson.loads(world.register().body) == {"table": {"T": "broker-a:4"}}
+    assert decode_route(world.ask(105, {"topic": "T"}).body).order_topic_conf is None
+    world.config.change_at_runtime({"orderMessageEnable": "true", "returnOrderTopicConfigToBroker": "false"})
+    assert decode_route(world.ask(105, {"topic": "T"}).body).order_topic_conf == "broker-a:4"
+    assert world.register().body == b""
+
+
+def test_unregistering(world: World) -> None:
+    world.register()
+    assert world.ask(104, WHO).code == 0
+    assert world.ask(105, {"topic": "T"}).code == 17
+    assert decode_cluster_info(world.ask(106).body).broker_addr_table == {}
+
+
+def test_cluster_info_and_member_group_have_bare_ids(world: World) -> None:
+    world.register()
+    assert world.ask(106).body == (
+        b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.1:10911"},"brokerName":"broker-a","cluster":"C",'
+        b'"enableActingMaster":false}},"clusterAddrTable":{"C":["broker-a"]}}'
+    )
+    assert world.ask(901, {"clusterName": "C", "brokerName": "broker-a"}).body == (
+        b'{"brokerMemberGroup":{"brokerAddrs":{0:"127.0.0.1:10911"},"brokerName":"broker-a","cluster":"C"}}'
+    )
+    empty = fastjson.loads(world.ask(901, {"clusterName": "C", "brokerName": "x"}).body)
+    assert empty["brokerMemberGroup"]["brokerAddrs"] == {}
+
+
+def test_data_version_query(world: World) -> None:
+    asked = msgspec.json.encode({"counter": 1, "stateVersion": 0, "timestamp": 0})
+    unknown = world.ask(322, WHO, asked)
+    assert (unknown.ext, unknown.body) == ({"changed": "true"}, b"")
+    world.register()
+    known = world.ask(322, WHO, asked)
+    assert known.ext == {"changed": "false"}
+    assert fastjson.loads(known.body) == {"counter": 1, "stateVersion": 0, "timestamp": 0}
+    assert world.ask(322, WHO, asked.replace(b":1", b":2")).ext == {"changed": "true"}
+
+
+def test_heartbeats_answer_whoever_sends_them(world: World) -> None:
+    assert world.ask(904, {"clusterName": "C", "brokerAddr": ADDRESS, "brokerName": "broker-a"}).code == 0
+
+
+def test_topic_lists(world: World) -> None:
+    world.register()
+    assert world.topic_list(206) == ["T", "TBW102"]
+    assert world.topic_list(224, cluster="C") == ["T", "TBW102"]
+    assert world.topic_list(224, cluster="D") == []
+    assert fastjson.loads(world.ask(304).body) == {"topicList": ["C", "broker-a"], "brokerAddr": ADDRESS}
+    assert [world.topic_list(code) for code in (311, 312, 313)] == [[], [], []]
+
+
+def test_write_permission(world: World) -> None:
+    world.register()
+    assert world.ask(205, {"brokerName": "broker-a"}).ext == {"wipeTopicCount": "2"}
+    assert decode_route(world.ask(105, {"topic": "T"}).body).queue_datas[0].perm == 4
+    assert world.ask(327, {"brokerName": "broker-a"}).ext == {"addTopicCount": "2"}
+    assert decode_route(world.ask(105, {"topic": "T"}).body).queue_datas[0].perm == 6
+
+
+def test_topics_are_deleted_and_registered_one_by_one(world: World) -> None:
+    world.register()
+    route = world.ask(105, {"topic": "T"}).body
+    assert world.ask(216, {"topic": "T"}).code == 0
+    assert world.topic_list(206) == ["TBW102"]
+    assert world.ask(217, {"topic": "T"}, route).code == 0
+    assert decode_route(world.ask(105, {"topic": "T"}).body) == decode_route(route)
+    assert world.ask(217, {"topic": "T"}, route.replace(b'"readQueueNums":8', b'"readQueueNums":99999')).code == 29
+
+
+def test_values(world: World) -> None:
+    assert world.ask(101, {"namespace": "n", "key": "k"}).code == 22
+    assert world.ask(219, {"namespace": "n"}).code == 22
+    world.ask(100, {"namespace": "n", "key": "k", "value": "v"})
+    assert world.ask(101, {"namespace": "n", "key": "k"}).ext == {"value": "v"}
+    assert fastjson.loads(world.ask(219, {"namespace": "n"}).body) == {"table": {"k": "v"}}
+    assert world.ask(102, {"namespace": "n", "key": "k"}).code == 0
+    assert world.ask(101, {"namespace": "n", "key": "k"}).code == 22
+
+
+def test_settings_are_shown_and_changed(world: World) -> None:
+    assert b"orderMessageEnable=false\n" in world.ask(319).body
+    assert world.ask(318, body=b"orderMessageEnable=true\nscanNotActiveBrokerInterval=1000\n").code == 0
+    assert world.config.order_message_enable is True
+    assert b"scanNotActiveBrokerInterval=1000\n" in world.ask(319).body
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"listenPort=1", 16),
+        (b"kvConfigPath=/etc/passwd", 16),
+        (b"rocketmqHome=/", 16),
+        (b"configBlackList=x", 16),
+        (b"noSuchKey=1", 16),
+        (b"orderMessageEnable=true\nlistenPort=1", 16),
+        (b"orderMessageEnable=maybe", 16),
+        (b"scanNotActiveBrokerInterval=0", 16),
+        (b"scanNotActiveBrokerInterval=1\\u0030000", 16),
+        (b"orderMessageEnable=tr\0ue", 16),
+        (b"orderMessageEnable=true\\nlistenPort=1", 16),
+        (b"\xff\xfe=1", 29),
+    ],
+)
+def test_settings_off_the_list_or_out_of_range_are_refused_whole(world: World, body: bytes, code: int) -> None:
+    before = world.ask(319).body
+    answer = world.ask(318, body=body)
+    assert answer.code == code
+    assert answer.remark
+    assert world.ask(319).body == before

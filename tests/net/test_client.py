@@ -1,0 +1,243 @@
+"""RemotingClient against a scripted server: correlation, time-outs, lost connections, the server's own requests."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from pymq.clock import SystemClock
+from pymq.errors import RefusedError, RequestTimeoutError, UnreachableError
+from pymq.net.client import RemotingClient
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import FLAG_ONEWAY, Command, request
+from pymq.wire.dispatch import Reply
+from tests.client.fake_broker import NO_ANSWER, FakeServer
+
+ECHO = 901
+SILENT = 902
+
+
+def run(scenario, **options):
+    """Runs ``scenario(server, client)`` with both ends closed afterwards."""
+
+    async def main():
+        server = await FakeServer().start()
+        client = RemotingClient(clock=SystemClock(), **options)
+        server.on(ECHO, lambda command: Reply(ext=dict(command.ext), body=command.body))
+        server.on(SILENT, lambda command: NO_ANSWER)
+        try:
+            await scenario(server, client)
+        finally:
+            await client.close()
+            await server.stop()
+
+    asyncio.run(main())
+
+
+def test_answers_find_their_requests_whatever_their_order():
+    async def scenario(server, client):
+        async def slow_first(command):
+            await asyncio.sleep(0.03 if command.ext["n"] == "0" else 0)
+            return Reply(ext=dict(command.ext))
+
+        server.on(ECHO, slow_first)
+        calls = [client.invoke(server.address, request(ECHO, {"n": str(n)})) for n in range(50)]
+        answers = await asyncio.gather(*calls)
+        assert [answer.ext["n"] for answer in answers] == [str(n) for n in range(50)]
+        assert len({command.opaque for command in server.requests[ECHO]}) == 50
+
+    run(scenario)
+
+
+def test_requests_carry_the_clients_language_and_version():
+    async def scenario(server, client):
+        await client.invoke(server.address, request(ECHO))
+        command = server.requests[ECHO][0]
+        assert (command.language, command.version) == ("PYTHON", 479)
+
+    run(scenario)
+
+
+def test_many_first_requests_share_one_connection():
+    async def scenario(server, client):
+        await asyncio.gather(*[client.invoke(server.address, request(ECHO)) for _ in range(20)])
+        assert len(server._writers) == 1
+
+    run(scenario)
+
+
+def test_invoke_ok_raises_what_the_server_refused():
+    async def scenario(server, client):
+        server.refuse(ECHO, ResponseCode.NO_PERMISSION, "not here")
+        with pytest.raises(RefusedError) as caught:
+            await client.invoke_ok(server.address, request(ECHO))
+        assert caught.value.code == ResponseCode.NO_PERMISSION
+        assert caught.value.address == server.address
+        assert "not here" in str(caught.value)
+
+    run(scenario)
+
+
+def test_no_answer_in_time_fails_only_that_request():
+    async def scenario(server, client):
+        silent = client.invoke(server.address, request(SILENT), 0.05)
+        fine = client.invoke(server.address, request(ECHO), 5)
+        results = await asyncio.gather(silent, fine, return_exceptions=True)
+        assert isinstance(results[0], RequestTimeoutError)
+        assert server.address in str(results[0])
+        assert results[1].code == 0
+        assert (await client.invoke(server.address, request(ECHO))).code == 0
+
+    run(scenario)
+
+
+def test_a_short_deadline_is_kept_behind_a_long_one():
+    async def scenario(server, client):
+        long_one = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
+        await server.wait_for(SILENT)
+        with pytest.raises(RequestTimeoutError):
+            await asyncio.wait_for(client.invoke(server.address, request(SILENT), 0.05), 5)
+        assert not long_one.done()
+        long_one.cancel()
+
+    run(scenario)
+
+
+def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects():
+    lost = []
+
+    async def scenario(server, client):
+        pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
+        await server.wait_for(SILENT)
+        server.drop_connections()
+        with pytest.raises(UnreachableError, match="closed before the answer"):
+            await pending
+        assert lost == [server.address]
+        assert (await client.invoke(server.address, request(ECHO))).code == 0
+
+    run(scenario, on_lost=lost.append)
+
+
+def test_nobody_listening_is_unreachable():
+    async def scenario(server, client):
+        address = server.address
+        await server.stop()
+        with pytest.raises(UnreachableError, match="is a server running there"):
+            await client.invoke(address, request(ECHO))
+
+    run(scenario)
+
+
+def test_an_address_that_is_none_is_named():
+    async def scenario(server, client):
+        with pytest.raises(UnreachableError, match="write host:port"):
+            await client.invoke("nonsense", request(ECHO))
+
+    run(scenario)
+
+
+def test_oneway_is_flagged_and_unanswered():
+    async def scenario(server, client):
+        await client.oneway(server.address, request(ECHO, {"n": "1"}))
+        command = await server.wait_for(ECHO)
+        assert command.flag & FLAG_ONEWAY
+        await client.invoke(server.address, request(ECHO))
+        assert server.count(ECHO) == 2
+
+    run(scenario)
+
+
+def test_close_fails_what_is_open_and_later_requests():
+    async def scenario(server, client):
+        pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
+        await server.wait_for(SILENT)
+        await client.close()
+        with pytest.raises(UnreachableError, match="the client was closed"):
+            await pending
+        with pytest.raises(UnreachableError, match="client is closed"):
+            await client.invoke(server.address, request(ECHO))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_the_servers_requests_are_answered(later):
+    got = []
+
+    def on_request(command, address):
+        got.append((command.code, address))
+        reply = Reply(body=b"here")
+        if not later:
+            return reply
+
+        async def answer():
+            await asyncio.sleep(0)
+            return reply
+
+        return answer()
+
+    async def scenario(server, client):
+        await client.invoke(server.address, request(ECHO))
+        server.push(Command(307, opaque=77))
+        answer = await server.wait_for_answers()
+        assert (answer.opaque, answer.code, answer.body) == (77, 0, b"here")
+        assert got == [(307, server.address)]
+
+    run(scenario, on_request=on_request)
+
+
+def test_a_failing_handler_answers_code_1_and_a_oneway_request_gets_no_answer():
+    def on_request(command, address):
+        raise ValueError("boom")
+
+    async def scenario(server, client):
+        await client.invoke(server.address, request(ECHO))
+        server.push(Command(40, opaque=1, flag=FLAG_ONEWAY))
+        server.push(Command(307, opaque=2))
+        answer = await server.wait_for_answers()
+        assert (answer.opaque, answer.code) == (2, ResponseCode.SYSTEM_ERROR)
+        assert "boom" in (answer.remark or "")
+
+    run(scenario, on_request=on_request)
+
+
+def test_without_a_handler_the_server_hears_code_3():
+    async def scenario(server, client):
+        await client.invoke(server.address, request(ECHO))
+        server.push(Command(307, opaque=2))
+        assert (await server.wait_for_answers()).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    run(scenario)
+
+
+def test_garbage_from_the_server_ends_that_connection():
+    async def scenario(server, client):
+        pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
+        await server.wait_for(SILENT)
+        server.push_bytes(struct.pack(">i", -1) + b"x" * 60)
+        with pytest.raises(UnreachableError, match="broke the protocol"):
+            await pending
+
+    run(scenario)
+
+
+def test_go_away_moves_later_requests_to_a_new_connection():
+    async def scenario(server, client):
+        server.refuse(ECHO, ResponseCode.GO_AWAY)
+        assert (await client.invoke(server.address, request(ECHO))).code == ResponseCode.GO_AWAY
+        assert not client.is_connected(server.address)
+        server.on(ECHO, lambda command: Reply())
+        assert (await client.invoke(server.address, request(ECHO))).code == 0
+
+    run(scenario)
+
+
+def test_a_large_body_passes_both_ways():
+    async def scenario(server, client):
+        body = bytes(range(256)) * 40_000
+        answers = await asyncio.gather(*[client.invoke(server.address, request(ECHO, body=body), 20) for _ in range(3)])
+        assert all(answer.body == body for answer in answers)
+
+    run(scenario)

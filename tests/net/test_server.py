@@ -1,0 +1,271 @@
+"""The listening side over real loopback sockets: frames, turns, late answers, asks, caps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pymq.clock import ManualClock, SystemClock
+from pymq.net.limits import ServerLimits
+from pymq.net.server import Connection, Server
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
+from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
+from pymq.wire.framing import FrameBuffer
+
+ECHO = 500
+LATER = 501
+BROKEN = 502
+
+
+class Client:
+    """A raw socket that speaks frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._frames = FrameBuffer()
+        self._ready: list[Command] = []
+
+    def send(self, *commands: Command) -> None:
+        self.writer.write(b"".join(encode_command(command) for command in commands))
+
+    async def receive(self) -> Command | None:
+        """The next frame; None when the server closed."""
+        while not self._ready:
+            data = await asyncio.wait_for(self.reader.read(65536), 5)
+            if not data:
+                return None
+            self._ready = [decode_command(payload) for payload in self._frames.feed(data)]
+        return self._ready.pop(0)
+
+
+class Fixture:
+    def __init__(self, limits: ServerLimits | None = None, clock: ManualClock | None = None) -> None:
+        self.turns = 0
+        self.parked: list[tuple[Peer, Command]] = []
+        self.gone: list[Connection] = []
+        self.clients: list[Client] = []
+        routes = [
+            Route(ECHO, None, lambda request, header, peer: Reply(body=request.body), Permission.OPEN),
+            Route(LATER, None, self._later, Permission.OPEN),
+            Route(BROKEN, None, self._broken, Permission.OPEN),
+        ]
+        self.server = Server(
+            Dispatcher(routes, "test server"),
+            clock=clock or SystemClock(),
+            limits=limits or ServerLimits(),
+            on_turn_end=self._turn,
+            on_disconnect=self.gone.append,
+        )
+
+    def _turn(self) -> None:
+        self.turns += 1
+
+    def _later(self, request: Command, header: object, peer: Peer) -> None:
+        self.parked.append((peer, request))
+
+    def _broken(self, request: Command, header: object, peer: Peer) -> Reply:
+        raise RuntimeError("a bug")
+
+    async def connect(self, port: int) -> Client:
+        self.clients.append(Client(*await asyncio.open_connection("127.0.0.1", port)))
+        return self.clients[-1]
+
+
+def run(body: Callable[[Fixture, int], Awaitable[None]], fixture: Fixture | None = None) -> Fixture:
+    fixture = fixture or Fixture()
+
+    async def main() -> None:
+        port = await fixture.server.start("127.0.0.1", 0)
+        try:
+            await body(fixture, port)
+        finally:
+            for client in fixture.clients:
+                client.writer.transport.abort()
+            await fixture.server.stop()
+            await until(lambda: not fixture.server.connections)
+
+    asyncio.run(main())
+    return fixture
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + 5
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition did not come true within 5 s"
+        await asyncio.sleep(0.001)
+
+
+def test_requests_are_answered_with_their_opaque_and_in_one_turn() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(*(Command(ECHO, opaque=i, body=b"%d" % i) for i in range(50)))
+        answers = [await client.receive() for _ in range(50)]
+        assert [(a.opaque, a.body) for a in answers if a] == [(i, b"%d" % i) for i in range(50)]
+        assert 1 <= fixture.turns < 50
+
+    run(body)
+
+
+def test_a_one_way_request_gets_no_answer_even_on_error() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(Command(BROKEN, opaque=1, flag=FLAG_ONEWAY), Command(999, opaque=2, flag=FLAG_ONEWAY))
+        client.send(Command(ECHO, opaque=3))
+        answer = await client.receive()
+        assert answer is not None and answer.opaque == 3
+
+    run(body)
+
+
+def test_an_unknown_code_and_a_broken_handler_answer_with_their_names() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(Command(200050, opaque=1), Command(BROKEN, opaque=2))
+        unknown, broken = await client.receive(), await client.receive()
+        assert unknown is not None and unknown.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "200050" in (unknown.remark or "")
+        assert broken is not None and broken.code == ResponseCode.SYSTEM_ERROR and "a bug" in (broken.remark or "")
+
+    run(body)
+
+
+def test_a_late_answer_reaches_the_client() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(Command(LATER, opaque=9))
+        await until(lambda: bool(fixture.parked))
+        peer, request = fixture.parked[0]
+        peer.answer(request, Reply(body=b"at last"))
+        answer = await client.receive()
+        assert answer is not None and (answer.opaque, answer.body) == (9, b"at last")
+
+    run(body)
+
+
+def test_the_server_can_ask_its_client() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(Command(LATER, opaque=1))
+        await until(lambda: bool(fixture.parked))
+        got: list[Command | None] = []
+        fixture.parked[0][0].ask(Command(307), got.append, 10_000)
+        asked = await client.receive()
+        assert asked is not None and asked.code == 307
+        client.send(Command(0, opaque=asked.opaque, flag=FLAG_RESPONSE, body=b"info"))
+        await until(lambda: bool(got))
+        assert got[0] is not None and got[0].body == b"info"
+
+    run(body)
+
+
+def test_an_ask_ends_with_none_when_the_client_goes_or_time_is_over() -> None:
+    clock = ManualClock()
+    fixture = Fixture(clock=clock)
+
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.send(Command(LATER, opaque=1))
+        await until(lambda: bool(fixture.parked))
+        got: list[Command | None] = []
+        peer = fixture.parked[0][0]
+        peer.ask(Command(307), got.append, 50)
+        clock.advance(51)
+        fixture.server._sweep()
+        assert got == [None]
+        peer.ask(Command(307), got.append, 50_000)
+        client.writer.close()
+        await until(lambda: len(got) == 2)
+        assert got == [None, None]
+        await until(lambda: bool(fixture.gone))
+
+    run(body, fixture)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"\xff\xff\xff\xff", "frame-length"),
+        (b"\x00\x00\x00\x03abc", "frame-length"),
+        (b"\x01\x00\x00\x01", "frame-length"),
+        (b"\x16\x03\x01\x02\x00", "frame-length"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x09abcd", "header-length"),
+        (b"\x00\x00\x00\x08\x07\x00\x00\x04abcd", "serialize-type"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x04abcd", "json-header"),
+    ],
+)
+def test_a_broken_frame_closes_its_connection_only(raw: bytes, reason: str) -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        bad, good = await fixture.connect(port), await fixture.connect(port)
+        bad.writer.write(raw)
+        try:
+            assert await bad.receive() is None
+        except ConnectionResetError:
+            pass
+        good.send(Command(ECHO, opaque=1))
+        assert await good.receive() is not None
+        assert fixture.server.bad_frames == {reason: 1}
+
+    run(body)
+
+
+def test_connection_caps() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        first = await fixture.connect(port)
+        first.send(Command(ECHO, opaque=1))
+        assert await first.receive() is not None
+        second = await fixture.connect(port)
+        try:
+            assert await second.receive() is None
+        except ConnectionResetError:
+            pass
+        assert fixture.server.closed_for["connection-count-per-host"] == 1
+        first.writer.close()
+        await until(lambda: not fixture.server.connections)
+        third = await fixture.connect(port)
+        third.send(Command(ECHO, opaque=1))
+        assert await third.receive() is not None
+
+    run(body, Fixture(ServerLimits(connection_count_per_host_max=1)))
+
+
+def test_a_client_that_reads_nothing_is_closed_and_costs_bounded_memory() -> None:
+    limits = ServerLimits(write_pause_bytes=64 * 1024, write_buffer_max_bytes=256 * 1024)
+
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(Command(LATER, opaque=1))
+        await until(lambda: bool(fixture.parked))
+        peer, request = fixture.parked[0]
+
+        def flood() -> bool:
+            peer.answer(request, Reply(body=bytes(100_000)))
+            return peer.closed
+
+        await until(flood)
+        assert fixture.server.closed_for["unread-answers"] == 1
+
+    run(body, Fixture(limits))
+
+
+def test_idle_and_dripping_connections_are_closed() -> None:
+    clock = ManualClock()
+
+    async def body(fixture: Fixture, port: int) -> None:
+        _, dripping = await fixture.connect(port), await fixture.connect(port)
+        await until(lambda: len(fixture.server.connections) == 2)
+        fixture.server._sweep()
+        dripping.writer.write(b"\x00\x00\x00\x40\x00")
+        await until(lambda: any(c._frames.pending_size_bytes for c in fixture.server.connections))
+        clock.advance(30_001)
+        fixture.server._sweep()
+        assert fixture.server.closed_for == {"slow-frame": 1}
+        clock.advance(90_000)
+        fixture.server._sweep()
+        assert fixture.server.closed_for == {"slow-frame": 1, "idle": 1}
+
+    run(body, Fixture(clock=clock))

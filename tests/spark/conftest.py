@@ -1,0 +1,26 @@
+"""One Spark session for all tests here, on the JVM of the wheel: that is the one nobody else tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.spark import gateway
+from pymq.spark.java import JavaNotFoundError, find_java
+from tests.spark.fake_cluster import FakeCluster
+
+
+@pytest.fixture(scope="session")
+def spark():
+    try:
+        java = find_java({})
+    except JavaNotFoundError:
+        java = find_java()
+    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    with gateway.running("local[2]", conf, java=java) as session:
+        yield session
+
+
+@pytest.fixture
+def cluster():
+    with FakeCluster() as fake:
+        yield fake

@@ -1,0 +1,197 @@
+"""Whatever the moment of a crash: each row is visible once or not yet, and the next run goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from pymq.errors import UsageError
+from pymq.spark.arrow_writer import WriteJob, read_settings, write_range
+from pymq.spark.commits import CommitLog, OutputBusyError
+from pymq.spark.planner import ResumeError
+from pymq.spark.ranges import ReadSettings
+from tests.spark.fake_cluster import BROKER, FakeCluster
+from tests.spark.records import BORN_MS, record
+
+SETTINGS = {"columns": ["queueOffset"], "partition_by": ["topic", "dt"], "tag": "*"}
+DAY_MS = 86_400_000
+KEY = ("T", BROKER, 0)
+
+
+@pytest.fixture
+def cluster():
+    with FakeCluster() as fake:
+        fake.add("T", 0, [record(n) for n in range(100)])
+        yield fake
+
+
+def job(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str, **fields) -> WriteJob:
+    columns = fields.pop("columns", ("queueOffset",))
+    values = {
+        "ranges": (cluster.range(start=start, stop=stop),),
+        "read": read_settings(ReadSettings(), columns),
+        "output": str(log.output),
+        "staging": str(log.new_staging(name)),
+        "columns": columns,
+        "partition_by": ("topic", "dt"),
+        "compression": "zstd",
+    }
+    return WriteJob(**{**values, **fields})
+
+
+def stage(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str = "round", **fields) -> dict:
+    work = job(log, cluster, start, stop, name, **fields)
+    return write_range(work.ranges[0], WriteJob.from_json(work.to_json()))
+
+
+def commit(log: CommitLog, result: dict) -> int:
+    return log.commit([{k: v for k, v in result.items() if k != "files"}], result["files"])
+
+
+def visible(output: Path) -> list[int]:
+    """What a reader that knows nothing of the commit log sees."""
+    table = pyarrow.dataset.dataset(output, partitioning="hive").to_table()
+    return sorted(table.column("queueOffset").to_pylist())
+
+
+def parquet_files(output: Path) -> list[str]:
+    return sorted(path.relative_to(output).as_posix() for path in output.rglob("*.parquet"))
+
+
+def test_a_commit_makes_its_files_visible_and_is_remembered(tmp_path, cluster):
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        assert not log.resumed and log.positions == {}
+        result = stage(log, cluster, 0, 60)
+        assert parquet_files(log.output) == [] and result["rows"] == 60
+        assert commit(log, result) == 0
+        assert visible(log.output) == list(range(60))
+    name = f"topic=T/dt=2026-01-01/{BROKER}-0-000000000000-000000000060.parquet"
+    assert parquet_files(tmp_path / "out") == [name]
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        assert log.resumed and log.positions == {KEY: 60}
+        assert commit(log, stage(log, cluster, 60, 100)) == 1
+    assert visible(tmp_path / "out") == list(range(100))
+    described = json.loads((tmp_path / "out/_pymq/commits/0.json").read_text())["files"][0]
+    assert (described["rows"], described["from_offset"], described["to_offset"]) == (60, 0, 60)
+    assert described["min_time_us"] == (BORN_MS + 1) * 1000 and len(described["sha256"]) == 64
+
+
+def test_a_crash_before_the_commit_leaves_nothing_behind(tmp_path, cluster):
+    output = tmp_path / "out"
+    log = CommitLog(output, SETTINGS)
+    commit(log, stage(log, cluster, 0, 30, "first"))
+    stage(log, cluster, 30, 100, "second")
+    (output / "_pymq" / "commits" / "1.tmp").write_text("{half a comm")
+    log._lock.close()  # what the kernel does for a killed process
+    assert visible(output) == list(range(30))
+    with CommitLog(output, SETTINGS) as log:
+        assert log.positions == {KEY: 30}
+        assert not (output / "_pymq" / "staging").exists()
+        commit(log, stage(log, cluster, 30, 100, "third"))
+    assert visible(output) == list(range(100))
+
+
+def test_a_crash_after_the_commit_is_finished_by_the_next_run(tmp_path, cluster, monkeypatch):
+    output = tmp_path / "out"
+    log = CommitLog(output, SETTINGS)
+    commit(log, stage(log, cluster, 0, 30, "first"))
+    result = stage(log, cluster, 30, 100, "second")
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "_publish", lambda self, entry: None)
+        commit(log, result)
+    log._lock.close()
+    assert visible(output) == list(range(30))
+    with CommitLog(output, SETTINGS) as log:
+        assert log.positions == {KEY: 100}
+    assert visible(output) == list(range(100))
+    with CommitLog(output, SETTINGS):
+        assert visible(output) == list(range(100))
+
+
+def test_files_that_a_user_removed_stay_removed(tmp_path, cluster):
+    output = tmp_path / "out"
+    with CommitLog(output, SETTINGS) as log:
+        commit(log, stage(log, cluster, 0, 30))
+    shutil.rmtree(output / "topic=T")
+    with CommitLog(output, SETTINGS) as log:
+        assert log.positions == {KEY: 30}
+    assert parquet_files(output) == []
+
+
+def test_only_one_export_at_a_time(tmp_path):
+    with CommitLog(tmp_path / "out", SETTINGS), pytest.raises(OutputBusyError, match="another export"):
+        CommitLog(tmp_path / "out", SETTINGS)
+    CommitLog(tmp_path / "out", SETTINGS).close()
+
+
+def test_settings_bind_from_the_first_commit_on(tmp_path, cluster):
+    other = {**SETTINGS, "tag": "B"}
+    CommitLog(tmp_path / "out", other).close()
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        commit(log, stage(log, cluster, 0, 10))
+    with pytest.raises(ResumeError):
+        CommitLog(tmp_path / "out", other)
+
+
+def test_other_settings_and_foreign_directories_are_refused(tmp_path, cluster):
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        commit(log, stage(log, cluster, 0, 10))
+    with pytest.raises(ResumeError, match=r"tag was '\*', is 'A'"):
+        CommitLog(tmp_path / "out", {**SETTINGS, "tag": "A"})
+    CommitLog(tmp_path / "out", SETTINGS).close()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "x.jpg").write_text("x")
+    with pytest.raises(UsageError, match="is not empty"):
+        CommitLog(tmp_path / "photos", SETTINGS)
+    with pytest.raises(UsageError, match="is a file"):
+        CommitLog(tmp_path / "photos" / "x.jpg", SETTINGS)
+
+
+def test_rows_of_several_days_go_to_several_files(tmp_path, cluster):
+    # The clock goes back once: day 2 comes twice and makes two files, each named by its own offsets.
+    days = [0, 0, 1, 1, 1, 0, 2]
+    cluster.add("D", 0, [record(n, topic="D", store_timestamp_ms=BORN_MS + day * DAY_MS) for n, day in enumerate(days)])
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        work = job(log, cluster, 0, 0, "round")
+        commit(log, write_range(cluster.range("D"), work))
+    assert parquet_files(tmp_path / "out") == [
+        f"topic=D/dt=2026-01-01/{BROKER}-0-000000000000-000000000002.parquet",
+        f"topic=D/dt=2026-01-01/{BROKER}-0-000000000005-000000000006.parquet",
+        f"topic=D/dt=2026-01-02/{BROKER}-0-000000000002-000000000005.parquet",
+        f"topic=D/dt=2026-01-03/{BROKER}-0-000000000006-000000000007.parquet",
+    ]
+    assert visible(tmp_path / "out") == list(range(7))
+
+
+def test_times_that_no_calendar_has_get_the_default_partition(tmp_path, cluster):
+    cluster.add("D", 0, [record(0, topic="D", store_timestamp_ms=2**62)])
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        commit(log, write_range(cluster.range("D"), job(log, cluster, 0, 0, "round")))
+    (path,) = parquet_files(tmp_path / "out")
+    assert path.startswith("topic=D/dt=__HIVE_DEFAULT_PARTITION__/")
+
+
+def test_topic_names_become_safe_paths(tmp_path, cluster):
+    odd = "%RETRY%_a|b"
+    cluster.add(odd, 0, [record(0, topic=odd)])
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        for name, levels in (("one", ("topic",)), ("two", ())):
+            commit(log, write_range(cluster.range(odd), job(log, cluster, 0, 0, name, partition_by=levels)))
+    tail = f"{BROKER}-0-000000000000-000000000001.parquet"
+    quoted = "%25RETRY%25_a%7Cb"
+    assert parquet_files(tmp_path / "out") == [f"{quoted}-{tail}", f"topic={quoted}/{tail}"]
+    table = pyarrow.dataset.dataset(tmp_path / "out" / f"topic={quoted}", partitioning="hive").to_table()
+    assert table.num_rows == 1
+
+
+def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path, cluster):
+    cluster.queues["T", 0][70] = b"broken"
+    with CommitLog(tmp_path / "out", SETTINGS) as log:
+        with pytest.raises(Exception, match="record"):
+            stage(log, cluster, 0, 100)
+        assert parquet_files(log.output) == []
+    assert not (tmp_path / "out/_pymq/staging").exists()

@@ -1,0 +1,122 @@
+"""The vectorised decoder gives what the plain one gives, and refuses what it refuses."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.errors import UsageError
+from pymq.model import sysflag
+from pymq.model.compression import compress_body
+from pymq.model.record import MalformedRecordError, decode_records
+from pymq.spark import decode as decode_module
+from pymq.spark.decode import Decoder, decode_plain
+from pymq.spark.property_columns import parse_properties
+from pymq.spark.schema import COLUMNS, USUAL
+from tests.spark.records import property_strings, record, records
+
+ALL = tuple(column.name for column in COLUMNS)
+
+
+def rows_of(batches) -> list[dict]:
+    """Rows with properties as dicts: the order of a map's entries has no meaning."""
+    table = pa.Table.from_batches(list(batches))
+    for time in ("bornTimestamp", "storeTimestamp"):
+        if time in table.column_names:
+            at = table.column_names.index(time)
+            table = table.set_column(at, time, table.column(time).cast(pa.int64()))
+    rows = table.to_pylist()
+    for row in rows:
+        if "properties" in row:
+            assert len(dict(row["properties"])) == len(row["properties"]), "a map has a name twice"
+            row["properties"] = dict(row["properties"])
+    return rows
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(records(), min_size=1, max_size=8))
+def test_equals_the_plain_decoder(raw):
+    chunk = b"".join(raw)
+    expected = decode_plain(decode_records(chunk), "broker-a", ALL)
+    found = list(Decoder("broker-a", ALL).decode(chunk))
+    assert all(batch.schema.equals(expected.schema) for batch in found)
+    assert rows_of(found) == rows_of([expected])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(property_strings, min_size=1, max_size=6), st.integers(1, 3))
+def test_properties_equal_the_plain_parser(strings, repeats):
+    from pymq.model.properties import decode_properties
+
+    table = parse_properties(pa.array(strings * repeats, pa.binary()))
+    expected = [decode_properties(raw) for raw in strings * repeats]
+    assert [dict(entries) for entries in table.maps().to_pylist()] == expected
+    assert table.values_of("TAGS").to_pylist() == [row.get("TAGS") for row in expected]
+
+
+def test_names_repeated_in_every_row_keep_the_last_value():
+    # What a batch's messages look like: the batch's own unique key stands behind each message's.
+    raw = [b"UNIQ_KEY\x01m%d\x02TAGS\x01A\x02UNIQ_KEY\x01batch\x02" % n for n in range(5)]
+    table = parse_properties(pa.array(raw, pa.binary()))
+    assert table.values_of("UNIQ_KEY").to_pylist() == ["batch"] * 5
+    assert [dict(row) for row in table.maps().to_pylist()] == [{"TAGS": "A", "UNIQ_KEY": "batch"}] * 5
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(records(), min_size=1, max_size=3), st.data())
+def test_damaged_bytes_raise_one_error_or_decode(raw, data):
+    chunk = bytearray(b"".join(raw))
+    for _ in range(data.draw(st.integers(1, 3))):
+        chunk[data.draw(st.integers(0, len(chunk) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(chunk)))
+    for damaged in (bytes(chunk), bytes(chunk[:cut])):
+        try:
+            list(Decoder("b", ALL).decode(damaged))
+        except MalformedRecordError:
+            continue
+
+
+def test_columns_come_in_the_order_asked():
+    chunk = record(1) + record(2)
+    (batch,) = Decoder("b", ("queueOffset", "tags")).decode(chunk)
+    assert batch.to_pylist() == [{"queueOffset": 1, "tags": "A"}, {"queueOffset": 2, "tags": "B"}]
+
+
+def test_usual_columns_and_no_rows():
+    assert Decoder("b").columns == USUAL
+    assert list(Decoder("b").decode(b"")) == []
+
+
+def test_unknown_and_double_columns_are_refused():
+    with pytest.raises(UsageError, match="no column 'nope'"):
+        Decoder("b", ("nope",))
+    with pytest.raises(UsageError, match="twice"):
+        Decoder("b", ("tags", "tags"))
+
+
+def test_a_body_that_cannot_be_inflated_keeps_its_bytes_and_its_bit():
+    body, bits = compress_body(b"x" * 100, "zlib")
+    chunk = record(0, b"no zlib", sys_flag=bits) + record(1, body, sys_flag=bits) + record(2, b"plain")
+    (batch,) = Decoder("b", ("body", "sysFlag")).decode(chunk)
+    assert batch.column("body").to_pylist() == [b"no zlib", b"x" * 100, b"plain"]
+    assert [flag & sysflag.COMPRESSED for flag in batch.column("sysFlag").to_pylist()] == [1, 0, 0]
+
+
+def test_large_inflated_bodies_are_spread_over_batches(monkeypatch):
+    monkeypatch.setattr(decode_module, "INFLATED_BATCH_MAX_BYTES", 2500)
+    body, bits = compress_body(b"y" * 1000, "zlib")
+    chunk = b"".join(record(n, body if n % 2 else b"p", sys_flag=bits if n % 2 else 0) for n in range(12))
+    batches = list(Decoder("b", ("queueOffset", "body")).decode(chunk))
+    assert len(batches) == 3
+    assert rows_of(batches) == [{"queueOffset": n, "body": b"y" * 1000 if n % 2 else b"p"} for n in range(12)]
+
+
+def test_a_wrong_magic_names_the_place():
+    good, bad = record(0), bytearray(record(1))
+    struct.pack_into(">i", bad, 4, 7)
+    with pytest.raises(MalformedRecordError, match=f"record at {len(good)} has no message magic"):
+        list(Decoder("b").decode(good + bytes(bad)))

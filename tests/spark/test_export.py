@@ -1,0 +1,166 @@
+"""Whole exports against a small cluster: exactly once, resumed, counted, and refused in one sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pyarrow.dataset
+import pytest
+
+from pymq.errors import NotFoundError, UsageError
+from pymq.model.compression import compress_body
+from pymq.spark.export import ExportOptions, run
+from pymq.spark.ranges import DataLossError
+from tests.spark.records import BORN_MS, record
+
+pytestmark = pytest.mark.spark
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.last = (0, 0)
+
+    def phase(self, text: str) -> None:
+        self.phases.append(text)
+
+    def rows(self, done: int, planned: int) -> None:
+        assert done <= planned
+        self.last = (done, planned)
+
+
+def options(cluster, output, **fields) -> ExportOptions:
+    return ExportOptions(namesrv=cluster.address, output=output, master="local[2]", **fields)
+
+
+def table(output):
+    return pyarrow.dataset.dataset(output, partitioning="hive").to_table()
+
+
+def seen(output) -> list[tuple]:
+    rows = table(output).select(["topic", "queueId", "queueOffset"]).to_pylist()
+    return sorted((row["topic"], row["queueId"], row["queueOffset"]) for row in rows)
+
+
+def everything(**counts) -> list[tuple]:
+    queues = [(topic, queue_id, size) for topic, sizes in counts.items() for queue_id, size in enumerate(sizes)]
+    return sorted((topic, queue_id, n) for topic, queue_id, size in queues for n in range(size))
+
+
+def fill(cluster, topic: str, *sizes: int) -> None:
+    for queue_id, size in enumerate(sizes):
+        start = len(cluster.queues[topic, queue_id])
+        offsets = range(start, start + size)
+        cluster.add(topic, queue_id, [record(n, b'{"n":%d}' % n, topic=topic, queue_id=queue_id) for n in offsets])
+
+
+def test_parquet_then_what_came_since(spark, cluster, tmp_path):
+    fill(cluster, "orders", 700, 300)
+    fill(cluster, "other", 50)
+    recorder = Recorder()
+    first = run(options(cluster, tmp_path / "out", rows_per_task=200, rows_per_round=500), recorder)
+    assert seen(tmp_path / "out") == everything(orders=[700, 300], other=[50])
+    assert (first.rows, first.planned_rows, first.lost, first.resumed) == (1050, 1050, 0, False)
+    assert first.tasks == 7 and first.files == 7 and first.bytes_written > 0
+    assert first.counts_by_topic == {"orders": 1000, "other": 50}
+    assert recorder.phases == ["planning", "starting Spark", "exporting"] and recorder.last == (1050, 1050)
+
+    nothing = run(options(cluster, tmp_path / "out"))
+    assert (nothing.rows, nothing.tasks, nothing.resumed) == (0, 0, True)
+
+    fill(cluster, "orders", 5, 10)
+    fill(cluster, "new", 3)
+    second = run(options(cluster, tmp_path / "out"))
+    assert second.rows == 18 and second.resumed
+    assert seen(tmp_path / "out") == everything(orders=[705, 310], other=[50], new=[3])
+    frame = spark.read.parquet(str(tmp_path / "out"))
+    assert frame.count() == 1068 and frame.where("tags = 'A' and topic = 'new'").count() == 1
+    assert json.loads(json.dumps(second.to_dict()))["queues"][0]["rows"] == 3
+
+
+def test_the_rows_hold_the_messages(spark, cluster, tmp_path):
+    body, bits = compress_body(b"large " * 1000, "zstd")
+    cluster.add("T", 0, [record(0, b"\xff\x00"), record(1, body, sys_flag=bits)])
+    run(options(cluster, tmp_path / "out", partition_by=("topic",)))
+    first, second = table(tmp_path / "out").to_pylist()
+    assert first["body"] == b"\xff\x00" and second["body"] == b"large " * 1000
+    assert dict(first["properties"]) == {"TAGS": "B", "KEYS": "k0", "UNIQ_KEY": "U00000000"}
+    assert (first["msgId"], first["tags"], first["keys"]) == ("U00000000", "B", "k0")
+    assert first["bornHost"] == "10.1.2.3:50505" and first["topic"] == "T"
+    assert second["storeTimestamp"].timestamp() * 1000 == BORN_MS + 2
+
+
+def test_columns_tag_and_row_limit(spark, cluster, tmp_path):
+    fill(cluster, "T", 400)
+    cluster.select = lambda raw, wanted: wanted != "A" or int.from_bytes(raw[20:28], "big") % 2
+    fields = {"columns": ("queueOffset", "keys"), "tag": "A", "max_rows": 100, "partition_by": ()}
+    summary = run(options(cluster, tmp_path / "out", **fields))
+    rows = table(tmp_path / "out").to_pylist()
+    assert rows == [{"queueOffset": n, "keys": f"k{n}"} for n in range(1, 100, 2)]
+    assert summary.rows == 50 and summary.planned_rows == 100 and summary.lost == 0
+
+
+def test_losses_fail_in_one_sentence_or_are_reported(spark, cluster, tmp_path):
+    fill(cluster, "T", 100)
+    run(options(cluster, tmp_path / "out", max_rows=10))
+    cluster.min_offsets["T", 0] = 40
+    with pytest.raises(DataLossError, match=r"no longer has 30 messages of \[10, 40\)"):
+        run(options(cluster, tmp_path / "out"))
+    assert len(seen(tmp_path / "out")) == 10
+    summary = run(options(cluster, tmp_path / "out", on_data_loss="report"))
+    assert summary.lost == 30 and summary.queues[0].lost == 30 and summary.rows == 60
+    assert [n for _, _, n in seen(tmp_path / "out")] == [*range(10), *range(40, 100)]
+
+
+def test_json_lines(spark, cluster, tmp_path):
+    fill(cluster, "T", 20, 10)
+    summary = run(options(cluster, tmp_path / "out", format="json"))
+    assert summary.writer == "spark" and summary.rows == 30 and summary.files > 0
+    assert [queue.rows for queue in summary.queues] == [20, 10]
+    lines = [line for path in (tmp_path / "out").rglob("*.json") for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    expected = [(queue_id, n) for _, queue_id, n in everything(T=[20, 10])]
+    assert sorted((row["queueId"], row["queueOffset"]) for row in rows) == expected
+    assert all(json.loads(row["body"]) == {"n": row["queueOffset"]} for row in rows)
+    assert rows[0]["properties"]["KEYS"] == rows[0]["keys"]
+    with pytest.raises(UsageError, match="needs a new directory"):
+        run(options(cluster, tmp_path / "out", format="json"))
+
+
+def test_csv_reads_back_with_any_reader(spark, cluster, tmp_path):
+    cluster.add("T", 0, [record(0, b'say "hi",\nthen go'), record(1, b"")])
+    run(options(cluster, tmp_path / "out", format="csv", partition_by=("topic",)))
+    (path,) = (tmp_path / "out" / "topic=T").glob("*.csv")
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["body"] for row in rows] == ['say "hi",\nthen go', ""]
+    assert json.loads(rows[0]["properties"])["UNIQ_KEY"] == "U00000000"
+
+
+def test_a_dry_run_plans_and_writes_nothing(cluster, tmp_path):
+    fill(cluster, "T", 90)
+    cluster.committed["g", "T", 0] = 30
+    summary = run(options(cluster, None, dry_run=True, start="group:g", rows_per_task=25))
+    assert summary.dry_run and summary.rows == 0 and summary.planned_rows == 60 and summary.tasks == 3
+    assert summary.counts_by_topic == {"T": 60}
+    assert run(options(cluster, tmp_path / "out", dry_run=True)).planned_rows == 90
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_wishes_are_refused(cluster, tmp_path):
+    with pytest.raises(NotFoundError, match="'nope'"):
+        run(options(cluster, tmp_path / "out", topics=("nope",)))
+    for fields, text in (
+        ({"format": "xml"}, "format 'xml' is unknown"),
+        ({"format": "csv", "writer": "arrow"}, "writes Parquet only"),
+        ({"columns": ("x",)}, "no column 'x'"),
+        ({"partition_by": ("hour",)}, "partition column 'hour'"),
+        ({"partition_by": ("dt", "dt")}, "twice"),
+        ({"start": "someday"}, "no point in time"),
+        ({"tag": "||"}, "names no tag"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            run(options(cluster, tmp_path / "out", **fields))
+    with pytest.raises(UsageError, match="no output directory"):
+        run(options(cluster, None))

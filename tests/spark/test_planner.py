@@ -1,0 +1,132 @@
+"""Topics and positions become the right ranges."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pymq.errors import NotFoundError, UnreachableError, UsageError
+from pymq.spark.cluster import RemoteCluster
+from pymq.spark.planner import (
+    LATEST,
+    Plan,
+    Position,
+    ResumeError,
+    choose_topics,
+    make_plan,
+    parse_position,
+    rounds,
+    split_ranges,
+)
+from pymq.spark.ranges import QueueRange, total_count
+from tests.spark.fake_cluster import BROKER, FakeCluster
+from tests.spark.records import BORN_MS, record
+
+NOW_MS = BORN_MS + 1000
+EARLIEST = Position()
+END = Position(symbol=LATEST)
+
+
+@pytest.fixture
+def cluster():
+    with FakeCluster() as fake:
+        fake.add("orders", 0, [record(n) for n in range(100)])
+        fake.add("orders", 1, [record(n) for n in range(50)])
+        fake.add("orders-eu", 0, [record(n) for n in range(7)])
+        yield fake
+
+
+@pytest.fixture
+def view(cluster):
+    with RemoteCluster(f"127.0.0.1:1;{cluster.address}") as remote:
+        yield remote
+
+
+def spans(plan: Plan) -> list[tuple]:
+    return [(part.topic, part.queue_id, part.from_offset, part.to_offset) for part in plan.queues]
+
+
+def test_topics_by_name_glob_and_all(view):
+    assert choose_topics(view, ()) == ["orders", "orders-eu"]
+    assert choose_topics(view, ("orders-*", "other")) == ["orders-eu", "other"]
+    assert choose_topics(view, ("%RETRY%*",)) == ["%RETRY%g"]
+    with pytest.raises(UsageError, match="no topic matches 'x\\*': there are orders, orders-eu"):
+        choose_topics(view, ("x*",))
+
+
+def test_whole_topics(view, cluster):
+    cluster.min_offsets["orders", 1] = 20
+    plan = make_plan(view, ["orders", "orders-eu"], EARLIEST, END)
+    assert spans(plan) == [("orders", 0, 0, 100), ("orders", 1, 20, 50), ("orders-eu", 0, 0, 7)]
+    assert plan.rows == 137 and plan.queues[0].addresses == (cluster.address,)
+    assert spans(plan.limited(110))[1:] == [("orders", 1, 20, 30), ("orders-eu", 0, 0, 0)]
+    assert len(plan.limited(110).ranges) == 2 and plan.limited(0) is plan
+
+
+def test_an_unknown_topic_and_an_unreachable_name_server():
+    with FakeCluster() as fake, RemoteCluster(fake.address) as view, pytest.raises(NotFoundError, match="'nope'"):
+        make_plan(view, ["nope"], EARLIEST, END)
+    with RemoteCluster("127.0.0.1:1") as view, pytest.raises(UnreachableError):
+        view.all_topics()
+    with pytest.raises(UsageError):
+        RemoteCluster(" ; ")
+
+
+def test_times(view):
+    # Message n was stored at BORN_MS + n + 1.
+    start, end = parse_position("-1s", BORN_MS + 1031), parse_position(str(BORN_MS + 61), NOW_MS)
+    assert spans(make_plan(view, ["orders"], start, end)) == [("orders", 0, 30, 60), ("orders", 1, 30, 50)]
+
+
+def test_an_end_before_the_start_is_empty(view):
+    plan = make_plan(view, ["orders"], END, Position(offsets={"orders": {BROKER: {"0": 3}}}))
+    assert spans(plan) == [("orders", 0, 100, 100), ("orders", 1, 50, 50)]
+    assert plan.ranges == []
+
+
+def test_offsets_by_queue_with_the_two_symbols(view):
+    text = json.dumps({"orders": {BROKER: {"0": 40, "1": -1}}})
+    plan = make_plan(view, ["orders"], parse_position(text, 0), END)
+    assert spans(plan) == [("orders", 0, 40, 100), ("orders", 1, 50, 50)]
+    text = json.dumps({"orders": {BROKER: {"0": 500, "1": -2}}})
+    plan = make_plan(view, ["orders"], EARLIEST, parse_position(text, 0))
+    assert spans(plan) == [("orders", 0, 0, 100), ("orders", 1, 0, 0)]
+
+
+def test_a_group_s_position(view, cluster):
+    cluster.committed["g", "orders", 0] = 33
+    plan = make_plan(view, ["orders"], parse_position("group:g", 0), END)
+    assert spans(plan) == [("orders", 0, 33, 100), ("orders", 1, 0, 50)]
+
+
+def test_an_offset_below_the_queue_stays_for_the_reader_to_report(view, cluster):
+    cluster.min_offsets["orders", 0] = 10
+    plan = make_plan(view, ["orders"], EARLIEST, END, resume={("orders", BROKER, 0): 5, ("orders", BROKER, 1): 49})
+    assert spans(plan) == [("orders", 0, 5, 100), ("orders", 1, 49, 50)]
+
+
+def test_a_resumed_queue_that_is_shorter_now_is_refused(view):
+    with pytest.raises(ResumeError, match="exported up to 101 but ends at 100"):
+        make_plan(view, ["orders"], EARLIEST, END, resume={("orders", BROKER, 0): 101})
+
+
+@pytest.mark.parametrize("text", ["yesterday", "group:", "{not json", '{"T": {"b": {"0": "x"}}}', ""])
+def test_positions_that_mean_nothing(text):
+    with pytest.raises(UsageError):
+        parse_position(text, NOW_MS)
+
+
+@given(st.lists(st.integers(0, 5000), max_size=6), st.integers(1, 700), st.integers(1, 20), st.integers(1, 2000))
+def test_splits_and_rounds_keep_every_offset(counts, rows_max, count_min, round_rows):
+    ranges = [QueueRange("T", BROKER, n, 10, 10 + count, ()) for n, count in enumerate(counts)]
+    parts = split_ranges(ranges, rows_max=rows_max, count_min=count_min)
+    assert all(0 < part.count <= rows_max for part in parts)
+    assert len(parts) >= min(count_min, total_count(ranges))
+    groups = rounds(parts, round_rows)
+    assert [part for group in groups for part in group] == parts
+    assert all(len(group) == 1 or total_count(group) <= round_rows for group in groups)
+    covered = [(part.queue_id, n) for part in parts for n in range(part.from_offset, part.to_offset)]
+    assert covered == [(part.queue_id, n) for part in ranges for n in range(part.from_offset, part.to_offset)]

@@ -1,0 +1,46 @@
+"""Counts arrive, only those with the listener's word count, and nobody listening costs nothing."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+
+from pymq.spark import progress
+from pymq.spark.progress import RowListener, RowSender
+
+WAIT_S = 10
+
+
+def test_counts_of_all_tasks_are_summed(monkeypatch):
+    monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
+    sums: queue.Queue[int] = queue.Queue()
+    with RowListener(sums.put) as listener:
+        first, second = RowSender(listener.target, "a"), RowSender(listener.target, "b")
+        first.add(10)
+        assert sums.get(timeout=WAIT_S) == 10
+        second.add(5)
+        assert sums.get(timeout=WAIT_S) == 15
+        first.add(10)
+        assert sums.get(timeout=WAIT_S) == 25
+        first.close()
+        second.close()
+
+
+def test_strangers_are_ignored(monkeypatch):
+    monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
+    sums: queue.Queue[int] = queue.Queue()
+    with RowListener(sums.put) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        host, port = listener.target.rpartition("/")[0].split(":")
+        for message in (b"\xff", b"[]", json.dumps(["wrong", "a", 99]).encode()):
+            stranger.sendto(message, (host, int(port)))
+        sender = RowSender(listener.target, "a")
+        sender.add(1)
+        assert sums.get(timeout=WAIT_S) == 1
+        sender.close()
+
+
+def test_without_a_target_nothing_is_sent():
+    sender = RowSender("", "a")
+    sender.add(3)
+    sender.close()

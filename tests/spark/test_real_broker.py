@@ -1,0 +1,54 @@
+"""An export from a real PyMQ broker over real sockets: every message that was sent, once."""
+
+from __future__ import annotations
+
+import pyarrow.dataset
+import pytest
+
+from pymq.model.record import encode_batch_entry
+from pymq.spark.cluster import RemoteCluster
+from pymq.spark.export import ExportOptions, run
+from pymq.spark.planner import Position, make_plan
+from pymq.spark.ranges import ReadSettings
+from pymq.spark.reader import RangeReader
+from pymq.spark.remote import Remote
+from pymq.testing.standalone import StandaloneProcess
+from pymq.wire.command import request
+
+COUNT = 6000
+QUEUES = 4
+
+
+@pytest.fixture(scope="module")
+def server():
+    with StandaloneProcess() as process:
+        with Remote(process.broker) as remote:
+            for first in range(0, COUNT, 100):
+                entries = [
+                    encode_batch_entry(b"message %d" % n, b"TAGS\x01T%d\x02UNIQ_KEY\x01U%08d\x02" % (n % 3, n))
+                    for n in range(first, first + 100)
+                ]
+                header = {"a": "G", "b": "orders", "c": "TBW102", "d": str(QUEUES), "e": str(first // 100 % QUEUES)}
+                header |= {"f": "0", "g": "1767225600000", "h": "0", "i": "", "j": "0", "k": "false", "m": "true"}
+                remote.ask_ok(request(320, header, b"".join(entries)))
+        yield process
+
+
+def test_ranges_are_read_whole_and_by_tag(server):
+    with RemoteCluster(server.namesrv) as view:
+        assert view.user_topics() == ["orders"]
+        plan = make_plan(view, ["orders"], Position(), Position(symbol=-1))
+    assert plan.rows == COUNT and len(plan.ranges) == QUEUES
+    for tag, expected in (("*", COUNT), ("T1", COUNT // 3), ("T0 || T2", COUNT * 2 // 3), ("none", 0)):
+        settings = ReadSettings(columns=("msgId",), tag=tag)
+        readers = [RangeReader(part, settings) for part in plan.ranges]
+        ids = [name for reader in readers for batch in reader.batches() for name in batch.column("msgId").to_pylist()]
+        assert len(ids) == expected and sum(reader.lost for reader in readers) == 0
+
+
+@pytest.mark.spark
+def test_an_export_holds_every_message_once(spark, server, tmp_path):
+    summary = run(ExportOptions(namesrv=server.namesrv, output=tmp_path / "out", master="local[2]"))
+    assert summary.rows == COUNT and summary.counts_by_topic == {"orders": COUNT}
+    table = pyarrow.dataset.dataset(tmp_path / "out", partitioning="hive").to_table()
+    assert sorted(table.column("body").to_pylist()) == sorted(b"message %d" % n for n in range(COUNT))

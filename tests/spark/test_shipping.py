@@ -1,0 +1,22 @@
+"""The zip that executors get holds all that a task imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from pymq.spark.shipping import zip_package
+
+
+def test_tasks_import_everything_from_the_zip_alone(tmp_path):
+    archive = zip_package(tmp_path / "package.zip")
+    code = (
+        "import sys, pymq.spark.arrow_writer, pymq.spark.source\n"
+        "ours = [m.__file__ for name, m in sys.modules.items() if name.split('.')[0] == 'pymq']\n"
+        f"assert len(ours) > 20 and all(file.startswith({str(archive)!r}) for file in ours), ours"
+    )
+    command = [sys.executable, "-c", code]
+    environ = {"PYTHONPATH": str(archive)}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert archive.stat().st_size < 300_000

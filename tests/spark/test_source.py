@@ -1,0 +1,122 @@
+"""``format("pymq")`` in queries: options, columns, partitions, and what WHERE keeps from being read at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.errors import UsageError
+from pymq.spark.pushdown import Narrowing
+from pymq.spark.ranges import QueueRange
+from pymq.spark.source import PymqDataSource, PymqReader
+from tests.spark.records import record
+
+
+@pytest.fixture
+def filled(cluster):
+    for queue_id in range(2):
+        cluster.add("orders", queue_id, [record(n, topic="orders", queue_id=queue_id) for n in range(100)])
+    cluster.add("other", 0, [record(n, topic="other") for n in range(10)])
+    return cluster
+
+
+def frame(spark, cluster, **options):
+    reader = spark.read.format("pymq").option("namesrv", cluster.address)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+@pytest.mark.spark
+def test_a_query_over_topics(spark, filled):
+    filled.pulls.clear()
+    rows = frame(spark, filled, topics="orders, oth*", minPartitions=6)
+    assert rows.rdd.getNumPartitions() >= 6
+    counts = {(row["topic"], row["tags"]): row["count"] for row in rows.groupBy("topic", "tags").count().collect()}
+    assert counts == {("orders", "A"): 100, ("orders", "B"): 100, ("other", "A"): 5, ("other", "B"): 5}
+
+
+@pytest.mark.spark
+def test_columns_positions_and_path(spark, filled):
+    start = '{"other":{"broker-a":{"0":7}}}'
+    rows = frame(spark, filled, topic="other", columns="queueOffset,bodyText", startingOffsets=start)
+    assert rows.columns == ["queueOffset", "bodyText"]
+    assert [tuple(row) for row in rows.collect()] == [(7, "body"), (8, "body"), (9, "body")]
+    chosen = (
+        spark.read.format("pymq").option("namesrv", filled.address).schema("keys string, queueId int").load("other")
+    )
+    assert chosen.where("keys = 'k3'").collect()[0].asDict() == {"keys": "k3", "queueId": 0}
+
+
+@pytest.mark.spark
+def test_where_narrows_what_is_pulled(spark, filled):
+    where = "topic = 'orders' and queueId = 1 and queueOffset >= 90 and tags = 'A'"
+    rows = frame(spark, filled, pushFilters="true").where(where)
+    filled.pulls.clear()
+    assert sorted(row["queueOffset"] for row in rows.collect()) == [91, 93, 95, 97, 99]
+    assert {(pull["topic"], pull["queueId"], pull["subscription"]) for pull in filled.pulls} == {("orders", "1", "A")}
+    assert min(int(pull["queueOffset"]) for pull in filled.pulls) == 90
+
+
+@pytest.mark.spark
+def test_a_query_that_nothing_can_match(spark, filled):
+    rows = frame(spark, filled, pushFilters="true").where("queueId = 55")
+    filled.pulls.clear()
+    assert rows.collect() == [] and filled.pulls == []
+
+
+def test_options_are_checked(cluster):
+    with pytest.raises(UsageError, match="option colums is unknown"):
+        PymqDataSource({"colums": "body"}).schema()
+    with pytest.raises(UsageError, match="onDataLoss"):
+        PymqReader({"ondataloss": "maybe"}, ())
+    cluster.add("T", 0, [record(0)])
+    with pytest.raises(UsageError, match="at least 1"):
+        PymqReader({"namesrv": cluster.address, "minpartitions": "0"}, ()).partitions()
+
+
+class EqualTo:
+    def __init__(self, column: str, value) -> None:
+        self.attribute, self.value = (column,), value
+
+
+class In(EqualTo):
+    pass
+
+
+class LessThan(EqualTo):
+    pass
+
+
+class GreaterThan(EqualTo):
+    pass
+
+
+def narrowed(*conditions) -> Narrowing:
+    narrowing = Narrowing()
+    for condition in conditions:
+        narrowing.take(condition)
+    return narrowing
+
+
+PART = QueueRange("T", "b", 3, 10, 20, ())
+
+
+def test_offsets_cut_ranges():
+    (part,) = narrowed(GreaterThan("queueOffset", 12), LessThan("queueOffset", 15)).apply([PART])
+    assert (part.from_offset, part.to_offset) == (13, 15)
+    assert narrowed(EqualTo("queueOffset", 20)).apply([PART]) == []
+    assert narrowed(EqualTo("queueOffset", None)).apply([PART]) == [PART]
+
+
+def test_queues_and_topics_are_left_out():
+    assert narrowed(In("queueId", (1, 3)), EqualTo("brokerName", "b")).apply([PART]) == [PART]
+    assert narrowed(In("queueId", (1, 2))).apply([PART]) == []
+    assert narrowed(EqualTo("topic", "T"), In("topic", ("U", "V"))).topics(["T", "U"]) == []
+    assert narrowed().topics(["T", "U"]) == ["T", "U"]
+
+
+def test_tags_become_an_expression_only_when_they_can():
+    assert narrowed(In("tags", ("B", "A"))).tag_expression() == "A || B"
+    for tag in ("", "*", "a||b", " a"):
+        assert narrowed(EqualTo("tags", tag)).tag_expression() is None
+    assert narrowed(LessThan("tags", "x")).tag_expression() is None

@@ -1,0 +1,114 @@
+"""Both file systems keep the same promises, and the one in memory forgets exactly what was not synced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pymq.errors import StoreError
+from pymq.store.fs import Files, RealFiles
+from pymq.store.memory_fs import MemoryFiles
+
+
+@pytest.fixture(params=["memory", "real"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    if request.param == "real":
+        return RealFiles(), str(tmp_path)
+    files = MemoryFiles()
+    files.makedirs("/d")
+    return files, "/d"
+
+
+def test_positions_sizes_and_vectors(place: tuple[Files, str]) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True, size=100)
+    assert (file.size(), file.pread(90, 50)) == (100, bytes(10))
+    file.pwritev(3, [b"ab", bytearray(b"cd"), memoryview(b"ef")])
+    assert file.pread(0, 12) == b"\0\0\0abcdef\0\0\0"
+    file.pwritev(0, [b"%d" % (i % 10) for i in range(3000)])
+    assert file.pread(2990, 99) == b"0123456789"
+    file.truncate(4)
+    file.truncate(8)
+    assert file.pread(0, 99) == b"0123\0\0\0\0"
+    assert file.next_data(0) == 0
+    file.close()
+
+
+def test_views_see_later_writes(place: tuple[Files, str]) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True, size=8192)
+    view = file.view()
+    file.pwrite(5000, b"later")
+    assert (bytes(view[5000:5005]), view.readonly) == (b"later", True)
+    file.release(view)
+    assert bytes(view[5000:5005]) == b"later"
+    file.allocate(0, 4096)
+    writable = file.writable_view()
+    writable[10:13] = b"abc"
+    assert file.pread(10, 3) == b"abc"
+    file.sync()
+    file.close()
+    assert bytes(view[10:13]) == b"abc"
+
+
+def test_holes_are_skipped(place: tuple[Files, str]) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True, size=1 << 20)
+    assert file.next_data(0) in (None, 0)
+    file.pwrite(700_000, b"x")
+    found = file.next_data(0)
+    assert found is not None
+    assert found <= 700_000
+    file.close()
+
+
+def test_directories(place: tuple[Files, str]) -> None:
+    files, root = place
+    files.makedirs(f"{root}/a/b")
+    files.open(f"{root}/a/f", create=True).close()
+    assert files.listdir(f"{root}/a") == ["b", "f"]
+    assert files.listdir(f"{root}/none") == []
+    assert (files.is_dir(f"{root}/a/b"), files.is_dir(f"{root}/a/f"), files.exists(f"{root}/a/f")) == (
+        True,
+        False,
+        True,
+    )
+    files.replace(f"{root}/a/f", f"{root}/a/g")
+    files.sync_dir(f"{root}/a")
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/a/f")
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes(f"{root}/a/f")
+    files.remove(f"{root}/a/g")
+    files.remove_tree(f"{root}/a")
+    assert not files.exists(f"{root}/a")
+    assert 0 < files.free_bytes(root) <= files.total_bytes(root)
+
+
+def test_a_lock_is_held_once(place: tuple[Files, str]) -> None:
+    files, root = place
+    lock = files.lock(f"{root}/lock")
+    with pytest.raises(StoreError, match="locked"):
+        files.lock(f"{root}/lock")
+    lock.release()
+    files.lock(f"{root}/lock").release()
+
+
+def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
+    files = MemoryFiles()
+    files.makedirs("/d")
+    for name in ("synced", "entry", "nothing"):
+        file = files.open(f"/d/{name}", create=True)
+        file.pwrite(0, b"1" * 2048)
+        if name == "synced":
+            file.sync()
+            files.sync_dir("/d")
+        elif name == "entry":
+            files.sync_dir("/d")
+    files.open("/d/synced").pwrite(512, b"2" * 1024)
+    after = files.after_power_loss(lambda _path, page: page == 1, lambda _path: False)
+    assert after.listdir("/d") == ["entry", "synced"]
+    assert after.read_bytes("/d/synced") == b"1" * 512 + b"2" * 512 + b"1" * 1024
+    assert after.read_bytes("/d/entry") == bytes(512) + b"1" * 512 + bytes(1024)
+    assert files.after_power_loss(lambda *_: True, lambda _path: True).listdir("/d") == ["entry", "nothing", "synced"]

@@ -1,0 +1,178 @@
+"""The key index: RocketMQ's bytes, vectorised insertion equal to the plain one, full disks, look-ups."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.clock import ManualClock
+from pymq.model.javahash import index_key_hash
+from pymq.store.index_file import IndexFile
+from pymq.store.index_hash import key_hashes
+from pymq.store.memory_fs import MemoryFiles
+from tests.store.support import everything, found_by_key, make_store, put, stage
+
+KEYS = st.one_of(
+    st.text(max_size=40),
+    st.text("0123456789ABCDEF", min_size=32, max_size=32),
+    st.text(min_size=257, max_size=300),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["T", "Other", "主题"]), KEYS), min_size=1, max_size=40))
+def test_bulk_hashes_equal_the_plain_hash(pairs: list[tuple[str, str]]) -> None:
+    pairs = [(topic, key.encode("utf-8", "replace").decode()) for topic, key in pairs]
+    hashes = key_hashes([topic for topic, _ in pairs], [key.encode() for _, key in pairs])
+    assert hashes.tolist() == [index_key_hash(topic, key) for topic, key in pairs]
+
+
+def new_file(slots: int = 5, entries: int = 50) -> tuple[IndexFile, MemoryFiles]:
+    files = MemoryFiles()
+    files.makedirs("/i")
+    return IndexFile(files, "/i/20260101000000000", slots, entries, create=True), files
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 1 << 40), st.integers(10_000, 10**13)), max_size=70
+)
+
+
+@settings(deadline=None)
+@given(ENTRIES, st.integers(0, 70), st.booleans())
+def test_bulk_insertion_writes_the_same_bytes_as_the_plain_one(entries: list, cut: int, preset: bool) -> None:
+    import numpy as np
+
+    plain, plain_files = new_file()
+    bulk, bulk_files = new_file()
+    if preset:
+        plain.preset(5_000, 77)
+        bulk.preset(5_000, 77)
+    for part in (entries[:cut], entries[cut:]):
+        taken = plain.insert(part)
+        columns = [np.array([entry[i] for entry in part], dtype=np.int64) for i in range(3)]
+        assert bulk.insert_bulk(*columns) == taken
+    assert bulk_files.read_bytes(bulk.path) == plain_files.read_bytes(plain.path)
+    assert bulk.full == plain.full == (len(entries) >= 49)
+
+
+@settings(deadline=None)
+@given(ENTRIES.filter(bool), st.data())
+def test_rolling_back_restores_every_chain(entries: list, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, min(len(entries), 49)))
+    short, short_files = new_file()
+    short.insert(entries[: count - 1])
+    long, long_files = new_file()
+    long.insert(entries)
+    long.roll_back(count)
+    table = slice(40, 40 + 4 * 5 + 20 * count)
+    assert long_files.read_bytes(long.path)[table] == short_files.read_bytes(short.path)[table]
+    assert (long.count, long.used_slots) == (short.count, short.used_slots)
+
+
+def test_golden_bytes() -> None:
+    file, files = new_file(slots=2, entries=4)
+    file.insert([(5, 100, 1_000_000), (6, 200, 1_002_500), (7, 300, 1_003_999)])
+    wanted = struct.pack(">qqqqii", 1_000_000, 1_003_999, 100, 300, 2, 4)
+    wanted += struct.pack(">ii", 2, 3)
+    wanted += bytes(20) + struct.pack(">iqii iqii iqii", 5, 100, 0, 0, 6, 200, 2, 0, 7, 300, 3, 1)
+    assert files.read_bytes(file.path) == wanted
+    assert file.full
+
+
+def test_find_walks_a_chain_newest_first_within_the_time() -> None:
+    file, _ = new_file(slots=1)
+    file.insert([(n % 2, n, 1_000_000 + n * 10_000) for n in range(10)])
+    assert file.find(1, 0, 1 << 60, 99) == [9, 7, 5, 3, 1]
+    assert file.find(1, 0, 1 << 60, 2) == [9, 7]
+    assert file.find(1, 1_030_000, 1_070_000, 99) == [7, 5, 3]
+    assert file.find(4, 0, 1 << 60, 99) == []
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_messages_are_found_by_unique_key_and_by_each_word(count: int) -> None:
+    clock = ManualClock()
+    store = make_store(MemoryFiles(), clock, segment_size_bytes=1 << 16)
+    store.open()
+    for i in range(count):
+        properties = b"UNIQ_KEY\x01U%d\x02KEYS\x01all w%d\x02A\x01b\x02" % (i, i)
+        store.stage(
+            "T", i % 2, body=b"%d" % i, properties=properties, tags_code=0, born_timestamp_ms=0, born_host=b"\0" * 8
+        )
+        store.commit()
+        clock.advance(1000)
+    for i in (0, count // 2, count - 1):
+        assert found_by_key(store, "T", f"U{i}") == found_by_key(store, "T", f"w{i}") == [b"%d" % i]
+    assert found_by_key(store, "T", "all") == [b"%d" % i for i in reversed(range(count))][:64]
+    assert found_by_key(store, "T", "b") == found_by_key(store, "Other", "U0") == []
+    middle_ms = 1_700_000_000_000 + count // 2 * 1000
+    assert len(store.find_by_key("T", "all", 64, begin_ms=middle_ms, end_ms=middle_ms)) == 1
+
+
+def test_keys_wait_for_a_tick() -> None:
+    store = make_store(MemoryFiles())
+    store.open()
+    put(store, "T", 0, b"x", keys="k")
+    assert store.index is not None
+    assert store.index.waiting
+    store.tick()
+    assert not store.index.waiting
+
+
+def test_a_full_disk_pauses_the_index_alone_and_it_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pymq.store.index_service._PENDING_COUNT_MAX", 10)
+    files = MemoryFiles()
+    store = make_store(files, index_entry_count=8)
+    store.open()
+
+    def fault(call: str, path: str) -> None:
+        if "/index/" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.fault = fault
+    for i in range(40):
+        put(store, "T", 0, b"%d" % i, keys=f"k{i}")
+        store.tick()
+    assert any("index pauses" in problem for problem in store.problems)
+    files.fault = None
+    assert [found_by_key(store, "T", f"k{i}") for i in range(40)] == [[b"%d" % i] for i in range(40)]
+    assert store.problems == []
+    store.close()
+    again = make_store(files, index_entry_count=8)
+    assert again.open().records_scanned == 0
+    assert [found_by_key(again, "T", f"k{i}") for i in range(40)] == [[b"%d" % i] for i in range(40)]
+
+
+def test_an_index_that_is_off_costs_nothing_and_finds_nothing() -> None:
+    store = make_store(MemoryFiles(), index_enabled=False)
+    store.open()
+    put(store, "T", 0, b"x", keys="k")
+    assert store.find_by_key("T", "k", 9) == []
+    store.close()
+    again = make_store(store._files)  # type: ignore[arg-type]
+    again.open()
+    assert found_by_key(again, "T", "k") == [b"x"]
+
+
+def test_no_flipped_byte_of_the_index_brings_a_wrong_message() -> None:
+    files = MemoryFiles()
+    store = make_store(files, segment_size_bytes=1 << 16, index_entry_count=150)
+    store.open()
+    for i in range(100):
+        stage(store, "T", 0, b"%d" % i, keys=f"k{i}")
+    store.commit()
+    store.tick()
+    assert store.index is not None
+    view = store.index.files[0]._file.writable_view()
+    chance = random.Random(7)
+    for at in range(len(view)):
+        view[at] ^= 1 << chance.randrange(8)
+        for i in (3, 50, 99):
+            assert found_by_key(store, "T", f"k{i}") in ([], [b"%d" % i])
+    assert len(everything(store)["T", 0]) == 100

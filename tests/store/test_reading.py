@@ -1,0 +1,144 @@
+"""The pull: RocketMQ's table of statuses, limits, tag filters, and damage that never becomes a wrong message."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.model.javahash import tags_code
+from pymq.model.record import decode_records
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.reading import GetStatus
+from pymq.store.store import GetResult, MessageStore
+from tests.store.support import bodies, make_store, put, read_all
+
+
+def filled(count: int, **settings: int) -> MessageStore:
+    store = make_store(MemoryFiles(), **settings)
+    store.open()
+    for body in bodies(count):
+        put(store, "T", 0, body, tags="AB"[int(body[5:]) % 2])
+    return store
+
+
+def offsets(result: GetResult) -> list[int]:
+    return [message.queue_offset for message in decode_records(b"".join(result.chunks))]
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "next_offset"),
+    [
+        (0, GetStatus.FOUND, 5),
+        (4, GetStatus.FOUND, 5),
+        (5, GetStatus.OFFSET_OVERFLOW_ONE, 5),
+        (6, GetStatus.OFFSET_OVERFLOW_BADLY, 5),
+        (-1, GetStatus.OFFSET_TOO_SMALL, 0),
+    ],
+)
+def test_status_and_next_offset(offset: int, status: GetStatus, next_offset: int) -> None:
+    result = filled(5).get("T", 0, offset, 32, 1 << 20)
+    assert (result.status, result.next_offset, result.max_offset) == (status, next_offset, 5)
+
+
+def test_a_queue_that_never_had_a_message() -> None:
+    store = filled(1)
+    assert store.get("T", 7, 0, 32, 1 << 20).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    store.queue_table.make("T", 8)
+    assert store.get("T", 8, 3, 32, 1 << 20).status is GetStatus.NO_MESSAGE_IN_QUEUE
+
+
+def test_count_and_bytes_are_limits_and_the_first_message_always_comes() -> None:
+    store = filled(9)
+    assert offsets(store.get("T", 0, 2, 3, 1 << 20)) == [2, 3, 4]
+    size = store.get("T", 0, 0, 1, 1 << 20).size_bytes
+    assert offsets(store.get("T", 0, 0, 32, 3 * size)) == [0, 1, 2]
+    assert offsets(store.get("T", 0, 0, 32, 1)) == [0]
+
+
+def test_old_data_is_served_in_small_portions() -> None:
+    store = filled(20, in_memory_bytes=200, transfer_count_on_disk=2)
+    result = store.get("T", 0, 0, 9, 1 << 20)
+    assert (offsets(result), result.suggest_slave) == ([0, 1], True)
+    assert not store.get("T", 0, 19, 9, 1 << 20).suggest_slave
+
+
+def test_adjacent_records_come_as_one_slice() -> None:
+    result = filled(8).get("T", 0, 0, 8, 1 << 20)
+    assert (len(result.chunks), result.count) == (1, 8)
+
+
+def test_a_tag_filter_looks_at_codes_alone() -> None:
+    store = filled(9)
+    result = store.get("T", 0, 0, 3, 1 << 20, frozenset({tags_code("B")}))
+    assert offsets(result) == [1, 3, 5]
+    assert result.next_offset == 7  # behind the last unit looked at
+    nothing = store.get("T", 0, 0, 3, 1 << 20, frozenset({4711}))
+    assert (nothing.status, nothing.next_offset, nothing.count) == (GetStatus.NO_MATCHED_MESSAGE, 9, 0)
+
+
+def test_a_filtered_scan_is_bounded() -> None:
+    store = filled(30, filter_scan_bytes=100, queue_file_size_bytes=2000)
+    result = store.get("T", 0, 0, 1, 1 << 20, frozenset({4711}))
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 5)
+
+
+def test_accept_sees_whole_records() -> None:
+    result = filled(6).get("T", 0, 0, 9, 1 << 20, accept=lambda record: b"body-4" in bytes(record))
+    assert offsets(result) == [4]
+
+
+def damage(store: MessageStore, queue_offset: int, at: int) -> int:
+    physical_offset = store.queue_table.make("T", 0).unit(queue_offset)[0]
+    segment = store.log.find(physical_offset)
+    assert segment is not None
+    place = physical_offset - segment.start + at
+    segment.file.pwrite(place, bytes([segment.file.pread(place, 1)[0] ^ 0x10]))
+    return physical_offset
+
+
+@pytest.mark.parametrize("at", [3, 4, 7, 15, 27, 35])
+@pytest.mark.parametrize("codes", [None, frozenset({tags_code("A"), tags_code("B")})])
+def test_a_damaged_record_is_refused_and_its_neighbours_are_served(at: int, codes: frozenset[int] | None) -> None:
+    store = filled(6)
+    physical_offset = damage(store, 3, at)
+    assert offsets(store.get("T", 0, 0, 32, 1 << 20, codes)) == [0, 1, 2]
+    with pytest.raises(CorruptRecordError, match=f"offset 3 is corrupt at {physical_offset}"):
+        store.get("T", 0, 3, 32, 1 << 20, codes)
+    assert offsets(store.get("T", 0, 4, 32, 1 << 20, codes)) == [4, 5]
+
+
+@pytest.mark.parametrize("bit", range(12 * 8))
+def test_no_flipped_bit_of_a_unit_brings_another_message(bit: int) -> None:
+    store = filled(6)
+    for body in bodies(6):
+        put(store, "Other", 0, body)
+    store.queue_table.write_tails()
+    queue = store.queue_table.make("T", 0)
+    file = store.queue_table._queue_files.get(f"{queue.directory}/{0:020d}")
+    at = 2 * 20 + bit // 8
+    file.pwrite(at, bytes([file.pread(at, 1)[0] ^ (1 << bit % 8)]))
+    results = [store.get("T", 0, start, 32, 1 << 20) for start in (0, 3)]
+    found = {m.queue_offset: m for result in results for m in decode_records(b"".join(result.chunks))}
+    assert sorted(found) == [0, 1, 3, 4, 5]
+    assert {m.topic for m in found.values()} == {"T"}
+
+
+def test_record_at_checks_position() -> None:
+    store = filled(2)
+    size = len(store.record_at(0))
+    assert decode_records(store.record_at(size))[0].body == b"body-1"
+    with pytest.raises(CorruptRecordError):
+        store.record_at(1)
+    with pytest.raises(NotFoundError):
+        store.record_at(store.physical_max_offset)
+
+
+def test_units_are_read_across_the_file_and_the_tail() -> None:
+    store = make_store(MemoryFiles(), queue_file_size_bytes=2000)
+    store.open()
+    for i, body in enumerate(bodies(40)):
+        put(store, "T", 0, body)
+        if i == 24:
+            store.queue_table.write_tails()
+    assert offsets(store.get("T", 0, 20, 10, 1 << 20)) == list(range(20, 30))
+    assert [m.body for m in read_all(store, "T", 0)] == list(bodies(40))

@@ -1,0 +1,156 @@
+"""Settings: where values come from, what is refused, what may change while a broker runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pymq.config import BrokerConfig, NamesrvConfig, load_broker_config, load_namesrv_config, parse_properties
+from pymq.errors import ConfigError
+
+DOCS = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    return str(path)
+
+
+def test_defaults_are_rocketmq_s_but_for_the_loopback() -> None:
+    config = load_broker_config()
+    assert config.bind_address == config.broker_ip1 == "127.0.0.1"
+    assert config.namesrv_addresses == ["127.0.0.1:9876"]
+    assert config.listen_port == 10911
+    assert config.max_message_size_bytes == 4 * 1024 * 1024
+    assert config.auto_create_topic_enable
+    assert config.delay_level_ms[3] == 10_000 and config.delay_level_ms[18] == 7_200_000
+    assert config.store_path_root_dir == str(Path.home() / ".pymq" / "broker-a-0")
+    assert config.origin("listenPort") == "default"
+
+
+def test_a_rocketmq_file_is_read_and_flags_win(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "# comment\nbrokerName = broker-b\nlistenPort=10921\nflushIntervalCommitLog : 48\nflushDiskType=SYNC_FLUSH\n",
+    )
+    config = load_broker_config(path, {"listenPort": "0"}, env={"NAMESRV_ADDR": "127.0.0.1:1;127.0.0.1:2"})
+    assert (config.broker_name, config.listen_port, config.flush_interval_commit_log_ms) == ("broker-b", 0, 48)
+    assert config.namesrv_addresses == ["127.0.0.1:1", "127.0.0.1:2"]
+    origins = [config.origin(name) for name in ("brokerName", "listenPort", "namesrvAddr", "brokerId")]
+    assert origins == ["file", "flag", "env", "default"]
+    assert config.store_path_root_dir.endswith("broker-b-0")
+
+
+def test_a_file_overrides_the_environment_as_with_rocketmq(tmp_path: Path) -> None:
+    path = write(tmp_path, "namesrvAddr=127.0.0.1:7\n")
+    assert load_broker_config(path, env={"NAMESRV_ADDR": "127.0.0.1:1"}).namesrv_addresses == ["127.0.0.1:7"]
+
+
+def test_unknown_keys_of_a_file_are_kept_and_warned_about(tmp_path: Path) -> None:
+    path = write(tmp_path, "sendMessageThreadPoolNums=16\nmadeUp=1\n")
+    config = load_broker_config(path)
+    assert config.unknown == {"sendMessageThreadPoolNums": "16", "madeUp": "1"}
+    assert "one event loop" in config.warnings[0] and "madeUp" in config.warnings[1]
+
+
+def test_an_unknown_flag_is_an_error_with_near_matches() -> None:
+    with pytest.raises(ConfigError, match="maxMessageSize"):
+        load_broker_config(None, {"maxMesageSize": "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("listenPort", "70000", "0 to 65535"),
+        ("listenPort", "abc", "whole number"),
+        ("listenPort", "9" * 5000, "limit is 4096"),
+        ("autoCreateTopicEnable", "maybe", "true or false"),
+        ("flushDiskType", "NEVER", "ASYNC_FLUSH, SYNC_FLUSH"),
+        ("brokerName", "../evil", "characters"),
+        ("brokerName", "a\nb=c", "control"),
+        ("brokerClusterName", "", "1 to 127"),
+        ("namesrvAddr", "nowhere", "host:port"),
+        ("messageDelayLevel", "1s never", "duration"),
+        ("bindAddress", "localhost", "IP address"),
+        ("bindAddress", "0.0.0.0", "brokerIP1"),
+        ("brokerRole", "SLAVE", "brokerId"),
+    ],
+)
+def test_bad_values_are_refused_with_what_is_allowed(name: str, value: str, part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        load_broker_config(None, {name: value})
+
+
+def test_sizes_may_carry_units() -> None:
+    assert load_broker_config(None, {"maxMessageSize": "2MB"}).max_message_size_bytes == 2 * 1024 * 1024
+
+
+def test_an_address_nobody_can_reach_is_warned_about() -> None:
+    config = load_broker_config(None, {"brokerIP1": "192.0.2.7"})
+    assert any("bindAddress" in warning for warning in config.warnings)
+    assert load_broker_config(None, {"brokerIP1": "192.0.2.7", "bindAddress": "0.0.0.0"}).warnings == []
+
+
+def test_an_unreadable_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no/such\.conf"):
+        load_broker_config("no/such.conf")
+
+
+def test_properties_text_follows_java() -> None:
+    text = "! note\na = 1 \nb:2\nc 3\nlong=one \\\n   two\nempty=\npath=C:\\\\x\nu=\\u0041\na=9\n"
+    expected = {"a": "9", "b": "2", "c": "3", "long": "one two", "empty": "", "path": "C:\\x", "u": "\\u0041"}
+    assert parse_properties(text) == expected
+
+
+def test_a_change_at_run_time_is_typed_ranged_and_all_or_none() -> None:
+    config = load_broker_config()
+    heard: list[frozenset[str]] = []
+    config.add_listener(heard.append)
+    assert config.change_at_runtime({"maxMessageSize": "1024", "longPollingEnable": "true"}) == ["maxMessageSize"]
+    assert config.max_message_size_bytes == 1024 and config.origin("maxMessageSize") == "runtime"
+    assert heard == [frozenset({"maxMessageSize"})]
+    bad = [
+        ("maxMessageSize", "1"),
+        ("listenPort", "1"),
+        ("nope", "1"),
+        ("longPollingEnable", "true\r"),
+        ("longPollingEnable", "\\u0074rue"),
+    ]
+    for name, value in bad:
+        with pytest.raises(ConfigError):
+            config.change_at_runtime({"maxTopics": "50", name: value})
+    assert config.max_message_size_bytes == 1024 and config.topic_count_max == 10_000
+
+
+def test_paths_ports_addresses_and_names_never_change_at_run_time() -> None:
+    fixed = re.compile(r"[pP]ath|^listenPort|Addr|IP\d|[nN]ame$|[rR]ole|[sS]ecret|[pP]assword")
+    for kind in (BrokerConfig, NamesrvConfig):
+        assert not [name for name, row in kind.settings().items() if row.runtime and fixed.search(name)]
+    assert 20 <= sum(row.runtime for row in BrokerConfig.settings().values()) <= 40
+
+
+def test_as_properties_can_be_read_back() -> None:
+    config = load_broker_config(None, {"brokerName": "b", "longPollingEnable": "false"})
+    text = "".join(f"{name}={value}\n" for name, value in config.as_properties().items())
+    again = load_broker_config(None, parse_properties(text))
+    assert again.as_properties() == config.as_properties()
+
+
+def test_every_setting_is_documented() -> None:
+    text = DOCS.read_text()
+    for kind in (BrokerConfig, NamesrvConfig):
+        missing = [name for name, row in kind.settings().items() if f"| `{name}` |" not in text or row.doc not in text]
+        assert not missing, f"docs/configuration.md lacks {missing}"
+
+
+def test_namesrv_settings_load() -> None:
+    config = load_namesrv_config(None, {"listenPort": "0"})
+    assert config.listen_port == 0 and config.bind_address == "127.0.0.1"
+
+
+def test_roles_that_promise_copies_are_warned_about() -> None:
+    for overrides in ({"brokerId": "1"}, {"brokerRole": "SYNC_MASTER"}):
+        assert any("does not replicate" in warning for warning in load_broker_config(None, overrides).warnings)

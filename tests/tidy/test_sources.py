@@ -1,0 +1,125 @@
+"""The source keeps its own rules: a docstring each, small modules, no clock, file, timer or chance out of thin air."""
+
+import ast
+
+import pytest
+
+from tests.tidy.sources import Module, dotted, modules
+
+LINES_MAX = 450
+# Module -> why it may be longer.
+LONGER: dict[str, str] = {}
+
+CORE = ("pymq/model/", "pymq/wire/", "pymq/store/", "pymq/broker/", "pymq/namesrv/")
+# The one real implementation of the file seam.
+FILE_SEAM = "pymq/store/fs.py"
+# What puts the parts together and runs periodic work; nothing else in the core knows an event loop.
+COMPOSITION_ROOTS = ("pymq/broker/broker.py", "pymq/broker/jobs.py", "pymq/namesrv/server.py")
+
+CLOCK_CALLS = {"time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.sleep"}
+CLOCK_CALLS |= {"datetime.now", "datetime.utcnow", "datetime.datetime.now", "datetime.datetime.utcnow"}
+TIMERS = {"call_later", "call_at"}
+FILE_CALLS = {
+    "open",
+    "io.open",
+    "os.open",
+    "os.remove",
+    "os.unlink",
+    "os.rename",
+    "os.replace",
+    "os.mkdir",
+    "os.makedirs",
+}
+FILE_CALLS |= {
+    "os.stat",
+    "os.listdir",
+    "os.scandir",
+    "os.fsync",
+    "os.truncate",
+    "os.rmdir",
+    "shutil.rmtree",
+    "mmap.mmap",
+}
+FILE_MODULES = {"pathlib", "shutil", "tempfile", "mmap"}
+
+
+def core_modules() -> list[Module]:
+    return [module for module in modules() if module.name.startswith(CORE)]
+
+
+def test_every_module_says_why_it_exists() -> None:
+    silent = [module.name for module in modules() if not ast.get_docstring(module.tree)]
+    assert not silent
+
+
+def test_modules_stay_small() -> None:
+    long = {module.name: module.line_count for module in modules() if module.line_count > LINES_MAX}
+    assert set(long) <= set(LONGER), f"over {LINES_MAX} lines: {long}; ask what two things each does"
+
+
+def test_the_list_of_longer_modules_is_true() -> None:
+    long = {module.name for module in modules() if module.line_count > LINES_MAX}
+    assert set(LONGER) == long & set(LONGER)
+
+
+@pytest.mark.parametrize("module", core_modules(), ids=lambda module: module.name)
+def test_core_takes_nothing_from_thin_air(module: Module) -> None:
+    found = [f"line {line}: {what}" for line, what in _seam_breaks(module)]
+    assert not found, f"{module.name}: take it through the constructor instead"
+
+
+def test_asyncio_is_known_to_composition_roots_only() -> None:
+    knowing = [
+        module.name
+        for module in core_modules()
+        if module.name not in COMPOSITION_ROOTS and "asyncio" in _imported_at_run_time(module.tree)
+    ]
+    assert not knowing
+
+
+def test_the_check_finds_what_it_looks_for() -> None:
+    text = "import time, random, os\ntime.time()\nopen('x')\nrandom.random()\nos.remove('x')\nloop.call_later(1, f)\n"
+    assert len(_seam_breaks(Module("pymq/store/x.py", text, ast.parse(text)))) == 5
+
+
+def _seam_breaks(module: Module) -> list[tuple[int, str]]:
+    breaks: list[tuple[int, str]] = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and _is_forbidden(dotted(node.func), module.name):
+            breaks.append((node.lineno, dotted(node.func)))
+    if module.name != FILE_SEAM:
+        breaks += [(1, f"import {name}") for name in _imported_at_run_time(module.tree) & FILE_MODULES]
+    return breaks
+
+
+def _is_forbidden(call: str, module_name: str) -> bool:
+    if call in CLOCK_CALLS:
+        return True
+    if call.rpartition(".")[2] in TIMERS:
+        return module_name not in COMPOSITION_ROOTS
+    if call.startswith("random."):
+        # Making a generator is fine where it is handed on; the module's own hidden one is not.
+        return call not in ("random.Random", "random.SystemRandom")
+    return call in FILE_CALLS and module_name != FILE_SEAM
+
+
+def _imported_at_run_time(tree: ast.Module) -> set[str]:
+    """Top-level names of imported packages, those for type checkers alone left out."""
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and dotted(node.test) in _TYPE_CHECKING
+        for inner in ast.walk(node)
+    }
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+_TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")

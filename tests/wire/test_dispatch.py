@@ -1,0 +1,78 @@
+"""Dispatcher: the table's row decides, refusals and faults become replies."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.errors import PymqError, Refusal, StoreUnavailableError
+from pymq.wire.command import FLAG_RESPONSE, Command
+from pymq.wire.dispatch import Dispatcher, Peer, Permission, Reply, Route
+from pymq.wire.headers.route import KvValueAnswer, RouteHeader
+from tests.namesrv.support import FakePeer
+
+
+def dispatcher(handler: object, header: type[RouteHeader] | None = None) -> Dispatcher:
+    return Dispatcher([Route(105, header, handler, Permission.OPEN)], "name server", {310: "ask a broker"})  # type: ignore[arg-type]
+
+
+def raising(error: Exception) -> Dispatcher:
+    def handler(command: Command, header: object, peer: Peer) -> Reply:
+        raise error
+
+    return dispatcher(handler)
+
+
+def test_the_handler_gets_its_typed_header() -> None:
+    seen: list[object] = []
+
+    def handler(command: Command, header: RouteHeader, peer: Peer) -> Reply:
+        seen.append((command.opaque, header.topic, peer.address))
+        return Reply(body=b"x")
+
+    reply = dispatcher(handler, RouteHeader).dispatch(FakePeer(), Command(105, opaque=9, ext={"topic": "T"}))
+    assert seen == [(9, "T", "127.0.0.1:50000")]
+    assert reply is not None
+    assert reply.body == b"x"
+
+
+def test_a_later_answer_is_none_now() -> None:
+    assert dispatcher(lambda command, header, peer: None).dispatch(FakePeer(), Command(105)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (Refusal(17, "no such topic"), 17, "no such topic"),
+        (StoreUnavailableError("disk full"), 14, "disk full"),
+        (PymqError("odd"), 1, "odd"),
+        (ZeroDivisionError("a bug"), 1, "ZeroDivisionError: a bug"),
+        (RecursionError("deep"), 1, "RecursionError"),
+    ],
+)
+def test_errors_become_replies(error: Exception, code: int, text: str) -> None:
+    reply = raising(error).dispatch(FakePeer(), Command(105))
+    assert reply is not None
+    assert reply.code == code
+    assert text in (reply.remark or "")
+
+
+@pytest.mark.parametrize(("code", "text"), [(310, "ask a broker"), (999, "not served here"), (-1, "not served here")])
+def test_unknown_codes_answer_3_with_a_reason(code: int, text: str) -> None:
+    reply = dispatcher(lambda command, header, peer: Reply()).dispatch(FakePeer(), Command(code))
+    assert reply is not None
+    assert reply.code == 3
+    assert f"request type {code} not supported" in (reply.remark or "")
+    assert text in (reply.remark or "")
+
+
+def test_a_reply_goes_back_in_the_requests_codec() -> None:
+    request = Command(101, opaque=5, serialize=1)
+    answer = Reply(ext=KvValueAnswer(value="v")).to_command(request)
+    assert (answer.opaque, answer.flag, answer.ext, answer.serialize) == (5, FLAG_RESPONSE, {"value": "v"}, 1)
+
+
+def test_two_handlers_for_a_code_are_a_bug() -> None:
+    route = Route(105, None, lambda command, header, peer: None, Permission.OPEN)
+    with pytest.raises(AssertionError, match="two handlers"):
+        Dispatcher([route, route], "name server")
+    assert route.name == "GET_ROUTEINFO_BY_TOPIC"

@@ -1,0 +1,51 @@
+"""FrameBuffer: whole payloads from any cut of the stream, and a limit on what a length may say."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.errors import ProtocolViolation
+from pymq.wire.framing import FrameBuffer
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 1000])
+def test_any_cut_gives_the_same_frames(step: int) -> None:
+    payloads = [b"abcd", b"0123456789" * 7, b"x" * 4]
+    stream = b"".join(map(frame, payloads))
+    buffer = FrameBuffer()
+    got = [p for at in range(0, len(stream), step) for p in buffer.feed(stream[at : at + step])]
+    assert got == payloads
+    assert buffer.pending_size_bytes == 0
+
+
+def test_what_is_begun_is_counted() -> None:
+    buffer = FrameBuffer()
+    assert buffer.feed(frame(b"abcd") + b"\0\0") == [b"abcd"]
+    assert buffer.pending_size_bytes == 2
+    assert buffer.feed(b"\0\x05abc") == []
+    assert buffer.pending_size_bytes == 7
+    assert buffer.feed(b"de") == [b"abcde"]
+    assert buffer.pending_size_bytes == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 101, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_impossible_lengths_are_refused_at_once(size: int) -> None:
+    buffer = FrameBuffer(size_max_bytes=100)
+    with pytest.raises(ProtocolViolation) as caught:
+        buffer.feed(size.to_bytes(4, "big"))
+    assert caught.value.reason == "frame-length"
+
+
+@pytest.mark.parametrize("size", [4, 100])
+def test_the_limits_themselves_are_allowed(size: int) -> None:
+    assert FrameBuffer(size_max_bytes=100).feed(frame(bytes(size))) == [bytes(size)]
+
+
+def test_an_empty_read_changes_nothing() -> None:
+    buffer = FrameBuffer()
+    assert buffer.feed(b"") == []
+    assert buffer.feed(frame(b"abcd")) == [b"abcd"]
