@@ -1,7 +1,8 @@
 """CommitLog: the one append-only log that all queues share, in segment files of equal size.
 
-Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal) and read through a
-read-only mapping. Staged bytes are invisible until :meth:`CommitLog.commit` has written all of them.
+Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal). The newest one is read
+through a read-only mapping, sealed ones with ``pread``, so that a bad sector under old data is an error code too. Staged
+bytes are invisible until :meth:`CommitLog.commit` has written all of them.
 """
 
 from __future__ import annotations
@@ -20,19 +21,26 @@ RECORD_HEAD = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset
 
 
 class Segment:
-    """One file of the log. ``start`` is its first byte's physical offset."""
+    """One file of the log. ``start`` is its first byte's physical offset; ``sealed``: nothing is appended any more."""
 
-    __slots__ = ("_view", "end", "file", "resident_bytes", "start")
+    __slots__ = ("_view", "end", "file", "resident_bytes", "sealed", "start")
 
     def __init__(self, start: int, size: int, file: File) -> None:
         self.start = start
         self.end = start + size
         self.file = file
+        self.sealed = False
         self.resident_bytes = 0  # read through the view since it was last released
         self._view: memoryview | None = None
 
+    def read(self, at: int, size: int) -> memoryview:
+        """Up to ``size`` bytes from position ``at`` of the segment, fewer at its end. Raises OSError."""
+        if self.sealed:
+            return memoryview(self.file.pread(at, size))
+        return self.view()[at : at + size]
+
     def view(self) -> memoryview:
-        """The whole segment, mapped on first use."""
+        """The whole segment, mapped on first use. A bad sector behind a mapping kills the process: see :meth:`read`."""
         if self._view is None:
             self._view = self.file.view()
         return self._view
@@ -63,6 +71,8 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.max_offset = 0  # end of what was committed
         self.last_store_ms = 0  # store time of the newest committed record
+        # Offset of the first committed record that is not visible yet, and the store time of the one before it.
+        self.hidden_from: tuple[int, int] | None = None
         self.synced_offset = 0
         self.synced_store_ms = 0
         self.broken: str | None = None  # a failed fsync: no write is accepted any more
@@ -104,6 +114,8 @@ class CommitLog:
                 raise StoreError(
                     f"{file.path} does not follow the segment before it, which ends at {self.segments[-1].end}"
                 )
+            if self.segments:
+                self.segments[-1].sealed = True
             self.segments.append(segment)
         self._set_end(self.end_of_files)
 
@@ -111,6 +123,11 @@ class CommitLog:
     def min_offset(self) -> int:
         """Start of the oldest segment that is still there."""
         return self.segments[0].start if self.segments else self.max_offset
+
+    @property
+    def visible_end(self) -> tuple[int, int]:
+        """(offset, store time of the newest record before it): records below it are handed to queues and index."""
+        return self.hidden_from or (self.max_offset, self.last_store_ms)
 
     @property
     def end_of_files(self) -> int:
@@ -143,6 +160,8 @@ class CommitLog:
         self._close_segment(segment)
         self._files.remove(segment.file.path)
         self._directory_unsynced = True
+        if self.segments:
+            self.segments[-1].sealed = False
         return 0 if dirty_at is None else segment.end - segment.start - dirty_at
 
     def _zero_from(self, end: int) -> int:
@@ -239,6 +258,7 @@ class CommitLog:
         path = f"{self._directory}/{start:020d}"
         file = self._files.open(path, create=True, size=self._segment_size)
         if self.segments:
+            self.segments[-1].sealed = True
             self.segments[-1].drop_view()
         segment = Segment(start, self._segment_size, file)
         self.segments.append(segment)
