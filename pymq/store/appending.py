@@ -21,6 +21,7 @@ from pymq.store.index_service import IndexService
 from pymq.store.queue_table import QueueTable
 from pymq.store.scan import has_index_entries, has_queue_unit
 from pymq.store.settings import StoreSettings
+from pymq.store.visibility import NEEDS_NO_SYNC, HiddenCommit, HiddenCommits
 
 # Gets topic, queue id, new max offset, and the new units (pymq.store.consume_queue.tags_codes reads them).
 ArrivalListener = Callable[[str, int, int, bytes], None]
@@ -64,6 +65,7 @@ class Appender:
         self._store_host = store_host
         self.staged_queues: list[ConsumeQueue] = []
         self.staged_keys = KeyRows()
+        self.hidden = HiddenCommits()
         self.listeners: list[ArrivalListener] = []
         self.last_store_ms = 0
         self.bulk_ready = True  # see IndexService
@@ -206,28 +208,61 @@ class Appender:
         queue.next_offset = queue_offset
         return placed
 
-    def commit(self) -> None:
+    def commit(self, *, hide: bool = False) -> None:
         """Everything staged reaches the log's file in one write, then the queues; then listeners are told.
 
-        Raises StoreUnavailableError; then nothing staged is kept and no offset is used up.
+        With ``hide`` nobody sees it before :meth:`reveal` says that it is on the disk; nor does anybody see what is
+        committed behind something hidden. Raises StoreUnavailableError; then nothing staged is kept and no offset is
+        used up.
         """
         queues = self.staged_queues
+        log = self._log
+        start, last_store_ms = log.max_offset, log.last_store_ms
         try:
-            self._log.commit(self.last_store_ms)
+            log.commit(self.last_store_ms)
         except StoreUnavailableError:
             self.drop_staged()
             raise
+        if hide or self.hidden:
+            self._hide(start, last_store_ms, log.max_offset if hide else NEEDS_NO_SYNC)
+            return
         if self.staged_keys:
-            self._hand_over_keys()
+            keys, self.staged_keys = self.staged_keys, KeyRows()
+            self._hand_over_keys(keys)
         if not queues:
             return
         self.staged_queues = []
         for queue in queues:
-            units = queue.commit_staged()
-            if len(queue.tail) >= self._settings.queue_tail_bytes:
-                self._write_tail(queue)
-            for listener in self.listeners:
-                listener(queue.topic, queue.queue_id, queue.max_offset, units)
+            self._show(queue, queue.take_staged())
+
+    def _show(self, queue: ConsumeQueue, units: bytes) -> None:
+        queue.show(units)
+        if len(queue.tail) >= self._settings.queue_tail_bytes:
+            self._write_tail(queue)
+        for listener in self.listeners:
+            listener(queue.topic, queue.queue_id, queue.max_offset, units)
+
+    def _hide(self, start: int, last_store_ms: int, needs_synced: int) -> None:
+        queues, self.staged_queues = self.staged_queues, []
+        keys, self.staged_keys = self.staged_keys, KeyRows()
+        units = [(queue, queue.take_staged()) for queue in queues]
+        self.hidden.add(HiddenCommit(start, last_store_ms, needs_synced, units, keys))
+        self._note_hidden()
+
+    def reveal(self, synced: int) -> None:
+        """Makes hidden commits visible whose records lie below ``synced``, which is on the disk."""
+        if not self.hidden:
+            return
+        while (commit := self.hidden.pop_synced(synced)) is not None:
+            if commit.keys:
+                self._hand_over_keys(commit.keys)
+            for queue, units in commit.units:
+                self._show(queue, units)
+        self._note_hidden()
+
+    def _note_hidden(self) -> None:
+        oldest = self.hidden.oldest
+        self._log.hidden_from = None if oldest is None else (oldest.start, oldest.last_store_ms)
 
     def drop_staged(self) -> None:
         """Forgets everything staged; the offsets will be given to others."""
@@ -237,8 +272,7 @@ class Appender:
             queue.drop_staged()
         self.staged_queues = []
 
-    def _hand_over_keys(self) -> None:
-        keys, self.staged_keys = self.staged_keys, KeyRows()
+    def _hand_over_keys(self, keys: KeyRows) -> None:
         if self._index is None:
             return
         self._index.extend(keys)

@@ -107,27 +107,31 @@ class ConsumeQueue:
         self.overhead_bytes = 90 + len(self.topic_part)
         self.base_offset = 0  # first unit of the oldest file
         self.min_offset = 0
-        self.max_offset = 0  # committed
-        self.next_offset = 0  # with what is staged
+        self.max_offset = 0  # visible
+        self.next_offset = 0  # with what is staged, and what is committed but hidden
         self.last_physical_offset = -1  # of the newest unit
         self.staged: list[bytes] = []  # units of the running commit
-        self.tail = bytearray()  # committed units not yet in a file
+        self.tail = bytearray()  # visible units not yet in a file
         self.tail_offset = 0
 
     # -- appending ----------------------------------------------------------------------------------------------
 
-    def commit_staged(self) -> bytes:
-        """Makes the staged units visible; returns them."""
+    def take_staged(self) -> bytes:
+        """The staged units, which are in the log now; :meth:`show` makes them visible."""
         units = self.staged[0] if len(self.staged) == 1 else b"".join(self.staged)
         self.staged = []
-        self.tail += units
-        self.max_offset = self.next_offset
-        self.last_physical_offset = _I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
         return units
 
+    def show(self, units: bytes) -> None:
+        """Makes units visible, in the order they were taken."""
+        self.tail += units
+        self.max_offset += len(units) // UNIT_SIZE_BYTES
+        self.last_physical_offset = _I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
+
     def drop_staged(self) -> None:
+        # Not simply the visible end: offsets of units that were taken and wait to be shown stay taken.
+        self.next_offset -= sum(map(len, self.staged)) // UNIT_SIZE_BYTES
         self.staged = []
-        self.next_offset = self.max_offset
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
         """One unit at the end, committed: what recovery uses."""

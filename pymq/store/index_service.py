@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Lock
 
@@ -11,7 +13,7 @@ from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
 from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
-from pymq.store.fs import Files
+from pymq.store.fs import Files, make_directory
 from pymq.store.index_file import IndexFile
 from pymq.store.index_hash import key_hashes
 from pymq.store.index_keys import KeyRows
@@ -40,7 +42,8 @@ class IndexService:
         self._behind_from: int | None = None  # keys of records from here on are read from the log again
         self._sealed_ms = 0  # end time of the newest file that is full: RocketMQ's indexMsgTimestamp
         self._inserted = 0
-        self._lock = Lock()  # a file being synced must not be closed
+        self._lock = Lock()  # guards the two below; never held while the disk works, for the owning thread takes it
+        self._sync_lock = Lock()  # a file being synced must not be closed
         self._unsynced: set[IndexFile] = set()
         self._directory_unsynced = False
 
@@ -51,7 +54,7 @@ class IndexService:
 
         Returns the physical offset from which on keys have to be inserted. Raises StoreError for another geometry.
         """
-        self._files.makedirs(self._directory)
+        make_directory(self._files, self._directory)
         for name in self._files.listdir(self._directory):
             if name.isdigit() and len(name) == 17 and not self._is_stillborn(name):
                 self.files.append(self._open(name, create=False))
@@ -108,8 +111,9 @@ class IndexService:
         self._directory_unsynced = True
 
     def _close_file(self, file: IndexFile) -> None:
-        with self._lock:
-            self._unsynced.discard(file)
+        with self._sync_lock:
+            with self._lock:
+                self._unsynced.discard(file)
             file.close()
 
     def cut(self, log_end: int) -> None:
@@ -150,7 +154,7 @@ class IndexService:
         """Keys of every record below this physical offset are in the files."""
         if self._behind_from is not None:
             return self._behind_from
-        return self._pending.offsets[0] if self._pending else self._log.max_offset
+        return self._pending.offsets[0] if self._pending else self._log.visible_end[0]
 
     @property
     def pending_count(self) -> int:
@@ -190,7 +194,7 @@ class IndexService:
         assert self._behind_from is not None
         start = max(self._behind_from, self._log.min_offset)
         for record in scan(self._log, start, check_crc=False, resident_bytes_max=self._settings.resident_bytes_max):
-            if isinstance(record, End) or record.offset >= self._log.max_offset:
+            if isinstance(record, End) or record.offset >= self._log.visible_end[0]:
                 self._behind_from = None
                 return
             self._behind_from = record.offset + record.size
@@ -209,7 +213,9 @@ class IndexService:
                 )
             ]
             while entries:
-                del entries[: self._writable_file().insert(entries)]
+                file = self._writable_file()
+                with self._changing(file):
+                    del entries[: file.insert(entries)]
         else:
             self._insert_bulk(rows)
         self._inserted += len(rows)
@@ -225,15 +231,23 @@ class IndexService:
         times_ms = np.array(rows.times_ms, dtype=np.int64)
         done = 0
         while done < len(hashes):
-            done += self._writable_file().insert_bulk(hashes[done:], offsets[done:], times_ms[done:])
+            file = self._writable_file()
+            with self._changing(file):
+                done += file.insert_bulk(hashes[done:], offsets[done:], times_ms[done:])
 
     def _writable_file(self) -> IndexFile:
-        """The newest file, or a new one when that is full; counted as changed."""
+        """The newest file, or a new one when that is full."""
         newest = self.files[-1] if self.files else None
-        file = newest if newest is not None and not newest.full else self._make_file(newest)
-        with self._lock:
-            self._unsynced.add(file)
-        return file
+        return newest if newest is not None and not newest.full else self._make_file(newest)
+
+    @contextmanager
+    def _changing(self, file: IndexFile) -> Iterator[None]:
+        """Counts the file as changed afterwards: a sync that runs meanwhile may have come too early for the change."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._unsynced.add(file)
 
     def _make_file(self, newest: IndexFile | None) -> IndexFile:
         stamp = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone()
@@ -299,12 +313,13 @@ class IndexService:
 
     def sync(self) -> None:
         """What was inserted before the call is on the disk. Safe from another thread; raises OSError."""
-        with self._lock:
-            changed, self._unsynced = self._unsynced, set()
+        with self._sync_lock:
+            with self._lock:
+                changed, self._unsynced = self._unsynced, set()
+                directory, self._directory_unsynced = self._directory_unsynced, False
             for file in changed:
                 file.sync()
-            if self._directory_unsynced:
-                self._directory_unsynced = False
+            if directory:
                 self._files.sync_dir(self._directory)
 
     def drop_old_files(self, log_min_offset: int) -> int:
@@ -318,7 +333,7 @@ class IndexService:
         return removed
 
     def close(self) -> None:
-        with self._lock:
+        with self._sync_lock:
             for file in self.files:
                 file.close()
             self.files = []

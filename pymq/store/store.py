@@ -58,6 +58,7 @@ class MessageStore:
         self.stage = self.appender.stage
         self.stage_many = self.appender.stage_many
         self.commit = self.appender.commit
+        self.reveal = self.appender.reveal
         # What the files held at one moment: log offset and its store time whose units are all in queue files, number
         # of units, and the index' position. Only after a sync may a checkpoint say so.
         self._written = (0, 0, 0, (0, 0, 0, 0))
@@ -71,7 +72,7 @@ class MessageStore:
         """Locks the directory, recovers, and serves. Raises StoreError or OSError."""
         assert self._lock is None
         for directory in (self.root, f"{self.root}/config"):
-            self._files.makedirs(directory)
+            fs.make_directory(self._files, directory)
         self._lock = self._files.lock(f"{self.root}/lock")
         try:
             return self._open(progress)
@@ -117,6 +118,8 @@ class MessageStore:
                 self._serving = False
                 self.appender.closed = "the store is closed: the broker stops"
                 self.appender.drop_staged()
+                if self.appender.hidden:
+                    self.reveal(self.log.sync())
                 if self.index is not None:
                     self.index.drain()
                 self._write_queues()
@@ -159,9 +162,9 @@ class MessageStore:
             self.appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
             return
         self.appender.queue_problem = None
-        with self._checkpoint_lock:
-            position = self.index.position() if self.index is not None else (0, 0, 0, 0)
-            self._written = (self.log.max_offset, self.log.last_store_ms, self.queue_table.unit_count, position)
+        # One assignment, without the lock: a checkpoint being saved holds that while the disk works.
+        position = self.index.position() if self.index is not None else (0, 0, 0, 0)
+        self._written = (*self.log.visible_end, self.queue_table.unit_count, position)
 
     def sync(self, *, log_only: bool = False) -> int:
         """What was committed before the call is on the disk when it returns; gives that physical offset.
@@ -271,6 +274,8 @@ class MessageStore:
     def delete_topic(self, topic: str) -> int:
         """Removes the topic's queues (its records stay in the log until their segment goes); returns their number."""
         assert not self.appender.anything_staged, "commit before deleting"
+        if self.appender.hidden:
+            self.reveal(self.log.sync())  # a checkpoint can't lie behind what is hidden
         count = self.queue_table.delete_topic(topic)
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
