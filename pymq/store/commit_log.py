@@ -12,7 +12,7 @@ from threading import Lock
 
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError
 from pymq.model.record import BLANK_SIZE_BYTES, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, encode_blank
-from pymq.store.fs import File, Files
+from pymq.store.fs import File, Files, make_directory
 from pymq.store.zeroing import first_nonzero, zero_from
 from pymq.units import format_bytes
 
@@ -91,7 +91,7 @@ class CommitLog:
 
     def load(self) -> None:
         """Opens every segment. Raises StoreError when sizes or names don't fit together."""
-        self._files.makedirs(self._directory)
+        make_directory(self._files, self._directory)
         names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
         for name in names:
             file = self._files.open(f"{self._directory}/{name}")

@@ -289,3 +289,16 @@ class RealFiles:
 
     def lock(self, path: str) -> Lock:
         return _RealLock(path)
+
+
+def make_directory(files: Files, path: str) -> None:
+    """Makes a directory and what is missing above it; their entries are on the disk when it returns."""
+    missing = []
+    above = path
+    while not files.exists(above):
+        missing.append(above)
+        above = above.rpartition("/")[0] or "/"
+    if missing:
+        files.makedirs(path)
+        for made in missing:
+            files.sync_dir(made.rpartition("/")[0] or "/")

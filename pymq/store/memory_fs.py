@@ -1,15 +1,16 @@
 """A file system in memory that knows what a power loss would keep: for tests and simulation.
 
 Every file has its current content and the content at its last ``sync``; every directory its current entries and those
-at its last ``sync_dir``. :meth:`MemoryFiles.after_power_loss` makes the file system a machine would find afterwards.
+at its last ``sync_dir``. :meth:`MemoryFiles.freeze` keeps such a state cheaply (unchanged contents are shared), and
+:meth:`Frozen.after_power_loss` says what a machine would find afterwards.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pymq.errors import StoreError
 from pymq.store.fs import Buffer, File, Lock
@@ -18,17 +19,24 @@ PAGE_SIZE_BYTES = 512  # the unit a disk writes as a whole; smaller than a page,
 
 # (path, page number) -> does the unsynced page survive
 KeepPage = Callable[[str, int], bool]
+# (path) -> does what is not synced of it survive: an entry of a directory, a file's size
+KeepPath = Callable[[str], bool]
+
+
+def _always(_path: str) -> bool:
+    return True
 
 
 class Node:
     """One file's content, whatever it is called. ``synced`` is None until the first sync."""
 
-    __slots__ = ("data", "modified_ms", "synced")
+    __slots__ = ("data", "frozen", "modified_ms", "synced")
 
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.synced: bytes | None = None
+    def __init__(self, data: bytes = b"", synced: bytes | None = None) -> None:
+        self.data = bytearray(data)
+        self.synced = synced
         self.modified_ms = 0
+        self.frozen: FrozenFile | None = None
 
     def write(self, at: int, data: Buffer) -> None:
         end = at + len(data)
@@ -43,23 +51,118 @@ class Node:
         fresh[:kept] = memoryview(self.data)[:kept]
         self.data = fresh
 
-    def after_power_loss(self, path: str, keep_page: KeepPage) -> Node:
-        """The file as found after a power loss; unsynced pages survive as ``keep_page`` says."""
-        node = Node()
-        node.modified_ms = self.modified_ms
-        before = self.synced if self.synced is not None else b""
-        # The length is metadata: it survives with the first page that changed it, else stays.
-        size = max(len(before), len(self.data)) if len(self.data) >= len(before) else len(self.data)
-        content = bytearray(size)
-        content[: min(size, len(before))] = before[:size]
-        for page in range((size + PAGE_SIZE_BYTES - 1) // PAGE_SIZE_BYTES):
-            start, end = page * PAGE_SIZE_BYTES, min((page + 1) * PAGE_SIZE_BYTES, size)
-            now = self.data[start:end]
-            if now != content[start:end] and keep_page(path, page):
-                content[start:end] = now
-        node.data = content
-        node.synced = bytes(content)
-        return node
+    def sync(self) -> None:
+        self.synced = self.freeze().now
+
+    def freeze(self) -> FrozenFile:
+        """The file as it is now; the same object as before when nothing has changed."""
+        before = self.frozen
+        if before is None or before.now != self.data:
+            before = FrozenFile(bytes(self.data), self.synced)
+        elif before.synced is not self.synced:
+            before = FrozenFile(before.now, self.synced)
+        self.frozen = before
+        return before
+
+
+class Directory:
+    """What of a directory is on the disk: its entries at the last ``sync_dir``."""
+
+    __slots__ = ("synced",)
+
+    def __init__(self) -> None:
+        self.synced: dict[str, Node | Directory] = {}
+
+
+class FrozenFile:
+    """One file at one moment: its content and what of it is on the disk."""
+
+    __slots__ = ("changed_pages", "now", "synced")
+
+    def __init__(self, now: bytes, synced: bytes | None) -> None:
+        self.now = now
+        self.synced = synced
+        self.changed_pages = _changed_pages(synced or b"", now)
+
+    def after_power_loss(self, path: str, keep_page: KeepPage, keep_size: KeepPath) -> bytes:
+        """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it."""
+        before, now = self.synced or b"", self.now
+        if not self.changed_pages and len(before) == len(now):
+            return before
+        kept = [page for page in self.changed_pages if keep_page(path, page)]
+        new_size = keep_size(path)
+        size = len(now) if new_size else len(before)
+        if kept and len(now) > size:
+            size = max(size, min((kept[-1] + 1) * PAGE_SIZE_BYTES, len(now)))
+        if size == len(now) and len(kept) == len(self.changed_pages):
+            return now
+        content = bytearray(before[:size])
+        content += bytes(size - len(content))
+        for page in kept:
+            start = page * PAGE_SIZE_BYTES
+            share = now[start : min(start + PAGE_SIZE_BYTES, size)]
+            content[start : start + len(share)] = share
+        return bytes(content)
+
+
+def _changed_pages(before: bytes, now: bytes) -> list[int]:
+    """Pages of ``now`` that differ; what lies behind the end of ``before`` counts as zeros there."""
+    if before == now:
+        return []
+    before = before.ljust(len(now), b"\0")
+    starts = range(0, len(now), PAGE_SIZE_BYTES)
+    return [
+        at // PAGE_SIZE_BYTES for at in starts if now[at : at + PAGE_SIZE_BYTES] != before[at : at + PAGE_SIZE_BYTES]
+    ]
+
+
+class FrozenDirectory(NamedTuple):
+    """A directory's entries at one moment, as a process sees them and as the disk has them."""
+
+    now: Mapping[str, FrozenFile | FrozenDirectory]
+    synced: Mapping[str, FrozenFile | FrozenDirectory]
+
+
+class Image(NamedTuple):
+    """What a machine finds on its disk: contents by path, and directories."""
+
+    files: dict[str, bytes]
+    directories: list[str]
+
+
+class Frozen(NamedTuple):
+    """A whole file system at one moment."""
+
+    root: FrozenDirectory
+
+    def image(self) -> Image:
+        """What is there when only the process dies: everything."""
+        return self.after_power_loss(lambda _path, _page: True, _always)
+
+    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = _always) -> Image:
+        """What was synced and, of the rest, what the callables keep.
+
+        ``keep_entry(path)`` decides for a directory entry made, renamed or removed since its directory's last
+        ``sync_dir``, ``keep_size(path)`` for the size of a file whose size was changed since its last ``sync``. What
+        is in a directory is lost with the directory.
+        """
+        result = Image({}, [])
+
+        def walk(path: str, directory: FrozenDirectory) -> None:
+            result.directories.append(path or "/")
+            now, synced = directory
+            for name in sorted(now.keys() | synced.keys()):
+                child = f"{path}/{name}"
+                entry = synced.get(name)
+                if now.get(name) is not entry and keep_entry(child):
+                    entry = now.get(name)
+                if isinstance(entry, FrozenFile):
+                    result.files[child] = entry.after_power_loss(child, keep_page, keep_size)
+                elif entry is not None:
+                    walk(child, entry)
+
+        walk("", self.root)
+        return result
 
 
 class MemoryFile:
@@ -101,7 +204,7 @@ class MemoryFile:
     def next_data(self, at: int) -> int | None:
         data = self._node.data
         for start in range(at, len(data), 4096):
-            if any(data[start : start + 4096]):
+            if data.count(0, start, start + 4096) < min(4096, len(data) - start):
                 return start
         return None
 
@@ -114,7 +217,7 @@ class MemoryFile:
 
     def sync(self) -> None:
         self._files.before("sync", self.path)
-        self._node.synced = bytes(self._node.data)
+        self._node.sync()
 
     def close(self) -> None:
         return None
@@ -130,17 +233,31 @@ class _MemoryLock:
         self._held.discard(self._path)
 
 
+_Entry: TypeAlias = Node | Directory
+
+
 class MemoryFiles:
-    """Paths are POSIX text. ``before(call, path)`` runs before each changing or reading call and may raise OSError."""
+    """Paths are POSIX text. ``fault(call, path)`` runs before each changing or reading call and may raise OSError."""
 
     def __init__(self, *, free_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.nodes: dict[str, Node] = {}
-        self.directories: set[str] = {"/"}
-        self.synced_entries: dict[str, dict[str, Node]] = {}
+        self.directories: dict[str, Directory] = {"/": Directory()}
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
         self._free_bytes = free_bytes
         self._locks: set[str] = set()
+
+    @classmethod
+    def restored(cls, image: Image, *, now_ms: Callable[[], int] = lambda: 0) -> MemoryFiles:
+        """The file system of a machine that has just started: everything that is there is on the disk."""
+        files = cls(now_ms=now_ms)
+        files.directories = {path: Directory() for path in image.directories}
+        files.nodes = {path: Node(content, content) for path, content in image.files.items()}
+        for entries in (files.directories, files.nodes):
+            for path, entry in entries.items():
+                if path != "/":
+                    files.directories[_parent(path)].synced[_name(path)] = entry
+        return files
 
     def before(self, call: str, path: str) -> None:
         if self.fault is not None:
@@ -150,13 +267,14 @@ class MemoryFiles:
         self.before("open", path)
         node = self.nodes.get(path)
         if node is None:
-            if not create or posixpath.dirname(path) not in self.directories:
+            if not create or _parent(path) not in self.directories:
                 raise _missing(path)
             node = self.nodes[path] = Node()
             node.modified_ms = self.now_ms()
+        file = MemoryFile(self, path, node)
         if create and size is not None and len(node.data) < size:
-            node.resize(size)
-        return MemoryFile(self, path, node)
+            file.truncate(size)
+        return file
 
     def exists(self, path: str) -> bool:
         return path in self.nodes or path in self.directories
@@ -166,15 +284,15 @@ class MemoryFiles:
 
     def listdir(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
-        inside = [name for name in (*self.nodes, *self.directories) if name.startswith(prefix)]
-        names = {name[len(prefix) :].partition("/")[0] for name in inside}
-        return sorted(names - {""})
+        size = len(prefix)
+        names = [name[size:] for name in (*self.nodes, *self.directories) if name.startswith(prefix)]
+        return sorted(name for name in names if name and "/" not in name)
 
     def makedirs(self, path: str) -> None:
         self.before("makedirs", path)
         while path not in self.directories:
-            self.directories.add(path)
-            path = posixpath.dirname(path)
+            self.directories[path] = Directory()
+            path = _parent(path)
 
     def replace(self, source: str, target: str) -> None:
         self.before("replace", target)
@@ -188,14 +306,30 @@ class MemoryFiles:
             raise _missing(path)
 
     def remove_tree(self, path: str) -> None:
-        self.before("remove_tree", path)
+        """File by file and directory by directory, as a real one: a death in between leaves a part."""
         prefix = path + "/"
-        self.nodes = {name: node for name, node in self.nodes.items() if not name.startswith(prefix)}
-        self.directories = {name for name in self.directories if name != path and not name.startswith(prefix)}
+        for name in [name for name in self.nodes if name.startswith(prefix)]:
+            self.before("remove_tree", name)
+            del self.nodes[name]
+        for name in sorted((name for name in self.directories if (name + "/").startswith(prefix)), reverse=True):
+            self.before("remove_tree", name)
+            del self.directories[name]
 
     def sync_dir(self, path: str) -> None:
         self.before("sync_dir", path)
-        self.synced_entries[path] = {name: node for name, node in self.nodes.items() if posixpath.dirname(name) == path}
+        if path not in self.directories:
+            raise _missing(path)
+        self.directories[path].synced = self._entries()[path]
+
+    def _entries(self) -> dict[str, dict[str, _Entry]]:
+        """What is in each directory now."""
+        found: dict[str, dict[str, _Entry]] = {path: {} for path in self.directories}
+        for path, directory in self.directories.items():
+            if path != "/":
+                found[_parent(path)][_name(path)] = directory
+        for path, node in self.nodes.items():
+            found[_parent(path)][_name(path)] = node
+        return found
 
     def read_bytes(self, path: str) -> bytes:
         self.before("read_bytes", path)
@@ -217,29 +351,53 @@ class MemoryFiles:
             raise StoreError(f"{path} is locked: another broker uses this directory")
         return _MemoryLock(self._locks, path)
 
-    def after_power_loss(self, keep_page: KeepPage, keep_entry: Callable[[str], bool]) -> MemoryFiles:
-        """A new file system holding what was synced and, of the rest, what the two callables keep.
+    # -- crashes ------------------------------------------------------------------------------------------------
 
-        ``keep_entry(path)`` decides for a directory entry made, renamed or removed since its directory's last
-        ``sync_dir``. Directories themselves survive.
-        """
-        result = MemoryFiles(free_bytes=self._free_bytes, now_ms=self.now_ms)
-        result.directories = set(self.directories)
-        durable = {path: node for entries in self.synced_entries.values() for path, node in entries.items()}
-        for path in sorted(durable.keys() | self.nodes.keys()):
-            node = durable.get(path)
-            if self.nodes.get(path) is not node and keep_entry(path):
-                node = self.nodes.get(path)
-            if node is not None and posixpath.dirname(path) in result.directories:
-                result.nodes[path] = node.after_power_loss(path, keep_page)
-        for path, node in result.nodes.items():
-            result.synced_entries.setdefault(posixpath.dirname(path), {})[path] = node
-        return result
+    def freeze(self) -> Frozen:
+        """The state of this moment, for later."""
+        entries = self._entries()
+        path_of = {id(directory): path for path, directory in self.directories.items()}
+
+        def freeze(entry: _Entry) -> FrozenFile | FrozenDirectory:
+            if isinstance(entry, Node):
+                return entry.freeze()
+            known = done.get(id(entry))
+            if known is None:
+                # A directory that was removed holds nothing now.
+                path = path_of.get(id(entry))
+                inside = entries[path] if path is not None else {}
+                now = {name: freeze(child) for name, child in inside.items()}
+                known = FrozenDirectory(now, {name: freeze(child) for name, child in entry.synced.items()})
+                done[id(entry)] = known
+            return known
+
+        done: dict[int, FrozenDirectory] = {}
+        root = freeze(self.directories["/"])
+        assert isinstance(root, FrozenDirectory)
+        return Frozen(root)
+
+    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = _always) -> MemoryFiles:
+        """The file system after a power loss now; see :meth:`Frozen.after_power_loss`."""
+        image = self.freeze().after_power_loss(keep_page, keep_entry, keep_size)
+        files = MemoryFiles.restored(image, now_ms=self.now_ms)
+        files._free_bytes = self._free_bytes
+        for path, node in files.nodes.items():
+            if path in self.nodes:
+                node.modified_ms = self.nodes[path].modified_ms
+        return files
 
     def after_kill(self) -> MemoryFiles:
         """The same files after the process died: everything written is there, locks are free."""
         self._locks.clear()
         return self
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _missing(path: str) -> OSError:

@@ -9,8 +9,8 @@ from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueFiles
-from pymq.store.fs import Files
-from pymq.store.scan import parse_record
+from pymq.store.fs import Files, make_directory
+from pymq.store.scan import record_in
 from pymq.store.settings import UNIT_SIZE_BYTES
 
 
@@ -26,7 +26,7 @@ class QueueTable:
 
     def load(self) -> list[str]:
         """Makes an object for every queue directory; returns names that are no legal topic and are left alone."""
-        self._files.makedirs(self._root)
+        make_directory(self._files, self._root)
         ignored = []
         for topic in self._files.listdir(self._root):
             if topic_problem(topic) is not None:
@@ -149,7 +149,7 @@ def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool
         before, before_size, _ = queue.unit(offset - 1)
         if before_size != FILLER_SIZE and before + before_size > physical_offset:
             return False
-    return parse_record(segment.view(), physical_offset - segment.start, physical_offset, False) is None
+    return record_in(segment, physical_offset) is None
 
 
 def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
@@ -164,7 +164,7 @@ def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
     segment = log.find(physical_offset)
     if segment is None:
         return False
-    record = parse_record(segment.view(), physical_offset - segment.start, physical_offset, False)
+    record = record_in(segment, physical_offset)
     return record is not None and (record.topic, record.queue_id, record.queue_offset, record.size) == (
         queue.topic, queue.queue_id, offset, size,
     )  # fmt: skip

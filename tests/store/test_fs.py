@@ -95,9 +95,11 @@ def test_a_lock_is_held_once(place: tuple[Files, str]) -> None:
     files.lock(f"{root}/lock").release()
 
 
-def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
+def filled() -> MemoryFiles:
+    """/d/synced with an unsynced change, /d/entry whose content and /d/nothing whose entry too was never synced."""
     files = MemoryFiles()
     files.makedirs("/d")
+    files.sync_dir("/")
     for name in ("synced", "entry", "nothing"):
         file = files.open(f"/d/{name}", create=True)
         file.pwrite(0, b"1" * 2048)
@@ -107,8 +109,56 @@ def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
         elif name == "entry":
             files.sync_dir("/d")
     files.open("/d/synced").pwrite(512, b"2" * 1024)
+    return files
+
+
+def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
+    files = filled()
     after = files.after_power_loss(lambda _path, page: page == 1, lambda _path: False)
     assert after.listdir("/d") == ["entry", "synced"]
     assert after.read_bytes("/d/synced") == b"1" * 512 + b"2" * 512 + b"1" * 1024
     assert after.read_bytes("/d/entry") == bytes(512) + b"1" * 512 + bytes(1024)
     assert files.after_power_loss(lambda *_: True, lambda _path: True).listdir("/d") == ["entry", "nothing", "synced"]
+
+
+def test_a_new_size_may_be_lost_but_for_the_pages_that_survive() -> None:
+    files = filled()
+    for page, size in ((None, 0), (1, 1024)):
+        after = files.after_power_loss(lambda _, p, page=page: p == page, lambda _: False, lambda _: False)
+        assert len(after.read_bytes("/d/entry")) == size
+        assert len(after.read_bytes("/d/synced")) == 2048
+    files.open("/d/synced").truncate(700)
+    for kept, size in ((True, 700), (False, 2048)):
+        after = files.after_power_loss(lambda *_: False, lambda _: True, lambda _, kept=kept: kept)
+        assert after.read_bytes("/d/synced") == b"1" * size
+
+
+def test_directories_are_lost_with_what_is_in_them() -> None:
+    files = filled()
+    files.makedirs("/d/new")
+    file = files.open("/d/new/f", create=True)
+    file.sync()
+    files.sync_dir("/d/new")
+    assert not files.after_power_loss(lambda *_: True, lambda _: False).exists("/d/new")
+    files.sync_dir("/d")
+    assert files.after_power_loss(lambda *_: True, lambda _: False).listdir("/d/new") == ["f"]
+    files.remove_tree("/d/new")
+    assert files.after_power_loss(lambda *_: True, lambda _: False).listdir("/d/new") == ["f"]
+    assert not files.after_power_loss(lambda *_: True, lambda _: True).exists("/d/new")
+    files.makedirs("/d/new")  # another one of the same name
+    assert files.after_power_loss(lambda *_: True, lambda _: True).listdir("/d/new") == []
+
+
+def test_a_kept_state_stays_as_it_was() -> None:
+    files = filled()
+    frozen = files.freeze()
+    again = files.freeze()
+    files.open("/d/synced").pwrite(0, b"3")
+    files.remove("/d/entry")
+    image = frozen.image()
+    assert sorted(image.files) == ["/d/entry", "/d/nothing", "/d/synced"]
+    assert image.files["/d/synced"] == b"1" * 512 + b"2" * 1024 + b"1" * 512
+    assert all(one is other for one, other in zip(image.files.values(), again.image().files.values(), strict=True))
+    restored = MemoryFiles.restored(image)
+    assert restored.listdir("/d") == ["entry", "nothing", "synced"]
+    assert restored.after_power_loss(lambda *_: False, lambda _: False).freeze().image() == image

@@ -70,6 +70,7 @@ def test_a_power_loss_at_any_call_leaves_the_old_or_the_new_table(keep: bool) ->
         number += 1
         files = MemoryFiles()
         files.makedirs("/config")
+        files.sync_dir("/")
         table = JsonTable(files, PATH)
         table.save({"n": 1})
         table.save({"n": 2})
