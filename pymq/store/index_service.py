@@ -193,7 +193,7 @@ class IndexService:
     def _read_behind(self) -> None:
         assert self._behind_from is not None
         start = max(self._behind_from, self._log.min_offset)
-        for record in scan(self._log, start, check_crc=False, resident_bytes_max=self._settings.resident_bytes_max):
+        for record in scan(self._log, start, check_crc=False):
             if isinstance(record, End) or record.offset >= self._log.visible_end[0]:
                 self._behind_from = None
                 return

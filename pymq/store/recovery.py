@@ -23,7 +23,7 @@ from pymq.store.scan import (
     find_later_record,
     has_index_entries,
     has_queue_unit,
-    parse_record,
+    record_in,
     scan,
     unit_tags_code,
 )
@@ -118,8 +118,7 @@ def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
     """RocketMQ's rule for an unclean start: the newest segment whose first record is older than the checkpoint."""
     limit_ms = min(checkpoint.physic_ms, checkpoint.logics_ms) - _CLOCK_SLACK_MS
     for segment in reversed(log.segments):
-        first = parse_record(segment.view(), 0, segment.start, False)
-        segment.drop_view()
+        first = record_in(segment, segment.start)
         if first is not None and 0 < first.store_ms <= limit_ms:
             return segment.start
     return log.min_offset
@@ -177,7 +176,6 @@ class _Run:
             self._log,
             position,
             check_crc=self._settings.check_crc_on_recover,
-            resident_bytes_max=self._settings.resident_bytes_max,
             torn_from=None if self._report.clean else self._durable_offset,
         )
         for record in records:

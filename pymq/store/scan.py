@@ -10,8 +10,16 @@ from zlib import crc32
 from pymq.model import sysflag
 from pymq.model.javahash import tags_code
 from pymq.model.properties import DELAY, TAGS, find_property
-from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
-from pymq.store.commit_log import CommitLog
+from pymq.model.record import (
+    BLANK,
+    BODY_LENGTH_AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    SYS_FLAG_AT,
+)
+from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.settings import StoreSettings, is_schedule_topic
 
 _FIXED = struct.Struct(">iiiii qqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
@@ -21,7 +29,9 @@ _I16 = struct.Struct(">h")
 _MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 _TAGS, _DELAY = TAGS.encode(), DELAY.encode()
 SECTOR_SIZE_BYTES = 512
-_SEARCH_BYTES = 1 << 20
+PIECE_BYTES = 1 << 20  # read at a time
+_HEAD_PIECE_BYTES = 4096  # holds most records whole
+_HEAD_BYTES = BODY_LENGTH_AT + 4 + 24  # everything before the body, with IPv6 hosts
 
 
 class Scanned(NamedTuple):
@@ -80,37 +90,102 @@ def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Sca
     return Scanned(offset, size, topic, queue_id, queue_offset, sys_flag, store_ms, properties)
 
 
-def scan(
-    log: CommitLog, start: int, *, check_crc: bool, resident_bytes_max: int, torn_from: int | None = None
-) -> Iterator[Scanned | End]:
+def read_piece(segment: Segment, at: int, size: int) -> memoryview:
+    """As :meth:`Segment.read`, but never through a map: walking through a log must not fill the memory with it."""
+    return segment.read(at, size) if segment.sealed else memoryview(segment.file.pread(at, size))
+
+
+class Window:
+    """A moving piece of one segment's bytes, so that neighbouring records cost one read together."""
+
+    def __init__(self, segment: Segment, piece_bytes: int = PIECE_BYTES) -> None:
+        self.segment = segment
+        self._piece_bytes = piece_bytes
+        self._start = 0
+        self._bytes = memoryview(b"")
+
+    def at(self, at: int, size: int) -> tuple[memoryview, int]:
+        """(bytes, place in them) with ``size`` bytes from segment position ``at`` on, fewer only at its end.
+
+        Raises OSError.
+        """
+        place = at - self._start
+        if place < 0 or place + size > len(self._bytes):
+            self._bytes = read_piece(self.segment, at, max(size, self._piece_bytes))
+            self._start, place = at, 0
+        return self._bytes, place
+
+    def record(self, at: int, check_crc: bool) -> Scanned | None:
+        """The record at a segment position, as :func:`parse_record`. Raises OSError."""
+        head, place = self.at(at, min(_HEAD_BYTES, self.segment.end - self.segment.start - at))
+        if len(head) - place < RECORD_OVERHEAD_BYTES:
+            return None
+        size = _I32.unpack_from(head, place)[0]
+        if size > self.segment.end - self.segment.start - at:
+            return None
+        # A damaged size must not make us read, and hold, a gigabyte.
+        if size > self._piece_bytes and not self._lengths_add_up(at, size):
+            return None
+        view, place = self.at(at, size) if size > 0 else (head, place)
+        return parse_record(view, place, self.segment.start + at, check_crc)
+
+    def _lengths_add_up(self, at: int, size: int) -> bool:
+        """True when the lengths inside a large record make up its size; reads a few bytes of it."""
+        head, place = self.at(at, _HEAD_BYTES)
+        magic, sys_flag = _I32.unpack_from(head, place + 4)[0], _I32.unpack_from(head, place + SYS_FLAG_AT)[0]
+        hosts = 12 * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
+        body_size = _I32.unpack_from(head, place + BODY_LENGTH_AT + hosts)[0]
+        topic_at = BODY_LENGTH_AT + hosts + 4 + body_size
+        if body_size < 0 or topic_at + 4 > size:
+            return False
+        raw = bytes(read_piece(self.segment, at + topic_at, 2))
+        topic_end = topic_at + (1 + raw[0] if magic == MAGIC_V1 else 2 + int.from_bytes(raw, "big", signed=True))
+        if not topic_at < topic_end <= size - 2:
+            return False
+        properties_size = int.from_bytes(read_piece(self.segment, at + topic_end, 2), "big", signed=True)
+        return topic_end + 2 + properties_size == size
+
+
+def record_in(segment: Segment, offset: int) -> Scanned | None:
+    """The record at a physical offset of the segment, its CRC not checked. Reads little more. Raises OSError."""
+    return Window(segment, _HEAD_PIECE_BYTES).record(offset - segment.start, False)
+
+
+def scan(log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None) -> Iterator[Scanned | End]:
     """Every good record from ``start`` on, then one :class:`End`. Reads what the files hold, committed or not.
 
-    From ``torn_from`` on bytes may have been lost with the power, sector by sector.
+    From ``torn_from`` on bytes may have been lost with the power, sector by sector. Raises OSError.
     """
     offset, store_ms = start, 0
-    segment = log.find(offset)
-    while segment is not None:
-        view = segment.view()
+    window: Window | None = None
+    while (segment := log.find(offset)) is not None:
+        if window is None or window.segment is not segment:
+            window = Window(segment)
         at = offset - segment.start
-        record = parse_record(view, at, offset, check_crc)
-        if record is not None and torn_from is not None and offset >= torn_from and _is_torn(record, at):
+        record = window.record(at, check_crc)
+        if record is not None and torn_from is not None and offset >= torn_from and is_torn(record, at):
             break
         if record is not None:
             offset += record.size
             store_ms = record.store_ms
-            segment.note_read(record.size, resident_bytes_max)
             yield record
-        elif len(view) - at >= BLANK.size and BLANK.unpack_from(view, at) == (len(view) - at, MAGIC_BLANK):
-            segment.drop_view()
+        elif is_blank(window, at):
             offset = segment.end
         else:
             break
-        if offset == segment.end:
-            segment = log.find(offset)
     yield End(offset, store_ms)
 
 
-def _is_torn(record: Scanned, at: int) -> bool:
+def is_blank(window: Window, at: int) -> bool:
+    """True when the filler that ends a segment stands at the position."""
+    left = window.segment.end - window.segment.start - at
+    if left < BLANK.size:
+        return False
+    view, place = window.at(at, BLANK.size)
+    return len(view) - place >= BLANK.size and BLANK.unpack_from(view, place) == (left, MAGIC_BLANK)
+
+
+def is_torn(record: Scanned, at: int) -> bool:
     """True when a disk sector's share of the properties is all zeros: that sector was never written.
 
     The record's CRC covers the body alone, the lengths prove head and topic; only the properties could pass for whole.
@@ -133,24 +208,22 @@ def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned
 
     Records older than ``not_before_ms`` are remains of a log that was cut there before: they don't count.
     """
-    segment = log.find(start)
     offset = start
-    while segment is not None:
-        view = segment.view()
+    while (segment := log.find(offset)) is not None:
+        window = Window(segment)
+        size = segment.end - segment.start
         at = segment.file.next_data(offset - segment.start)
-        while at is not None and at < len(view):
-            chunk = bytes(view[at : at + _SEARCH_BYTES + 3])
-            for hit in _magic_positions(chunk):
+        while at is not None and at < size:
+            piece = bytes(read_piece(segment, at, PIECE_BYTES + 3))
+            for hit in _magic_positions(piece):
                 record_at = at + hit - 4
-                if record_at + segment.start < start:
+                if record_at + segment.start < start or record_at < 0:
                     continue
-                record = parse_record(view, record_at, segment.start + record_at, True) if record_at >= 0 else None
+                record = window.record(record_at, True)
                 if record is not None and record.store_ms >= not_before_ms:
                     return record
-            segment.note_read(len(chunk), 0)
-            at = segment.file.next_data(at + _SEARCH_BYTES) if at + _SEARCH_BYTES < len(view) else None
+            at = segment.file.next_data(at + PIECE_BYTES) if at + PIECE_BYTES < size else None
         offset = segment.end
-        segment = log.find(offset)
     return None
 
 
