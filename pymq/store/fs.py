@@ -222,6 +222,11 @@ class _RealLock:
             os.close(self._fd)
 
 
+def is_locked_here(path: str) -> bool:
+    """True when this process holds the lock file, which its own POSIX locks can't tell. Opening it would free it."""
+    return str(Path(path).resolve()) in _RealLock.held
+
+
 def _lock_taken(path: str) -> StoreError:
     return StoreError(f"{path} is locked: another broker uses this directory; stop it or choose another directory")
 
