@@ -1,8 +1,9 @@
-"""The clock seam: wall time in milliseconds and monotonic time, real or moved by hand."""
+"""The clock seam: wall time, local time and monotonic time, real or moved by hand."""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 
@@ -17,6 +18,10 @@ class Clock(Protocol):
         """Milliseconds since some fixed point; never goes back."""
         ...
 
+    def local_time(self) -> datetime:
+        """Wall time where the operator lives, with its time zone."""
+        ...
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -29,12 +34,16 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    def local_time(self) -> datetime:
+        return datetime.fromtimestamp(time.time(), UTC).astimezone()
+
 
 class ManualClock:
     """A clock that stands still until it is moved: for tests and simulation."""
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, now_ms: int = 1_700_000_000_000, timezone: tzinfo = UTC) -> None:
         self._now_ms = now_ms
+        self._timezone = timezone
         self._monotonic_ms = 0
 
     def now_ms(self) -> int:
@@ -42,6 +51,9 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         return self._monotonic_ms
+
+    def local_time(self) -> datetime:
+        return datetime.fromtimestamp(self._now_ms / 1000, self._timezone)
 
     def advance(self, delta_ms: int) -> None:
         """Moves both clocks forward by ``delta_ms`` milliseconds."""

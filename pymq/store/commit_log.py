@@ -49,6 +49,11 @@ class Segment:
         self._view = None
         self.resident_bytes = 0
 
+    def close(self) -> None:
+        """Gives descriptor and mapping back; the last of them frees a deleted file's blocks, which can take long."""
+        self.drop_view()
+        self.file.close()
+
     def note_read(self, size: int, resident_bytes_max: int) -> None:
         """Counts ``size`` bytes read; gives the mapped pages back when they add up."""
         self.resident_bytes += size
@@ -84,6 +89,7 @@ class CommitLog:
         self._tail_dirty = False
         self._lock = Lock()  # guards what commit and sync share
         self._sync_lock = Lock()  # one sync at a time, and no closing under it
+        self._unlink_lock = Lock()  # no closing while the oldest segment's file is being removed
         self._unsynced: dict[int, Segment] = {}
         self._directory_unsynced = False
 
@@ -355,24 +361,67 @@ class CommitLog:
         segment.note_read(size, self._resident_max)
         return view[at : at + size]
 
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    @property
+    def can_drop_oldest(self) -> bool:
+        """True when a later segment holds records: the one that ends the log is never deleted."""
+        return len(self.segments) > 1 and self.segments[1].start < self.max_offset
+
+    def size_on_disk(self, segment: Segment) -> int:
+        """Bytes that deleting the segment gives back."""
+        return min(segment.end, self.max_offset) - segment.start
+
+    def modified_ms(self, segment: Segment) -> int:
+        """When the segment was last written to, wall clock. Raises OSError."""
+        return self._files.modified_ms(segment.file.path)
+
     def drop_oldest(self) -> int:
-        """Deletes the oldest segment, never the last. Returns the new minimum offset."""
-        if len(self.segments) > 1:
-            segment = self.segments[0]
-            self._files.remove(segment.file.path)
-            del self.segments[0]
-            self._close_segment(segment)
-            self._directory_unsynced = True
+        """Deletes the oldest segment, never the last. Returns the new minimum offset. Raises OSError."""
+        if self.can_drop_oldest:
+            self.unlink_oldest()
+            self.forget_oldest().close()
         return self.min_offset
 
+    def unlink_oldest(self) -> None:
+        """The slow half of :meth:`drop_oldest`: removes the file, for good when it returns. Any thread may call it.
+
+        Until :meth:`forget_oldest` the segment is served as before. Each removal reaches the disk on its own: were the
+        second of two to outlive the first, the log would have a hole. Raises OSError, and StoreUnavailableError when
+        the directory can't be synced; then the log is read-only, as after any failed fsync.
+        """
+        with self._unlink_lock:
+            if not self.segments:
+                return  # closed meanwhile
+            path = self.segments[0].file.path
+            try:
+                self._files.remove(path)
+            except FileNotFoundError:
+                pass  # an earlier try came this far, or somebody else did it
+            try:
+                self._files.sync_dir(path.rpartition("/")[0])
+            except OSError as error:
+                self.broken = (
+                    f"{path} was deleted, but fsync of its directory failed: {error.strerror} (errno {error.errno}); "
+                    f"the store is read-only until the broker is restarted: check the disk first"
+                )
+                raise StoreUnavailableError(self.broken) from error
+
+    def forget_oldest(self) -> Segment:
+        """The quick half: the log now begins with the next segment. The caller closes the one returned."""
+        segment = self.segments.pop(0)
+        with self._lock:
+            self._unsynced.pop(segment.start, None)
+        return segment
+
     def close(self) -> None:
-        for segment in self.segments:
-            self._close_segment(segment)
-        self.segments = []
+        with self._unlink_lock:
+            for segment in self.segments:
+                self._close_segment(segment)
+            self.segments = []
 
     def _close_segment(self, segment: Segment) -> None:
         with self._sync_lock:
             with self._lock:
                 self._unsynced.pop(segment.start, None)
-            segment.drop_view()
-            segment.file.close()
+            segment.close()

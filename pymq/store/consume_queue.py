@@ -20,6 +20,7 @@ UNIT = struct.Struct(">qiq")  # physical offset, record size, tags code
 _I64 = struct.Struct(">q")
 FILLER_SIZE = 0x7FFFFFFF
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)  # stands where no record exists (Java: ConsumeQueue.fillPreBlank)
+_FILLERS_READ = 1024  # units looked at in one go while skipping fillers
 
 
 def tags_codes(units: bytes) -> list[int]:
@@ -253,26 +254,53 @@ class ConsumeQueue:
         self._files.unsynced_directories.add(self.directory)
 
     def raise_min(self, log_min_offset: int) -> None:
-        """Moves :attr:`min_offset` to the first unit that is still in the log (binary search; it never goes back)."""
+        """Moves :attr:`min_offset` to the first unit whose record is still in the log; to the end when none is.
+
+        It never goes back. Binary search: fillers say nothing about where the log begins, so the unit behind them does.
+        """
+        if self.min_offset < self.max_offset and 0 < self.last_physical_offset < log_min_offset:
+            self.min_offset = self.max_offset
+            return
         low, high = self.min_offset, self.max_offset
+        first = high
         while low < high:
             middle = (low + high) // 2
-            physical_offset, size, _ = self.unit(middle)
-            if size == FILLER_SIZE or physical_offset < log_min_offset:
-                low = middle + 1
+            real = self._skip_fillers(middle, high)
+            if real < high and self.unit(real)[0] < log_min_offset:
+                low = real + 1
             else:
+                first = real if real < high else first
                 high = middle
-        self.min_offset = low
+        self.min_offset = first
 
-    def drop_old_files(self) -> int:
-        """Removes files whose units all lie below :attr:`min_offset`, never the newest. Returns how many."""
+    def _skip_fillers(self, offset: int, end: int) -> int:
+        """The first unit from ``offset`` on that is no filler, ``end`` when there is none before it."""
+        count = 1  # fillers are rare, runs of them long
+        while offset < end:
+            units = self.read(offset, min(count, end - offset))
+            if not units:
+                return offset  # a file that was deleted by hand
+            for at in range(0, len(units), UNIT_SIZE_BYTES):
+                if units[at : at + UNIT_SIZE_BYTES] != FILLER:
+                    return offset + at // UNIT_SIZE_BYTES
+            offset += len(units) // UNIT_SIZE_BYTES
+            count = _FILLERS_READ
+        return end
+
+    def drop_old_files(self, count_max: int) -> int:
+        """Removes leading files that hold nothing from :attr:`min_offset` on, at most ``count_max``; returns how many.
+
+        A file goes only when the next one, too, begins below the minimum: that unit was on the disk before its record
+        was deleted from the log, so the queue's end is known whatever a power loss leaves of the newer units.
+        """
+        if self.min_offset <= self.base_offset + self._units_per_file:
+            return 0
         starts = self.file_starts()
         removed = 0
-        for start in starts[:-1]:
-            if start // UNIT_SIZE_BYTES + self._units_per_file > self.min_offset:
+        for start, after in pairwise(starts):
+            if after // UNIT_SIZE_BYTES >= self.min_offset or removed == count_max:
                 break
-            path = f"{self.directory}/{start:020d}"
-            self._remove(path)
-            self.base_offset = start // UNIT_SIZE_BYTES + self._units_per_file
+            self._remove(f"{self.directory}/{start:020d}")
+            self.base_offset = after // UNIT_SIZE_BYTES
             removed += 1
         return removed

@@ -114,7 +114,9 @@ class Files(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
-    def total_bytes(self, path: str) -> int: ...
+    def total_bytes(self, path: str) -> int:
+        """What ordinary users can have of the disk: used and free, without the administrator's reserve."""
+        ...
 
     def modified_ms(self, path: str) -> int: ...
 
@@ -287,7 +289,7 @@ class RealFiles:
 
     def total_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
-        return stat.f_blocks * stat.f_frsize
+        return (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize
 
     def modified_ms(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns // 1_000_000

@@ -322,15 +322,20 @@ class IndexService:
             if directory:
                 self._files.sync_dir(self._directory)
 
-    def drop_old_files(self, log_min_offset: int) -> int:
-        """Deletes files (never the newest) whose records are all gone. Returns how many."""
-        removed = 0
-        while len(self.files) > 1 and self.files[0].end_offset < log_min_offset:
-            file = self.files.pop(0)
-            self._close_file(file)
-            self._files.remove(file.path)
-            removed += 1
-        return removed
+    def take_old_files(self, log_min_offset: int, durable_name: int) -> list[IndexFile]:
+        """Takes files out of use whose records are all gone: for :meth:`delete_file`.
+
+        Never the newest one, nor that which the last checkpoint names (``durable_name``): recovery starts from it.
+        """
+        old: list[IndexFile] = []
+        while len(self.files) > 1 and self.files[0].end_offset < log_min_offset and self.files[0].name < durable_name:
+            old.append(self.files.pop(0))
+        return old
+
+    def delete_file(self, file: IndexFile) -> None:
+        """Closes and removes a file that was taken out. Safe from another thread; raises OSError."""
+        self._close_file(file)
+        self._files.remove(file.path)
 
     def close(self) -> None:
         with self._sync_lock:

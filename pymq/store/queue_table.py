@@ -88,6 +88,22 @@ class QueueTable:
             if self._files.is_dir(directory):
                 self._files.sync_dir(directory)
 
+    def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
+        """Raises the queue's minimum to the log's and removes files it needs no more; returns how many. Raises OSError."""
+        with self._lock:
+            queue.raise_min(log_min_offset)
+            return queue.drop_old_files(file_count_max)
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Removes one queue with its files."""
+        del self._queues[topic, queue_id]
+        path = f"{self._root}/{topic}/{queue_id}"
+        with self._lock:
+            self._queue_files.forget(path + "/")
+            if self._files.is_dir(path):
+                self._files.remove_tree(path)
+                self._files.sync_dir(f"{self._root}/{topic}")
+
     def delete_topic(self, topic: str) -> int:
         """Removes all queues of a topic with their files; returns how many there were."""
         queues = [key for key in self._queues if key[0] == topic]
