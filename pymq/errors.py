@@ -97,3 +97,7 @@ class CorruptRecordError(StoreError):
     def __init__(self, physical_offset: int, text: str) -> None:
         super().__init__(text)
         self.physical_offset = physical_offset
+
+
+class UnreadableError(StoreError):
+    """The disk fails to give bytes of the store back; other bytes may well be readable."""
