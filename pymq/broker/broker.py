@@ -15,6 +15,7 @@ from pymq.broker.registration import Registrar
 from pymq.broker.routes import broker_dispatcher
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import server_limits
@@ -114,10 +115,20 @@ class Broker:
             self._registrar = self._client = None
         if parts is not None:
             parts.writer.commit()
+            await self._answer_waiting(parts)
             parts.pulls.long_polls.release_all()
         await self.server.stop()
         if parts is not None:
+            parts.flusher.stop()
             await asyncio.to_thread(parts.close)
+
+    async def _answer_waiting(self, parts: BrokerParts) -> None:
+        """SYNC_FLUSH: what was committed is brought to the disk and answered before the connections go."""
+        if parts.writer.is_awaiting_sync:
+            try:
+                parts.writer.synced(await asyncio.to_thread(parts.store.sync, log_only=True))
+            except (StoreUnavailableError, OSError) as error:
+                parts.writer.sync_failed(str(error))
 
     # -- turns and connections -----------------------------------------------------------------------------------
 
@@ -145,6 +156,7 @@ class Broker:
             Job("delayed delivery", TICK_PERIOD_MS, parts.delays.tick),
             Job("parked pulls", TICK_PERIOD_MS, parts.pulls.long_polls.tick),
             Job("store housekeeping", TICK_PERIOD_MS, parts.store.tick),
+            Job("late flushes", TICK_PERIOD_MS, parts.writer.tick),
             Job("flush", config.flush_interval_commit_log_ms, parts.flusher.tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, parts.cursors.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, parts.clients.tick),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast_header import BATCH, ONE, BinaryTemplates, SendExt, SendHead, decode_json_send, kind_of
+from pymq.broker.writer import SYNC_FLUSH
 from pymq.errors import StoreError
 from pymq.model import sysflag
 from pymq.model.hosts import HOST_V4_SIZE_BYTES
@@ -174,14 +175,14 @@ class FastSends:
         if is_json:
             answer = _JSON_ONE % (host, physical_offset, queue.queue_id, queue_offset, unique_key, opaque)
             frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
-            held = self._writer.held.get(connection)
+            held = self._writer.held.get(connection) if self._config.flush_disk_type != SYNC_FLUSH else None
             if held is not None:
                 held.append(frame)
             else:
-                self._writer.hold(connection, frame)
+                self._writer.hold(connection, frame, raw)
         else:
             message_id = b"%b%016X" % (host, physical_offset)
-            self._hold(connection, opaque, message_id, queue.queue_id, queue_offset, unique_key, is_json)
+            self._hold(connection, opaque, message_id, queue.queue_id, queue_offset, unique_key, is_json, raw)
         return True
 
     def _batch(
@@ -222,7 +223,7 @@ class FastSends:
         self.count += 1
         if not head.flag & FLAG_ONEWAY:
             message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
-            self._hold(connection, head.opaque, message_ids, queue.queue_id, queue_offset, unique_key, is_json)
+            self._hold(connection, head.opaque, message_ids, queue.queue_id, queue_offset, unique_key, is_json, raw)
         return True
 
     def _hold(
@@ -234,6 +235,7 @@ class FastSends:
         queue_offset: int,
         unique_key: bytes,
         is_json: bool,
+        properties: bytes,
     ) -> None:
         """Keeps the ready answer until the commit."""
         if is_json:
@@ -242,7 +244,7 @@ class FastSends:
         else:
             answer = _binary_answer(opaque, message_ids, b"%d" % queue_id, b"%d" % queue_offset, unique_key)
             frame = _FRAME_HEAD.pack(4 + len(answer), len(answer) | 1 << 24) + answer
-        self._writer.hold(connection, frame)
+        self._writer.hold(connection, frame, properties)
 
 
 def _binary_answer(opaque: int, message_ids: bytes, queue_id: bytes, queue_offset: bytes, unique_key: bytes) -> bytes:

@@ -21,7 +21,7 @@ from pymq.broker.reader import Reader
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
 from pymq.broker.topics import TopicManager
-from pymq.broker.writer import Writer
+from pymq.broker.writer import SYNC_FLUSH, Writer
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.hosts import pack_host
@@ -85,14 +85,15 @@ class BrokerParts:
     def _make_data_path(self, rng: random.Random, run_in_thread: RunInThread, after_sync: Callable[[], None]) -> None:
         """What moves messages into the store and out of it, and those that wait to another topic."""
         config, clock = self.config, self.clock
-        self.flusher = Flusher(self.store, run_in_thread, after_sync)
+        self.flusher = Flusher(self.store, run_in_thread, after_sync, clock=clock, config=config)
         self.writer = Writer(
             store=self.store,
             clock=clock,
             rng=rng,
             cluster=config.broker_cluster_name,
             delay_levels_ms=[config.delay_level_ms[level] for level in sorted(config.delay_level_ms)],
-            sync_flush=lambda: config.flush_disk_type == "SYNC_FLUSH",
+            sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH,
+            sync_timeout_ms=lambda: config.sync_flush_timeout_ms,
             request_sync=self.flusher.request,
         )
         self.flusher.writer = self.writer

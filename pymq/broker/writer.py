@@ -1,7 +1,8 @@
 """Writer: enriches messages, stages them in the store, commits one turn's worth at once and then releases the answers.
 
 An answer to a send never leaves before :meth:`Writer.commit` has put its record into the log file; under SYNC_FLUSH
-not before the file was synced. When a commit fails, every held answer becomes a refusal and nothing was stored.
+not before the file was synced, unless the message says WAIT=false, and nobody sees the message earlier. When a commit
+fails, every held answer becomes a refusal and nothing was stored.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
@@ -20,7 +21,12 @@ from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_RESPONSE, Command, decode_command, encode_command
 
 REGION = "DefaultRegion"
+SYNC_FLUSH = "SYNC_FLUSH"  # flushDiskType
+SYNC_TIMEOUT_MS = 5000  # syncFlushTimeout
 _DELAY = b"DELAY"
+_WAIT = b"WAIT"
+# Properties of a message whose answer waits for no disk: what the broker puts back itself.
+NOT_WAITING = b"WAIT\x01false\x02"
 
 
 class AnswerTo(Protocol):
@@ -35,12 +41,44 @@ class AnswerTo(Protocol):
 HeldAnswers = dict[AnswerTo, list[bytes]]
 
 
-def _refuse(held: HeldAnswers, code: int, remark: str) -> None:
-    """Puts a refusal in every answer's place: the message was not stored, or not safely enough."""
+class _Waiting(NamedTuple):
+    """Answers that may go once the log is on the disk up to ``position``; refused at ``deadline_ms`` (monotonic)."""
+
+    position: int
+    deadline_ms: int
+    held: HeldAnswers
+
+
+def waits_for_store(properties: bytes) -> bool:
+    """False when the sender does not want its answer to wait for the disk (Java: Message.isWaitStoreMsgOK)."""
+    value = find_property(properties, _WAIT)
+    return value is None or value.lower() == b"true"
+
+
+def _hold(held: HeldAnswers, peer: AnswerTo, frame: bytes) -> None:
+    frames = held.get(peer)
+    if frames is None:
+        held[peer] = [frame]
+    else:
+        frames.append(frame)
+
+
+def _refuse(held: HeldAnswers, code: int, remark: str, *, is_stored: bool = False) -> None:
+    """Puts a refusal in every answer's place: the message was not stored, or not safely enough.
+
+    ``is_stored``: it keeps its place, and the answer its fields; Java's client reads them for such a code.
+    """
     for peer, frames in held.items():
         for frame in frames:
             ready = decode_command(frame[4:])
-            refusal = Command(code, opaque=ready.opaque, flag=FLAG_RESPONSE, remark=remark, serialize=ready.serialize)
+            refusal = Command(
+                code,
+                opaque=ready.opaque,
+                flag=FLAG_RESPONSE,
+                remark=remark,
+                ext=ready.ext if is_stored else None,
+                serialize=ready.serialize,
+            )
             peer.write(encode_command(refusal))
 
 
@@ -61,20 +99,25 @@ class Writer:
         cluster: str,
         delay_levels_ms: list[int],
         sync_flush: Callable[[], bool] = lambda: False,
+        sync_timeout_ms: Callable[[], int] = lambda: SYNC_TIMEOUT_MS,
         request_sync: Callable[[], None] = lambda: None,
     ) -> None:
-        """``delay_levels_ms[i]`` is the delay of level ``i + 1``; ``request_sync`` starts an fsync (SYNC_FLUSH)."""
+        """``delay_levels_ms[i]`` is the delay of level ``i + 1``; ``request_sync`` starts an fsync (SYNC_FLUSH).
+
+        ``sync_flush`` and ``sync_timeout_ms`` (how long an answer waits for its fsync) may change at any time.
+        """
         self._store = store
         self._clock = clock
         self._rng = rng
         self._delay_levels_ms = delay_levels_ms
         self._sync_flush = sync_flush
+        self._sync_timeout_ms = sync_timeout_ms
         self._request_sync = request_sync
         # What every stored message gets, as Apache's broker adds it on send.
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
         self.held: HeldAnswers = {}
-        # (log position that must be synced, the answers that wait for it)
-        self._awaiting_sync: deque[tuple[int, HeldAnswers]] = deque()
+        self._held_not_waiting: HeldAnswers = {}  # go with the commit, also under SYNC_FLUSH
+        self._awaiting_sync: deque[_Waiting] = deque()
         self.staged_count = 0
         self.failed_commit_count = 0
 
@@ -205,13 +248,13 @@ class Writer:
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def hold(self, peer: AnswerTo, frame: bytes) -> None:
-        """Keeps the ready answer of a staged send until its commit."""
-        frames = self.held.get(peer)
-        if frames is None:
-            self.held[peer] = [frame]
-        else:
-            frames.append(frame)
+    def hold(self, peer: AnswerTo, frame: bytes, properties: bytes = b"") -> None:
+        """Keeps the ready answer of a staged send until its commit; ``properties`` may tell not to wait for the disk.
+
+        For a batch they are those of the request, as in RocketMQ.
+        """
+        waits = not properties or not self._sync_flush() or waits_for_store(properties)
+        _hold(self.held if waits else self._held_not_waiting, peer, frame)
 
     def commit(self) -> None:
         """Commits what is staged, then lets the held answers go. Called once at the end of each turn."""
@@ -219,29 +262,50 @@ class Writer:
             return
         self.staged_count = 0
         held, self.held = self.held, {}
+        not_waiting, self._held_not_waiting = self._held_not_waiting, {}
+        is_sync = self._sync_flush()
         try:
-            self._store.commit()
+            self._store.commit(hide=is_sync)
         except StoreUnavailableError as error:
             self.failed_commit_count += 1
-            _refuse(held, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+            for refused in (held, not_waiting):
+                _refuse(refused, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
             return
-        if held and self._sync_flush():
-            self._awaiting_sync.append((self._store.physical_max_offset, held))
-            self._request_sync()
+        _release(not_waiting)
+        if not is_sync:
+            _release(held)
             return
-        _release(held)
+        if held:
+            deadline_ms = self._clock.monotonic_ms() + self._sync_timeout_ms()
+            self._awaiting_sync.append(_Waiting(self._store.physical_max_offset, deadline_ms, held))
+        self._request_sync()
 
     def synced(self, position: int) -> None:
-        """Everything up to log ``position`` is on disk: its answers may go."""
+        """Everything up to log ``position`` is on disk: its messages may be seen, its answers may go."""
+        self._store.reveal(position)
         waiting = self._awaiting_sync
-        while waiting and waiting[0][0] <= position:
-            _release(waiting.popleft()[1])
+        while waiting and waiting[0].position <= position:
+            _release(waiting.popleft().held)
 
     def sync_failed(self, remark: str) -> None:
-        """An fsync failed: what waits for it is stored but not safe (FLUSH_DISK_TIMEOUT)."""
+        """An fsync failed: what waits for it is stored but not safe (FLUSH_DISK_TIMEOUT), and stays unseen."""
         waiting, self._awaiting_sync = self._awaiting_sync, deque()
-        for _, held in waiting:
-            _refuse(held, ResponseCode.FLUSH_DISK_TIMEOUT, remark)
+        for each in waiting:
+            _refuse(each.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+
+    def tick(self) -> None:
+        """Gives up on answers that waited ``syncFlushTimeout`` for the disk. Their messages appear when it is done."""
+        waiting = self._awaiting_sync
+        if not waiting:
+            return
+        now_ms = self._clock.monotonic_ms()
+        while waiting and waiting[0].deadline_ms <= now_ms:
+            late = waiting.popleft()
+            remark = (
+                f"the message is stored, but the disk did not confirm it within {self._sync_timeout_ms()} ms "
+                f"(syncFlushTimeout): it appears once it does; check the disk"
+            )
+            _refuse(late.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
 
     @property
     def is_awaiting_sync(self) -> bool:

@@ -42,6 +42,9 @@ class BrokerConfig(Config):
     max_index_num: int = setting("maxIndexNum", 20_000_000, "Entries of an index file.", minimum=2, maximum=100_000_000)
     message_index_enable: bool = setting("messageIndexEnable", True, "Index messages by key.")
     flush_interval_commit_log_ms: int = setting("flushIntervalCommitLog", 500, "ASYNC_FLUSH: ms between flushes of the log.", minimum=1, maximum=60_000)
+    flush_commit_log_least_pages: int = setting("flushCommitLogLeastPages", 0, "ASYNC_FLUSH: 4 KiB pages a flush of the log waits for; RocketMQ's 4 lets a quiet broker's newest messages wait 10 s.", minimum=0, maximum=1_000_000, runtime=True)
+    flush_commit_log_thorough_interval_ms: int = setting("flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: ms after which fewer pages are flushed too.", minimum=100, maximum=600_000, runtime=True)
+    sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, "SYNC_FLUSH: ms a send waits for the disk until it is answered FLUSH_DISK_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
     flush_interval_consume_queue_ms: int = setting("flushIntervalConsumeQueue", 1000, "ms between flushes of the queues.", minimum=10, maximum=600_000)
     flush_consumer_offset_interval_ms: int = setting("flushConsumerOffsetInterval", 5000, "ms between saves of consumer offsets.", minimum=100, maximum=600_000, runtime=True)
     flush_delay_offset_interval_ms: int = setting("flushDelayOffsetInterval", 10_000, "ms between saves of the delay levels' progress.", minimum=100, maximum=600_000, runtime=True)
@@ -103,7 +106,7 @@ class BrokerConfig(Config):
             haMaxGapNotInSync brokerIP2 inSyncReplicas totalReplicas minInSyncReplicas enableControllerMode
             controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
             transactionTimeOut transactionCheckMax transactionCheckInterval timerWheelEnable timerMaxDelaySec
-            syncFlushTimeout traceOn rejectTransactionMessage enablePropertyFilter slaveReadEnable aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
+            traceOn rejectTransactionMessage enablePropertyFilter slaveReadEnable aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,
         ),

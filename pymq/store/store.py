@@ -166,6 +166,11 @@ class MessageStore:
         position = self.index.position() if self.index is not None else (0, 0, 0, 0)
         self._written = (*self.log.visible_end, self.queue_table.unit_count, position)
 
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """True when the next whole :meth:`sync` moves the checkpoint."""
+        return self._clock.monotonic_ms() >= self._next_checkpoint_ms
+
     def sync(self, *, log_only: bool = False) -> int:
         """What was committed before the call is on the disk when it returns; gives that physical offset.
 

@@ -65,7 +65,7 @@ class Threads:
     def of(cls, world: World) -> Threads:
         """Takes the place of the world's own (idle) thread runner."""
         threads = cls()
-        flusher = Flusher(world.parts.store, threads, threads.after)
+        flusher = Flusher(world.parts.store, threads, threads.after, clock=world.clock, config=world.config)
         flusher.writer = world.parts.writer
         world.parts.flusher = flusher
         world.parts.writer._request_sync = flusher.request

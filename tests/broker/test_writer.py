@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import random
+import threading
 
 import pytest
 
+from pymq.broker.writer import NOT_WAITING
 from pymq.errors import StoreUnavailableError
 from pymq.model.properties import encode_properties
+from pymq.model.record import StoredMessage, decode_records
 from pymq.model.tables import TopicConfig
-from pymq.wire.codes import ResponseCode
+from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import FLAG_RESPONSE, SERIALIZE_ROCKETMQ, Command, encode_command
 from tests.broker.disk import Threads, failing
-from tests.broker.world import BORN_HOST, FakePeer, World
+from tests.broker.world import BORN_HOST, Caller, FakePeer, World
 
 LOG = "/commitlog/"
 
@@ -262,24 +266,222 @@ def test_messages_staged_when_a_sync_fails_are_refused_by_their_commit(synced: t
         threads.run_one()
     world.parts.writer.commit()
     assert [frame.code for frame in peer.frames] == [ResponseCode.SERVICE_NOT_AVAILABLE]
-    assert bodies(world) == [b"1"]
+    assert bodies(world) == [], "what was not synced is never seen"
 
 
-def test_one_way_messages_ask_for_no_sync_of_their_own(synced: tuple[World, Threads]) -> None:
+def test_a_message_is_seen_when_it_is_on_the_disk(synced: tuple[World, Threads]) -> None:
+    world, threads = synced
+    store = world.parts.store
+    arrivals: list[int] = []
+    store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append(end))
+    stage(world, b"1", KEYS="k")
+    world.parts.writer.commit()
+    stage(world, b"2", DELAY="1")
+    world.parts.writer.commit()
+    assert bodies(world) == [] and store.max_offset("T", 0) == 0 and arrivals == []
+    assert store.find_by_key("T", "k", 10) == [] and world.parts.delays.next_due_ms() is None
+    threads.run_one()
+    assert bodies(world) == [b"1"] and store.max_offset("T", 0) == 1
+    threads.run_one()
+    assert len(store.find_by_key("T", "k", 10)) == 1
+    assert arrivals == [1, 1] and world.parts.delays.next_due_ms() == world.clock.now_ms() + 1000
+    assert threads.waiting == []
+
+
+def test_a_parked_pull_is_answered_after_the_sync(synced: tuple[World, Threads]) -> None:
+    world, threads = synced
+    caller = Caller(world)
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
+    more = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
+    assert caller.ask(RequestCode.PULL_MESSAGE, **fields, **more) is None
+    stage(world, b"1")
+    world.parts.writer.commit()
+    world.parts.pulls.long_polls.wake()
+    assert caller.peer.answers == []
+    threads.run_one()
+    world.parts.pulls.long_polls.wake()
+    assert [reply.code for reply in caller.peer.answers] == [0]
+
+
+def test_one_way_messages_are_synced_too_for_they_are_not_seen_before(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     stage(world)
     world.parts.writer.commit()
+    assert len(threads.waiting) == 1 and bodies(world) == []
+    threads.run_one()
     assert threads.waiting == [] and bodies(world) == [b"x"]
 
 
-def test_the_way_of_flushing_may_change_while_answers_wait(synced: tuple[World, Threads]) -> None:
+@pytest.mark.parametrize("value", ["false", "FALSE", "no"])
+def test_who_does_not_want_to_wait_is_answered_after_the_write(synced: tuple[World, Threads], value: str) -> None:
+    world, threads = synced
+    patient, hasty = FakePeer(), FakePeer()
+    for opaque, peer, wait in ((1, patient, "true"), (2, hasty, value), (3, patient, "TRUE")):
+        raw = encode_properties({"WAIT": wait})
+        world.parts.writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
+        world.parts.writer.hold(peer, answer(opaque), raw)
+    world.parts.writer.commit()
+    assert [(frame.opaque, frame.code) for frame in hasty.frames] == [(2, 0)] and patient.frames == []
+    assert bodies(world) == [], "it is seen when it is on the disk, as any other"
+    threads.run_one()
+    assert [frame.opaque for frame in patient.frames] == [1, 3] and len(hasty.frames) == 1
+    assert bodies(world) == [b"1", b"2", b"3"]
+
+
+def test_who_does_not_want_to_wait_is_refused_when_the_write_fails(synced: tuple[World, Threads]) -> None:
+    world, _ = synced
+    peer = FakePeer()
+    stage(world)
+    world.parts.writer.hold(peer, answer(1), NOT_WAITING)
+    with failing(world, "pwrite", LOG):
+        world.parts.writer.commit()
+    assert [frame.code for frame in peer.frames] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+
+
+# -- a slow disk -------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_waited_too_long_says_so_and_its_message_comes_later(synced: tuple[World, Threads]) -> None:
+    world, threads = synced
+    limit = world.config.sync_flush_timeout_ms
+    first = commit_one(world, 1)
+    world.clock.advance(1)
+    second = commit_one(world, 2)
+    world.clock.advance(limit - 2)
+    world.parts.writer.tick()
+    assert first.frames == second.frames == []
+    world.clock.advance(1)
+    world.parts.writer.tick()
+    (frame,) = first.frames
+    assert frame.code == ResponseCode.FLUSH_DISK_TIMEOUT == 10 and f"within {limit} ms" in (frame.remark or "")
+    assert frame.ext == {"msgId": "A"}, "the client reads the message's place from it"
+    assert second.frames == [] and bodies(world) == []
+    threads.run_one()
+    assert len(first.frames) == 1 and [frame.code for frame in second.frames] == [0]
+    assert bodies(world) == [b"1", b"2"]
+
+
+def test_while_the_disk_hangs_the_broker_serves_everything_else(synced: tuple[World, Threads]) -> None:
+    """The only call that hangs stands in a worker thread; what a client can ask needs none of its locks."""
+    world, threads = synced
+    world.put("T", b"old")
+    threads.run_one()
+    hanging, may_end = threading.Event(), threading.Event()
+
+    def hang(call: str, path: str) -> None:
+        if call == "sync" and threading.current_thread() is not threading.main_thread():
+            hanging.set()
+            assert may_end.wait(60)
+
+    for part in (LOG, "/consumequeue/", "/index/", "/checkpoint"):
+        world.clock.advance(world.parts.store.settings.checkpoint_interval_ms)
+        world.put("T", b"more", KEYS="k")
+        world.parts.writer.synced(world.parts.store.sync(log_only=True))
+        world.put("T", b"not synced", KEYS="k")
+        world.parts.store.tick()  # now there is something to sync in each place
+        hanging.clear()
+        may_end.clear()
+        world.files.fault = lambda call, path, part=part: hang(call, path) if part in path else None
+        worker = threading.Thread(target=world.parts.store.sync)
+        worker.start()
+        try:
+            assert hanging.wait(60), part
+            _ask_everything(world)
+        finally:
+            may_end.set()
+            worker.join(60)
+
+
+def _ask_everything(world: World) -> None:
+    """Would never return if any of it waited for the disk."""
+    caller = Caller(world)
+    heartbeat = b'{"clientID":"c","producerDataSet":[{"groupName":"p"}],"consumerDataSet":[]}'
+    caller.ok(RequestCode.HEART_BEAT, heartbeat)
+    caller.ok(RequestCode.GET_BROKER_RUNTIME_INFO)
+    caller.ok(RequestCode.GET_BROKER_CONFIG)
+    caller.ok(RequestCode.GET_MAX_OFFSET, topic="T", queueId=0)
+    assert bodies(world)[0] == b"old"
+    world.parts.writer.tick()
+    world.parts.flusher.tick()
+    world.put("T", b"meanwhile", KEYS="k")
+    world.parts.store.find_by_key("T", "k", 10)
+    for _ in range(3):
+        world.clock.advance(world.parts.store.settings.queue_write_interval_ms)
+        world.parts.store.tick()
+
+
+# -- switching at run time ---------------------------------------------------------------------------------------
+
+
+def switch(world: World, mode: str) -> None:
+    Caller(world).ok(RequestCode.UPDATE_BROKER_CONFIG, f"flushDiskType={mode}\n".encode())
+
+
+def test_from_sync_to_async_what_waits_keeps_its_promise_and_its_order(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     first = commit_one(world, 1)
-    world.config.change_at_runtime({"flushDiskType": "ASYNC_FLUSH"})
-    assert [frame.code for frame in commit_one(world, 2).frames] == [0]
-    assert first.frames == []
+    late: list[FakePeer] = []
+    threads.run_one(between=lambda: late.append(commit_one(world, 2)))
+    switch(world, "ASYNC_FLUSH")
+    third = commit_one(world, 3)
+    assert [frame.code for frame in first.frames] == [0] == [frame.code for frame in third.frames]
+    assert late[0].frames == [] and bodies(world) == [b"1"], "the third can't be seen before the second"
     threads.run_one()
-    assert [frame.code for frame in first.frames] == [0]
+    assert [frame.code for frame in late[0].frames] == [0] and bodies(world) == [b"1", b"2", b"3"]
+    assert [frame.code for frame in commit_one(world, 4).frames] == [0]
+    assert bodies(world)[-1] == b"4" and threads.waiting == []
+
+
+def test_from_async_to_sync_the_next_commit_waits(synced: tuple[World, Threads]) -> None:
+    world, threads = synced
+    switch(world, "ASYNC_FLUSH")
+    commit_one(world, 1)
+    assert bodies(world) == [b"1"] and threads.waiting == []
+    switch(world, "SYNC_FLUSH")
+    second = commit_one(world, 2)
+    assert second.frames == [] and bodies(world) == [b"1"]
+    threads.run_one()
+    assert [frame.code for frame in second.frames] == [0] and bodies(world) == [b"1", b"2"]
+    assert world.parts.store.synced_offset == world.parts.store.physical_max_offset
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_switching_under_load_keeps_order_and_promises(seed: int) -> None:
+    """Any interleaving: queue order is send order, no SYNC answer before its bytes are on the disk, none is lost."""
+    rng = random.Random(seed)
+    world = opened()
+    threads = Threads.of(world)
+    peers: list[tuple[FakePeer, int]] = []  # and the log end that must be synced when it is answered
+
+    for number in range(200):
+        action = rng.random()
+        if action < 0.1:
+            switch(world, rng.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]))
+        elif action < 0.4 and threads.waiting:
+            threads.run_one()
+        else:
+            is_sync = world.config.flush_disk_type == "SYNC_FLUSH"
+            peer = commit_one(world, number)
+            peers.append((peer, world.parts.store.physical_max_offset if is_sync else 0))
+        seen = world.parts.store.max_offset("T", 0)
+        for place, (peer, needed) in enumerate(peers):
+            if peer.frames:
+                assert needed <= world.parts.store.synced_offset
+            if place < seen:
+                assert needed <= world.parts.store.synced_offset
+    while threads.waiting:
+        threads.run_one()
+    assert [len(peer.frames) for peer, _ in peers] == [1] * len(peers)
+    stored = [message.body for message in all_messages(world)]
+    assert stored == [b"%d" % frame.frames[0].opaque for frame, _ in peers]
+
+
+def all_messages(world: World) -> list[StoredMessage]:
+    found: list[StoredMessage] = []
+    while len(found) < world.parts.store.max_offset("T", 0):
+        result = world.parts.store.get("T", 0, len(found), 32, 1 << 20)
+        found += decode_records(b"".join(result.chunks))
+    return found
 
 
 # -- levels and queues -------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class SendHandlers:
             reconsume_times=reconsume_times,
         )
         self._stats.message_put(topic.topic_name, 1, placed.size_bytes)
-        self._hold_answer(request, peer, [placed], queue_id, unique_key)
+        self._hold_answer(request, peer, [placed], queue_id, unique_key, properties)
         return None
 
     def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
@@ -124,7 +124,7 @@ class SendHandlers:
             born_host=peer.host_bytes,
         )
         self._stats.message_put(topic.topic_name, len(placed), sum(each.size_bytes for each in placed))
-        self._hold_answer(request, peer, placed, queue_id, unique_key)
+        self._hold_answer(request, peer, placed, queue_id, unique_key, shared)
         return None
 
     # -- checks --------------------------------------------------------------------------------------------------
@@ -228,7 +228,15 @@ class SendHandlers:
 
     # -- the answer ----------------------------------------------------------------------------------------------
 
-    def _hold_answer(self, request: Command, peer: Peer, placed: list[Placed], queue_id: int, unique_key: str) -> None:
+    def _hold_answer(
+        self,
+        request: Command,
+        peer: Peer,
+        placed: list[Placed],
+        queue_id: int,
+        unique_key: str,
+        properties: bytes,
+    ) -> None:
         if request.is_oneway:
             return
         host = self._store_host
@@ -239,4 +247,4 @@ class SendHandlers:
             transaction_id=unique_key,
         )
         frame = encode_command(Reply(ext=answer).to_command(request))
-        self._writer.hold(peer, frame)  # type: ignore[arg-type]
+        self._writer.hold(peer, frame, properties)  # type: ignore[arg-type]

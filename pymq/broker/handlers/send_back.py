@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.writer import NOT_WAITING
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, encode_command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
@@ -33,5 +34,5 @@ class SendBackHandlers:
             return Reply()
         if not request.is_oneway:
             frame = encode_command(Reply().to_command(request))
-            self._writer.hold(peer, frame)  # type: ignore[arg-type]
+            self._writer.hold(peer, frame, NOT_WAITING)  # type: ignore[arg-type]
         return None
