@@ -12,6 +12,7 @@ from typing import Any
 
 from pymq.client.name_servers import NameServers
 from pymq.client.route_cache import RouteCache
+from pymq.client.to_end import to_end
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import parse_address
@@ -126,11 +127,15 @@ class ClientInstance:
         await asyncio.gather(*[self._heartbeat_quietly(address) for address in addresses])
 
     async def heartbeat(self, address: str) -> None:
-        """Tells one broker. Raises UnreachableError, RefusedError."""
+        """Tells one broker. Raises UnreachableError, RefusedError.
+
+        The answer is waited for even if the caller is cancelled: a goodbye that overtakes a heartbeat in Java's broker,
+        where each has threads of its own, would leave a member that isn't there any more.
+        """
         self._greeted.add(address)
         try:
-            await self.remoting.invoke_ok(address, self._heartbeat_command())
-        except BaseException:
+            await to_end(self.remoting.invoke_ok(address, self._heartbeat_command()))
+        except PymqError:
             self._greeted.discard(address)
             raise
 
@@ -188,7 +193,9 @@ class ClientInstance:
         )
         if not self._producer_group and not self._consumer_group:
             return
-        addresses = [address for address in self._greeted if self.remoting.is_connected(address)]
+        # Also where a heartbeat failed: it may have been heard all the same.
+        known = self._greeted | self._heartbeat_addresses()
+        addresses = [address for address in known if self.remoting.is_connected(address)]
         command_to = [self._leave(address, request(RequestCode.UNREGISTER_CLIENT, header)) for address in addresses]
         await asyncio.gather(*command_to)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from pymq.client.queue_offsets import QueueOffsets
+from pymq.client.to_end import to_end
 from pymq.errors import PymqError
 from pymq.model.message import MessageQueue
 
@@ -33,8 +35,12 @@ class OffsetStore(Protocol):
         """The offset as stored; None when there is none. Raises RefusedError, UnreachableError."""
         ...
 
-    async def store(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """Stores what changed of ``queues``; failures are logged and tried again the next time."""
+    async def store(self, queues: Iterable[MessageQueue]) -> None:
+        """Stores what changed of ``queues``, for good when it returns; failures are logged and tried again then."""
+        ...
+
+    def may_travel(self, queue: MessageQueue) -> bool:
+        """True when a pull of ``queue`` may take the offset along to the broker."""
         ...
 
     def forget(self, queue: MessageQueue) -> None:
@@ -70,26 +76,54 @@ class _Table:
 
 
 class BrokerOffsets(_Table):
-    """Clustering: every queue's offset at its broker (codes 14 and 15)."""
+    """Clustering: every queue's offset at its broker (codes 14 and 15).
+
+    Java's broker handles the requests of one connection in many threads and takes whichever offset comes last. So each
+    commit is answered before the next one of its queue is sent: an older one must not overwrite a newer one. And a
+    group's first commit to a topic goes alone: of two that find no table of the topic yet, each makes one, and the
+    second table replaces the first (Java: ConsumerOffsetManager.commitOffset).
+    """
 
     def __init__(self, group: str, requests: QueueOffsets) -> None:
         super().__init__()
         self._group = group
         self._requests = requests
+        self._one_at_a_time = asyncio.Lock()
+        self._begun: set[tuple[str, str]] = set()  # topic, broker: where a commit was answered
 
     async def stored(self, queue: MessageQueue) -> int | None:
         return await self._requests.committed(self._group, queue)
 
-    async def store(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
-        """``wait``: until the broker says it has them; else one-way, as the Java client does."""
-        await asyncio.gather(*[self._commit(queue, offset, wait) for queue, offset in self._changed(queues)])
+    async def store(self, queues: Iterable[MessageQueue]) -> None:
+        """Returns once the brokers have answered. What is sent is waited for even if the caller is cancelled."""
+        await to_end(self._store(list(queues)))
 
-    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+    def may_travel(self, queue: MessageQueue) -> bool:
+        return (queue.topic, queue.broker_name) in self._begun
+
+    async def _store(self, queues: list[MessageQueue]) -> None:
+        async with self._one_at_a_time:
+            tables: dict[tuple[str, str], list[tuple[MessageQueue, int]]] = defaultdict(list)
+            for queue, offset in self._changed(queues):
+                tables[queue.topic, queue.broker_name].append((queue, offset))
+            await asyncio.gather(*[self._commit_to(table, changes) for table, changes in tables.items()])
+
+    async def _commit_to(self, table: tuple[str, str], changes: list[tuple[MessageQueue, int]]) -> None:
+        if table not in self._begun:
+            first, *changes = changes
+            if not await self._commit(*first):
+                return
+            self._begun.add(table)
+        await asyncio.gather(*[self._commit(queue, offset) for queue, offset in changes])
+
+    async def _commit(self, queue: MessageQueue, offset: int) -> bool:
         try:
-            await self._requests.commit(self._group, queue, offset, oneway=not wait)
-            self._stored[queue] = offset
+            await self._requests.commit(self._group, queue, offset)
         except PymqError as error:
             log.warning("offset %d of %s is not committed yet: %s", offset, queue, error)
+            return False
+        self._stored[queue] = offset
+        return True
 
 
 class FileOffsets(_Table):
@@ -105,7 +139,10 @@ class FileOffsets(_Table):
             self._loaded = self._load()
         return self._offsets.get(queue, self._loaded.get(queue))
 
-    async def store(self, queues: Iterable[MessageQueue], *, wait: bool = False) -> None:
+    def may_travel(self, queue: MessageQueue) -> bool:
+        return False
+
+    async def store(self, queues: Iterable[MessageQueue]) -> None:
         changed = self._changed(queues)
         if not changed or self._path is None:
             return

@@ -143,7 +143,7 @@ class PushConsumer:
         await self._rebalancer.stop()
         await self._consumption.stop(self.settings.stop_timeout_s)
         queues = list(self._state.queues)
-        await self._state.offsets.store(queues, wait=True)
+        await self._state.offsets.store(queues)
         if self.settings.uses_locks:
             await self._locks.unlock(queues)
         for process_queue in self._state.queues.values():
@@ -154,7 +154,7 @@ class PushConsumer:
 
     async def commit(self) -> None:
         """Stores the offsets of what is done now, without waiting for the interval."""
-        await self._state.offsets.store(list(self._state.queues), wait=True)
+        await self._store_offsets()
 
     def running_info(self) -> dict[str, object]:
         """What this member tells operators (mqadmin consumerStatus)."""

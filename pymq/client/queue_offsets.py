@@ -51,17 +51,14 @@ class QueueOffsets:
                 return None
             raise
 
-    async def commit(self, group: str, queue: MessageQueue, offset: int, *, oneway: bool = False) -> None:
-        """Makes ``offset`` the place where ``group`` goes on; ``oneway`` doesn't wait for the broker's word."""
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Makes ``offset`` the place where ``group`` goes on; returns once the broker says so."""
         header = UpdateConsumerOffsetHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
-        command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         address = await self._instance.routes.read_address(queue)
-        if oneway:
-            await self._instance.remoting.oneway(address, command)
-        else:
-            await self._instance.remoting.invoke_ok(address, command, TIMEOUT_S)
+        command = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._instance.remoting.invoke_ok(address, command, TIMEOUT_S)
 
     async def _ask(self, code: int, header: Header, queue: MessageQueue) -> int:
         address = await self._instance.routes.read_address(queue)

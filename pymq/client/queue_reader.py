@@ -10,6 +10,7 @@ from pymq.client.consumer_settings import ConsumerState
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.pulling import pull_once
 from pymq.client.queue_locks import QueueLocks
+from pymq.client.to_end import to_end
 from pymq.errors import PymqError, RefusedError, UnreachableError
 from pymq.model import sysflag
 from pymq.model.message import PullResult, PullStatus
@@ -51,6 +52,7 @@ class QueueReader:
         self._locks = locks
         self._broker_id = 0
         self._retry_topic = retry_topic(state.group)
+        self._carried_offset = process_queue.next_pull_offset
 
     async def run(self) -> None:
         """Pulls until the queue is dropped; failures are waited out."""
@@ -74,29 +76,46 @@ class QueueReader:
             return
         if process_queue.dropped:
             return
-        commit_offset = 0 if settings.broadcasting else self._state.offsets.current(self._queue) or 0
         clock = self._state.instance.clock
         started_ms = clock.monotonic_ms()
         process_queue.last_pull_ms = clock.now_ms()
-        result = await pull_once(
-            self._state.instance,
-            self._state.group,
-            self._queue,
-            process_queue.next_pull_offset,
-            self._state.subscriptions[self._queue.topic],
-            count_max=settings.pull_count_max,
-            bytes_max=settings.pull_bytes_max,
-            suspend_ms=settings.long_poll_ms,
-            sys_flag=sysflag.PULL_COMMIT_OFFSET if commit_offset > 0 else 0,
-            commit_offset=commit_offset,
-            broker_id=self._broker_id,
-        )
+        commit_offset = self._offset_to_carry()
+        if commit_offset is None:
+            result = await self._pull(suspend_ms=settings.long_poll_ms)
+        else:
+            # Nobody knows when the broker takes the offset of a parked pull, and one that comes late would overwrite
+            # what is committed when the consumer stops: this pull is answered at once, and the answer waited for.
+            result = await to_end(self._pull(suspend_ms=0, commit_offset=commit_offset))
+            self._carried_offset = commit_offset
         if process_queue.dropped:
             return
         self._broker_id = result.suggested_broker_id
-        await self._take(result, clock.monotonic_ms() - started_ms)
+        await self._take(result, clock.monotonic_ms() - started_ms, was_parked=commit_offset is None)
 
-    async def _take(self, result: PullResult, spent_ms: int) -> None:
+    def _offset_to_carry(self) -> int | None:
+        """What the next pull commits: nothing before a pull's worth of messages is done, the interval does it then."""
+        offset = self._state.offsets.current(self._queue)
+        if offset is None or not self._state.offsets.may_travel(self._queue):
+            return None
+        return offset if offset - self._carried_offset >= self._state.settings.pull_count_max else None
+
+    async def _pull(self, *, suspend_ms: int, commit_offset: int = 0) -> PullResult:
+        settings = self._state.settings
+        return await pull_once(
+            self._state.instance,
+            self._state.group,
+            self._queue,
+            self._process_queue.next_pull_offset,
+            self._state.subscriptions[self._queue.topic],
+            count_max=settings.pull_count_max,
+            bytes_max=settings.pull_bytes_max,
+            suspend_ms=suspend_ms,
+            sys_flag=sysflag.PULL_COMMIT_OFFSET if commit_offset else 0,
+            commit_offset=commit_offset,
+            broker_id=self._broker_id,
+        )
+
+    async def _take(self, result: PullResult, spent_ms: int, *, was_parked: bool) -> None:
         process_queue = self._process_queue
         if result.status is PullStatus.FOUND:
             self._found(result, spent_ms)
@@ -105,7 +124,7 @@ class QueueReader:
         else:
             process_queue.next_pull_offset = result.next_offset
             self._nothing_to_handle()
-            if result.status is PullStatus.NO_NEW_MESSAGE and spent_ms < EMPTY_PAUSE_S * 1000:
+            if result.status is PullStatus.NO_NEW_MESSAGE and was_parked and spent_ms < EMPTY_PAUSE_S * 1000:
                 await asyncio.sleep(EMPTY_PAUSE_S)
 
     def _found(self, result: PullResult, spent_ms: int) -> None:
@@ -138,7 +157,7 @@ class QueueReader:
         await self._process_queue.wait_until_done()
         if self._process_queue.dropped:
             return
-        self._process_queue.next_pull_offset = offset
+        self._process_queue.next_pull_offset = self._carried_offset = offset
         self._state.offsets.move(self._queue, offset, back=True)
         await self._state.offsets.store([self._queue])
 

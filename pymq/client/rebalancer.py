@@ -78,13 +78,13 @@ class Rebalancer:
 
     async def release(self, queue: MessageQueue) -> None:
         """Gives a queue up: no more pulls, offsets stored, lock returned."""
-        process_queue = self._detach(queue)
+        process_queue = await self._detach(queue)
         if process_queue is None:
             return
         try:
             await self._consumption.end(process_queue)
             process_queue.drop()
-            await self._state.offsets.store([queue], wait=True)
+            await self._state.offsets.store([queue])
             self._state.offsets.forget(queue)
             if self._state.settings.uses_locks:
                 await self._locks.unlock([queue])
@@ -93,7 +93,7 @@ class Rebalancer:
 
     async def restart(self, queue: MessageQueue, offset: int, wait_s: float) -> None:
         """Goes on at ``offset`` in an assigned queue, once the running handlers are done or ``wait_s`` is over."""
-        process_queue = self._detach(queue)
+        process_queue = await self._detach(queue)
         if process_queue is None:
             return
         try:
@@ -103,18 +103,19 @@ class Rebalancer:
         except TimeoutError:
             log.warning("handlers on %s still run while its offset is reset", queue)
         self._state.offsets.move(queue, offset, back=True)
-        await self._state.offsets.store([queue], wait=True)
+        await self._state.offsets.store([queue])
         self._held.discard(queue)
         self.wake()
 
-    def _detach(self, queue: MessageQueue) -> ProcessQueue | None:
-        """Ends the pulls of an assigned queue and takes it out of the state."""
+    async def _detach(self, queue: MessageQueue) -> ProcessQueue | None:
+        """Takes an assigned queue out of the state and ends its pulls."""
         process_queue = self._state.queues.pop(queue, None)
         if process_queue is not None:
             self._held.add(queue)
             reader = self._readers.pop(queue, None)
             if reader is not None:
                 reader.cancel()
+                await asyncio.wait([reader])
         return process_queue
 
     async def _rebalance_topic(self, topic: str) -> None:

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
+from pymq.model import sysflag
 from pymq.model.message import MessageQueue
 from pymq.model.names import retry_topic
 from pymq.wire.bodies_client import ConsumerListAnswer, LockAnswer, LockRequest, QueueName, decode_body, encode_body
@@ -87,7 +88,9 @@ class FakeGroup:
         queue = _queue(command)
         if self.pull_codes and queue.topic == "T":
             return Reply(self.pull_codes.pop(0), "scripted")
-        if header.queue_offset == len(self.logs[queue]):
+        if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
+            self.offsets[queue] = header.commit_offset
+        if header.sys_flag & sysflag.PULL_SUSPEND and header.queue_offset == len(self.logs[queue]):
             await self.more.wait()
         log = self.logs[queue]
         lowest, highest = self.min_offsets[queue], len(log)

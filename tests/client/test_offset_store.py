@@ -15,21 +15,24 @@ OTHER = MessageQueue("T", "b", 1)
 
 
 class FakeRequests:
-    """Offsets at a broker that can be out of reach."""
+    """Offsets at a broker that can be out of reach, and that answers only while its gate is open."""
 
     def __init__(self):
         self.offsets = {}
         self.commits = []
         self.reachable = True
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def committed(self, group, queue):
         return self.offsets.get(queue)
 
-    async def commit(self, group, queue, offset, *, oneway=False):
+    async def commit(self, group, queue, offset):
         if not self.reachable:
             raise UnreachableError("gone")
+        self.commits.append((queue, offset))
+        await self.gate.wait()
         self.offsets[queue] = offset
-        self.commits.append((queue, offset, oneway))
 
 
 def test_offsets_only_go_forward_unless_told():
@@ -51,10 +54,66 @@ def test_only_changes_go_to_the_broker():
         await store.store([QUEUE, OTHER])
         await store.store([QUEUE, OTHER])
         store.move(QUEUE, 6)
-        await store.store([QUEUE], wait=True)
-        assert requests.commits == [(QUEUE, 5, True), (QUEUE, 6, False)]
+        await store.store([QUEUE])
+        assert requests.commits == [(QUEUE, 5), (QUEUE, 6)]
         assert await store.stored(QUEUE) == 6
         assert await store.stored(OTHER) is None
+
+    asyncio.run(main())
+
+
+async def turns(count=5):
+    """Lets every other task run as far as it can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_the_first_commit_to_a_topic_goes_alone():
+    async def main():
+        requests = FakeRequests()
+        store = BrokerOffsets("G", requests)
+        queues = [MessageQueue("T", "b", n) for n in range(3)]
+        elsewhere = MessageQueue("T", "c", 0)
+        for queue in [*queues, elsewhere]:
+            store.move(queue, 1)
+        requests.gate.clear()
+        storing = asyncio.ensure_future(store.store([*queues, elsewhere]))
+        await turns()
+        assert requests.commits == [(queues[0], 1), (elsewhere, 1)]
+        assert not store.may_travel(queues[1])
+        requests.gate.set()
+        await storing
+        assert requests.offsets == dict.fromkeys([*queues, elsewhere], 1)
+        assert store.may_travel(queues[1]) and not store.may_travel(MessageQueue("Other", "b", 0))
+        for queue in queues:
+            store.move(queue, 2)
+        requests.gate.clear()
+        storing = asyncio.ensure_future(store.store(queues))
+        await turns()
+        assert requests.commits[4:] == [(queue, 2) for queue in queues]
+        requests.gate.set()
+        await storing
+
+    asyncio.run(main())
+
+
+def test_a_newer_offset_is_sent_once_the_older_one_is_answered():
+    async def main():
+        requests = FakeRequests()
+        store = BrokerOffsets("G", requests)
+        store.move(QUEUE, 5)
+        requests.gate.clear()
+        first = asyncio.ensure_future(store.store([QUEUE]))
+        await turns()
+        first.cancel()
+        store.move(QUEUE, 6)
+        second = asyncio.ensure_future(store.store([QUEUE]))
+        await turns()
+        assert requests.commits == [(QUEUE, 5)]
+        requests.gate.set()
+        await second
+        assert requests.commits == [(QUEUE, 5), (QUEUE, 6)]
+        assert first.cancelled()
 
     asyncio.run(main())
 

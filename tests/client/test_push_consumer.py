@@ -79,19 +79,62 @@ def test_brokers_hear_of_the_subscription_before_the_first_pull():
     run(scenario, expression="TagA || TagB")
 
 
-def test_a_pull_asks_to_be_parked_and_commits_on_the_way():
+def test_a_pull_asks_to_be_parked():
     async def scenario(group, consumer, inbox):
-        group.put()
-        await until(lambda: len(pulls(group)) >= 2 and inbox.messages, "the second pull")
+        await until(lambda: pulls(group), "the first pull")
         first = pulls(group)[0]
-        assert first.sys_flag == sysflag.PULL_SUSPEND
+        assert (first.sys_flag, first.commit_offset) == (sysflag.PULL_SUSPEND, 0)
         assert (first.queue_offset, first.max_msg_nums, first.suspend_timeout_millis) == (0, 32, 15_000)
-        group.put()
-        await until(lambda: any(header.commit_offset == 1 for header in pulls(group)), "a commit with a pull")
-        committing = next(header for header in pulls(group) if header.commit_offset)
-        assert committing.sys_flag == sysflag.PULL_SUSPEND | sysflag.PULL_COMMIT_OFFSET
 
     run(scenario)
+
+
+def test_a_pull_that_commits_on_the_way_is_not_parked():
+    async def scenario(group, consumer, inbox):
+        group.put()
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
+        assert not any(header.commit_offset for header in pulls(group)), "nothing was committed by itself yet"
+        await consumer.commit()
+        for done in (2, 3):  # a parked pull is answered, then the next one knows what is done
+            group.put()
+            await until(lambda done=done: consumer._state.offsets.current(QUEUE) == done, "one more message")
+        assert not any(header.commit_offset for header in pulls(group)), "one message is no reason yet"
+        group.put()
+        group.put()
+        await until(lambda: any(header.commit_offset for header in pulls(group)), "a commit with a pull")
+        (committing,) = [header for header in pulls(group) if header.commit_offset]
+        assert (committing.sys_flag, committing.suspend_timeout_millis) == (sysflag.PULL_COMMIT_OFFSET, 0)
+        assert committing.commit_offset == 3 == group.offsets[QUEUE]
+
+    run(scenario, pull_count_max=3, commit_interval_s=1000)
+
+
+def test_stopping_waits_for_a_pull_that_carries_an_older_offset():
+    release = asyncio.Event()
+
+    async def scenario(group, consumer, inbox):
+        group.put()
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
+        await consumer.commit()
+        plain = group._pull
+
+        async def late(command):
+            if command.ext["commitOffset"] != "0":
+                await release.wait()
+            return await plain(command)
+
+        group.server.on(RequestCode.PULL_MESSAGE, late)
+        group.put()
+        await until(lambda: any(header.commit_offset == 1 for header in pulls(group)), "the pull that carries it")
+        await until(lambda: consumer._state.offsets.current(QUEUE) == 2, "the second message to be done")
+        stopping = asyncio.ensure_future(consumer.stop())
+        await asyncio.wait([stopping], timeout=0.02)
+        assert not stopping.done() and group.offsets[QUEUE] == 1
+        release.set()
+        await stopping
+        assert group.offsets[QUEUE] == 2
+
+    run(scenario, pull_count_max=1, commit_interval_s=1000)
 
 
 def test_stopping_commits_what_is_done_and_says_goodbye():
@@ -103,6 +146,38 @@ def test_stopping_commits_what_is_done_and_says_goodbye():
         assert group.offsets[QUEUE] == 2
         (goodbye,) = group.server.requests[RequestCode.UNREGISTER_CLIENT]
         assert goodbye.ext == {"clientID": consumer.client_id, "consumerGroup": GROUP}
+
+    run(scenario)
+
+
+def test_the_goodbye_follows_the_answer_to_a_heartbeat():
+    release = asyncio.Event()
+
+    async def scenario(group, consumer, inbox):
+        async def late(command):
+            await release.wait()
+            return Reply()
+
+        group.server.on(RequestCode.HEART_BEAT, late)
+        heartbeats = group.server.count(RequestCode.HEART_BEAT)
+        consumer._instance.spawn(consumer._instance.heartbeat_all())
+        await group.server.wait_for(RequestCode.HEART_BEAT, heartbeats + 1)
+        stopping = asyncio.ensure_future(consumer.stop())
+        await asyncio.wait([stopping], timeout=0.02)
+        assert group.server.count(RequestCode.UNREGISTER_CLIENT) == 0
+        release.set()
+        await stopping
+        assert group.server.count(RequestCode.UNREGISTER_CLIENT) == 1
+
+    run(scenario)
+
+
+def test_the_goodbye_also_goes_where_a_heartbeat_was_refused():
+    async def scenario(group, consumer, inbox):
+        group.server.refuse(RequestCode.HEART_BEAT, ResponseCode.SYSTEM_ERROR)
+        await consumer._instance.heartbeat_all()
+        await consumer.stop()
+        assert group.server.count(RequestCode.UNREGISTER_CLIENT) == 1
 
     run(scenario)
 

@@ -1,0 +1,45 @@
+"""Work that goes on although its caller was cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pymq.client.to_end import to_end
+
+
+def test_a_result_and_a_failure_come_through():
+    async def fail():
+        raise ValueError("no")
+
+    async def main():
+        assert await to_end(asyncio.sleep(0, "done")) == "done"
+        with pytest.raises(ValueError, match="no"):
+            await to_end(fail())
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("failure", [None, ValueError("lost")])
+def test_a_cancellation_waits_for_the_end(failure):
+    gate = asyncio.Event()
+    ended = []
+
+    async def work():
+        await gate.wait()
+        ended.append(True)
+        if failure is not None:
+            raise failure
+
+    async def main():
+        task = asyncio.ensure_future(to_end(work()))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=0.01)
+        assert not task.done() and not ended
+        gate.set()
+        await asyncio.wait([task])
+        assert task.cancelled() and ended
+
+    asyncio.run(main())
