@@ -257,3 +257,22 @@ def test_a_record_that_no_segment_holds_is_left_to_the_plain_way() -> None:
     assert world.parts.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
     world.parts.writer.commit()
     assert [message.body for message in world.messages(TOPIC, 1)] == [b"body"]
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+@pytest.mark.parametrize("batch", [False, True])
+def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any, batch: bool) -> None:
+    world = opened()
+    world.config.change_at_runtime({"flushDiskType": "SYNC_FLUSH"})
+    body = encode_batch_entry(b"one", b"WAIT\x01false\x02") if batch else b"one"
+    for wait, answered in (("false", 1), ("true", 0), (None, 0)):
+        peer = FakePeer()
+        properties = "UNIQ_KEY\x01ABC\x02" + (f"WAIT\x01{wait}\x02" if wait else "")
+        payload = make(ordinary(i=properties, m=str(batch).lower()), body, code=320 if batch else 310)
+        assert world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+        plain_peer = FakePeer()
+        broker_dispatcher(world.parts).dispatch(plain_peer, decode_command(payload))
+        world.parts.writer.commit()
+        assert len(peer.frames) == len(plain_peer.frames) == answered
+    world.parts.writer.synced(world.parts.store.sync(log_only=True))
+    assert len(world.messages(TOPIC, 1)) == 6
