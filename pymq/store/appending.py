@@ -70,6 +70,7 @@ class Appender:
         self.last_store_ms = 0
         self.bulk_ready = True  # see IndexService
         self.closed: str | None = "the store is not open: the broker starts or stops, send later"
+        self.write_problem: str | None = None  # why the last commit failed; the next one tries again
         self.queue_problem: str | None = None  # why queue files lag; the log is not concerned
 
     @property
@@ -220,9 +221,11 @@ class Appender:
         start, last_store_ms = log.max_offset, log.last_store_ms
         try:
             log.commit(self.last_store_ms)
-        except StoreUnavailableError:
+        except StoreUnavailableError as error:
             self.drop_staged()
+            self._note_failed_write(str(error))
             raise
+        self.write_problem = None
         if hide or self.hidden:
             self._hide(start, last_store_ms, log.max_offset if hide else NEEDS_NO_SYNC)
             return
@@ -234,6 +237,10 @@ class Appender:
         self.staged_queues = []
         for queue in queues:
             self._show(queue, queue.take_staged())
+
+    def _note_failed_write(self, why: str) -> None:
+        if self._log.broken is None and self.write_problem is None:
+            self.write_problem = why  # the first text stays: the free bytes it names would change with each failure
 
     def _show(self, queue: ConsumeQueue, units: bytes) -> None:
         queue.show(units)
