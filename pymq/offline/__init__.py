@@ -1,0 +1,1 @@
+"""Work on a store directory without a broker: verify, inspect, dump, repair."""

@@ -1,0 +1,102 @@
+"""A store directory's parts, their sizes taken from the files themselves: log, queues, index, checkpoint, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pymq.errors import UsageError
+from pymq.offline.log_files import LogFiles, open_log
+from pymq.offline.queue_files import QueueReader
+from pymq.store.checkpoint import Checkpoint, CheckpointFile
+from pymq.store.fs import Files
+from pymq.store.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
+from pymq.store.settings import StoreSettings, parse_delay_levels
+from pymq.store.tables import JsonTable
+
+_ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most keep when they change the sizes
+
+
+@dataclass(slots=True)
+class Directory:
+    """One store. ``options``: keys of its broker.conf, where they are known; sizes that files tell need none."""
+
+    root: str
+    log_directory: str
+    files: Files
+    options: dict[str, str]
+    log: LogFiles
+    checkpoint: Checkpoint
+    clean: bool
+
+    @property
+    def settings(self) -> StoreSettings:
+        """For what depends on settings and not on files: delay levels."""
+        levels = self.options.get("messageDelayLevel")
+        try:
+            return StoreSettings(delay_levels_ms=parse_delay_levels(levels)) if levels else StoreSettings()
+        except (ValueError, KeyError, IndexError) as error:
+            raise UsageError(f"messageDelayLevel {levels!r} is no list of delays such as '1s 5s 2h'") from error
+
+    def queues(self) -> Iterator[QueueReader]:
+        """Every queue with a directory, by topic and number. The caller closes each."""
+        root = f"{self.root}/consumequeue"
+        for topic in self.files.listdir(root):
+            for name in self.files.listdir(f"{root}/{topic}"):
+                if name.isdigit() and str(int(name)) == name:
+                    yield QueueReader(self.files, f"{root}/{topic}/{name}", topic, int(name))
+
+    def index_paths(self) -> list[str]:
+        """Index files, oldest first."""
+        directory = f"{self.root}/index"
+        return [f"{directory}/{n}" for n in self.files.listdir(directory) if n.isdigit() and len(n) == 17]
+
+    def index_geometry(self, size: int) -> tuple[int, int] | None:
+        """(slots, entries) of an index file of this size: RocketMQ's defaults, the options, or 4 entries a slot."""
+        defaults = StoreSettings()
+        candidates = [
+            (defaults.index_slot_count, defaults.index_entry_count),
+            (_number(self.options, "maxHashSlotNum"), _number(self.options, "maxIndexNum")),
+        ]
+        slots = (size - HEADER_SIZE_BYTES) // (SLOT_SIZE_BYTES + _ENTRIES_PER_SLOT * ENTRY_SIZE_BYTES)
+        candidates.append((slots, slots * _ENTRIES_PER_SLOT))
+        for slot_count, entry_count in candidates:
+            if HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count + ENTRY_SIZE_BYTES * entry_count == size:
+                return (slot_count, entry_count) if slot_count > 0 < entry_count else None
+        return None
+
+    def table(self, name: str) -> dict[str, object]:
+        """One of the JSON tables in ``config``, from its backup when the file is bad; empty without either."""
+        return JsonTable(self.files, f"{self.root}/config/{name}").load()
+
+    def topics(self) -> set[str] | None:
+        """Names in topics.json; None when there is no table to tell."""
+        table = self.table("topics.json").get("topicConfigTable")
+        return {str(name) for name in table} if isinstance(table, dict) and table else None
+
+    def close(self) -> None:
+        self.log.close()
+
+
+def open_directory(
+    files: Files, root: str, log_directory: str | None = None, options: dict[str, str] | None = None
+) -> Directory:
+    """Opens the log's files and reads the checkpoint. Raises NotFoundError, OSError."""
+    options = options or {}
+    log_directory = log_directory or options.get("storePathCommitLog") or f"{root}/commitlog"
+    return Directory(
+        root=root,
+        log_directory=log_directory,
+        files=files,
+        options=options,
+        log=open_log(files, log_directory),
+        checkpoint=CheckpointFile(files, f"{root}/checkpoint").load(),
+        clean=not files.exists(f"{root}/abort"),
+    )
+
+
+def _number(options: dict[str, str], key: str) -> int:
+    text = options.get(key, "0").strip()
+    if not text.isdigit():
+        raise UsageError(f"{key}={text} is no number: correct it in the configuration file")
+    return int(text)

@@ -1,0 +1,77 @@
+"""A store directory opened for reading only: nothing here can change a file, make one, or move its time of change."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pymq.errors import NotFoundError, StoreError
+from pymq.store.fs import File, RealFile, RealFiles, is_locked_here
+
+_READ_ONLY = "a tool that only reads asked for a write"
+
+
+class ReadOnlyFiles(RealFiles):
+    """The operating system's files, opened without the right to write. Changing anything is a bug and fails."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
+        assert not create and size is None, _READ_ONLY
+        return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def makedirs(self, path: str) -> None:
+        raise AssertionError(_READ_ONLY)
+
+    def replace(self, source: str, target: str) -> None:
+        raise AssertionError(_READ_ONLY)
+
+    def remove(self, path: str) -> None:
+        raise AssertionError(_READ_ONLY)
+
+    def remove_tree(self, path: str) -> None:
+        raise AssertionError(_READ_ONLY)
+
+
+def check_is_store(root: str, log_directory: str) -> None:
+    """Raises NotFoundError when this is no directory of a broker."""
+    if not Path(root).is_dir():
+        raise NotFoundError(f"{root} is no directory: name a broker's storePathRootDir")
+    if not Path(log_directory).is_dir():
+        raise NotFoundError(
+            f"{log_directory} does not exist, so {root} is no store: name a broker's storePathRootDir, and with "
+            f"--commitlog its storePathCommitLog when that is elsewhere"
+        )
+
+
+@contextmanager
+def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
+    """Keeps brokers from starting on ``root`` during the block, without a change to its ``lock`` file.
+
+    A shared lock on the byte that a broker locks for itself; without a ``lock`` file there is nothing to hold. Yields
+    whether a broker runs there now: with ``while_running`` that is allowed, else it raises StoreError.
+    """
+    path = f"{root}/lock"
+    running = is_locked_here(path)
+    fd = None
+    try:
+        if not running:
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN) or fd is None:
+                    raise
+                running = True
+        if running and not while_running:
+            raise StoreError(f"a broker holds {path}: stop it first, its files change while they are read")
+        yield running
+    finally:
+        if fd is not None:
+            os.close(fd)

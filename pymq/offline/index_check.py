@@ -1,0 +1,307 @@
+"""Compares index files with the log: every entry names a record with its key, every key has its entry, chains hold.
+
+Entries stand in the order of the log, so both are walked side by side, a batch of keys at a time. A batch that is equal
+as arrays is done; only others are looked at entry by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pymq.offline.damage import DamagedRanges
+from pymq.offline.directory import Directory
+from pymq.offline.findings import Report
+from pymq.offline.index_reader import IndexReader
+from pymq.offline.log_walk import record_at
+from pymq.store.index_hash import key_hashes
+from pymq.store.index_keys import KeyRows
+from pymq.store.scan import Scanned, has_index_entries
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BATCH_ROWS = 1 << 16
+_CHAIN_ROWS = 1 << 18
+_TIME_DIFF_MAX_S = 0x7FFFFFFF
+_LISTED_MAX = 1000  # wrong slots and chains of one file that are looked at singly
+
+
+class IndexCheck:
+    """Feed it every block's records, then :meth:`finish`. Without index files there is nothing to compare."""
+
+    def __init__(self, directory: Directory, report: Report, damaged: DamagedRanges) -> None:
+        self._log = directory.log
+        self._clean = directory.clean
+        self._report = report
+        self._damaged = damaged
+        self._files: list[IndexReader] = []
+        self._rows = KeyRows()
+        self._file_at = 0  # the file and the entry the next key should have
+        self._entry_at = 1
+        self._missing_rows = 0
+        self._missing_range: tuple[int, int] | None = None
+        self._unreadable = False
+        for path in directory.index_paths():
+            self._open(directory, path)
+
+    @property
+    def file_count(self) -> int:
+        return len(self._files)
+
+    def _open(self, directory: Directory, path: str) -> None:
+        file = directory.files.open(path)
+        size = file.size()
+        file.close()
+        geometry = directory.index_geometry(size)
+        if geometry is None:
+            if size:
+                self._unreadable = True
+                self._report.note(
+                    f"{path} was not checked: its {size} bytes don't tell maxHashSlotNum and maxIndexNum; "
+                    f"name the broker's configuration with --config"
+                )
+            return
+        reader = IndexReader(directory.files, path, *geometry)
+        if not 1 <= max(reader.header_count, 1) <= reader.entry_count or reader.begin_ms < 0:
+            self._report.add("index", f"the header says {reader.header_count} entries of {reader.entry_count}", path, 36)
+        self._files.append(reader)
+
+    def add(self, records: Iterable[Scanned]) -> None:
+        """Good records, in the order of the log."""
+        if not self._files or self._unreadable:
+            return
+        rows = self._rows
+        for record in records:
+            if has_index_entries(record.sys_flag):
+                rows.add_record(record.topic, record.properties, record.offset, record.store_ms)
+        if len(rows) >= BATCH_ROWS:
+            self._compare()
+
+    # -- entries against records --------------------------------------------------------------------------------
+
+    def _compare(self) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        rows, self._rows = self._rows, KeyRows()
+        if not len(rows):
+            return
+        hashes = key_hashes(rows.topics, rows.keys)
+        offsets = np.array(rows.offsets, dtype=np.int64)
+        times_ms = np.array(rows.times_ms, dtype=np.int64)
+        done = 0
+        while done < len(hashes):
+            taken = self._compare_equal(hashes[done:], offsets[done:], times_ms[done:])
+            if taken == 0:
+                self._compare_singly(rows, hashes, offsets, times_ms, done)
+                return
+            done += taken
+
+    def _compare_equal(
+        self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
+    ) -> int:
+        """How many rows, from the first on, are exactly the next entries of one file; 0 when it is not plain."""
+        file = self._current_file(int(offsets[0]))
+        if file is None:
+            return 0
+        entries = file.entries(self._entry_at, len(hashes))
+        count = len(entries)
+        diffs = _time_diffs(times_ms[:count], file.begin_ms)
+        same = (entries["hash"] == hashes[:count]) & (entries["offset"] == offsets[:count]) & (entries["diff"] == diffs)
+        if not count or not same.all():
+            return 0
+        self._entry_at += count
+        return count
+
+    def _current_file(self, log_offset: int) -> IndexReader | None:
+        """The file with the next entry; entries of records that went with their segment are passed over."""
+        while self._file_at < len(self._files):
+            file = self._files[self._file_at]
+            while self._entry_at < file.count:
+                entries = file.entries(self._entry_at, BATCH_ROWS)
+                gone = int((entries["offset"] < self._log.start).sum())
+                if gone < len(entries):
+                    self._entry_at += gone if bool((entries["offset"][:gone] < self._log.start).all()) else 0
+                    return file
+                self._entry_at += len(entries)
+            self._file_at += 1
+            self._entry_at = 1
+        return None
+
+    def _compare_singly(
+        self,
+        rows: KeyRows,
+        hashes: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        times_ms: NDArray[np.int64],
+        start: int,
+    ) -> None:
+        """Entries up to the batch's last record, one by one, against its rows from ``start`` on."""
+        wanted: dict[tuple[int, int], int] = {}
+        for key_hash, offset, store_ms in zip(
+            hashes[start:].tolist(), offsets[start:].tolist(), times_ms[start:].tolist(), strict=True
+        ):
+            wanted[offset, key_hash] = store_ms
+        limit = int(offsets[-1])
+        seen: set[tuple[int, int]] = set()
+        low: int | None = None
+        high = -1
+        for file, number, (key_hash, offset, diff, _) in self._entries_up_to(limit):
+            if (offset, key_hash) not in wanted:
+                self._explain_entry(file, number, key_hash, offset)
+                continue
+            seen.add((offset, key_hash))
+            low, high = min(offset, low if low is not None else offset), max(offset, high)
+            if diff != int(_time_diffs(wanted[offset, key_hash], file.begin_ms)):
+                text = f"entry {number} says {diff} s after the file's begin, its record at {offset} has another time"
+                self._report.add("index", text, file.path, file.place(number) + 12, offset)
+        self._note_missing(rows, hashes, start, seen, low, high)
+
+    def _note_missing(
+        self,
+        rows: KeyRows,
+        hashes: NDArray[np.int64],
+        start: int,
+        seen: set[tuple[int, int]],
+        low: int | None,
+        high: int,
+    ) -> None:
+        for at in range(start, len(rows)):
+            offset = rows.offsets[at]
+            if (offset, int(hashes[at])) in seen:
+                continue
+            if low is not None and low <= offset <= high:
+                key = rows.keys[at][:80].decode("utf-8", "replace")
+                text = f"key {key!r} of {rows.topics[at]} is not in the index, its record is at {offset}"
+                self._report.add("index", text, self._last_path(), None, offset)
+            else:
+                first = self._missing_range[0] if self._missing_range else offset
+                self._missing_range = first, offset
+                self._missing_rows += 1
+
+    def _last_path(self) -> str:
+        return self._files[min(self._file_at, len(self._files) - 1)].path
+
+    def _entries_up_to(self, limit: int) -> Iterable[tuple[IndexReader, int, tuple[int, int, int, int]]]:
+        """Entries of records up to ``limit``; one beyond it is passed too when the entry behind it is not."""
+        while (file := self._current_file(limit)) is not None:
+            entries: list[Any] = file.entries(self._entry_at, BATCH_ROWS).tolist()
+            for at, entry in enumerate(entries):
+                stray = at + 1 < len(entries) and self._log.start <= entries[at + 1][1] <= limit
+                if entry[1] > limit and not stray:
+                    return
+                self._entry_at += 1
+                if entry[1] >= self._log.start or stray:
+                    yield file, self._entry_at - 1, entry
+
+    def _explain_entry(self, file: IndexReader, number: int, key_hash: int, offset: int) -> None:
+        if offset in self._damaged:
+            self._report.saw("index_entries_of_damaged_records")
+            return
+        place = file.place(number)
+        if record_at(self._log, offset) is None:
+            self._report.add("index", f"entry {number} leads to {offset}, where no record starts", file.path, place + 4)
+            return
+        text = f"entry {number} has hash {key_hash}, the record at {offset} has no such key"
+        self._report.add("index", text, file.path, place, offset)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def finish(self, log_end: int) -> None:
+        """Compares what waits, then entries behind the log's end, then every file's slots and chains."""
+        if not self._files:
+            self._report.note("there are no index files: messages can't be looked up by key")
+            return
+        self._compare()
+        if not self._unreadable:
+            self._finish_entries(log_end)
+        for file in self._files:
+            self._report.saw("index_files")
+            self._report.saw("index_entries", file.count - 1)
+            _ChainCheck(file, self._report).run()
+            file.close()
+
+    def _finish_entries(self, log_end: int) -> None:
+        behind = 0
+        for file, number, (key_hash, offset, _, _) in self._entries_up_to(1 << 62):
+            if offset >= log_end and not self._clean:
+                behind += 1
+            elif offset >= log_end:
+                text = f"entry {number} leads to {offset}, the log ends at {log_end}"
+                self._report.add("index", text, file.path, file.place(number) + 4)
+            else:
+                self._explain_entry(file, number, key_hash, offset)
+        if behind:
+            self._report.note(f"the index has {behind} entries that lead behind the log: the next start drops them")
+        if self._missing_range is not None:
+            first, last = self._missing_range
+            self._report.note(
+                f"{self._missing_rows} keys of records from {first} to {last} are in no index file"
+                + ("" if self._clean else "; the next start adds those behind the last entry")
+            )
+
+
+def _time_diffs(times_ms: Any, begin_ms: int) -> Any:
+    """Seconds since the file's begin as an entry holds them (Java: IndexFile.putKey)."""
+    import numpy as np  # noqa: PLC0415
+
+    return np.clip((times_ms - begin_ms) // 1000, 0, _TIME_DIFF_MAX_S) if begin_ms > 0 else times_ms * 0
+
+
+class _ChainCheck:
+    """Slots and the entries before each: with them a look-up finds every entry of a hash, and ends."""
+
+    def __init__(self, file: IndexReader, report: Report) -> None:
+        self._file = file
+        self._report = report
+
+    def run(self) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        newest = np.zeros(self._file.slot_count, dtype=np.int32)
+        for first in range(1, self._file.count, _CHAIN_ROWS):
+            self._check_entries(first, newest)
+        wrong = 0
+        for first in range(0, self._file.slot_count, _CHAIN_ROWS):
+            slots = self._file.slots(first, min(_CHAIN_ROWS, self._file.slot_count - first))
+            for at in np.nonzero(slots != newest[first : first + len(slots)])[0][:_LISTED_MAX].tolist():
+                wrong += 1
+                if self._is_harmless(int(slots[at]), int(newest[first + at])):
+                    continue
+                text = f"slot {first + at} says entry {slots[at]}, its newest is {newest[first + at]}"
+                self._report.add("index", text, self._file.path, self._file.slot_place(first + at))
+        used = int(np.count_nonzero(newest))
+        if not wrong and used != self._file.used_slots:
+            text = f"the header says {self._file.used_slots} used slots, {used} are"
+            self._report.add("index", text, self._file.path, 32)
+
+    def _is_harmless(self, slot: int, newest: int) -> bool:
+        """A slot of an entry that the header does not count yet: the broker died between the two writes."""
+        return newest == 0 and slot >= self._file.count
+
+    def _check_entries(self, first: int, newest: NDArray[np.int32]) -> None:
+        """Entries of one piece against the entry before each; ``newest`` is kept per slot over all pieces."""
+        import numpy as np  # noqa: PLC0415
+
+        entries = self._file.entries(first, _CHAIN_ROWS)
+        hashes = entries["hash"].astype(np.int64)
+        for at in np.nonzero(hashes < 0)[0][:_LISTED_MAX].tolist():
+            text = f"entry {first + at} has a negative hash"
+            self._report.add("index", text, self._file.path, self._file.place(first + at))
+        places = np.abs(hashes) % self._file.slot_count
+        order = np.argsort(places, kind="stable")
+        by_slot = places[order]
+        starts = np.ones(len(order), dtype=bool)
+        starts[1:] = by_slot[1:] != by_slot[:-1]
+        before = np.empty(len(order), dtype=np.int64)
+        before[1:] = order[:-1] + first
+        before[starts] = newest[by_slot[starts]]
+        wanted = np.empty(len(order), dtype=np.int64)
+        wanted[order] = before
+        for at in np.nonzero(entries["before"] != wanted)[0][:_LISTED_MAX].tolist():
+            text = f"entry {first + at} says entry {entries['before'][at]} is before it, {wanted[at]} is"
+            self._report.add("index", text, self._file.path, self._file.place(first + at) + 16)
+        ends = np.ones(len(order), dtype=bool)
+        ends[:-1] = starts[1:]
+        newest[by_slot[ends]] = order[ends] + first

@@ -1,0 +1,137 @@
+"""The segments of a commit log as files, read in pieces of bounded size; a bad sector is noted and reads as zeros."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from pymq.errors import NotFoundError
+from pymq.store.fs import File, Files
+
+SECTOR_BYTES = 4096
+_SEARCH_BYTES = 1 << 20
+EMPTY_LAST_SEGMENT = "is empty: made right before the stop, a start removes it"
+
+
+@dataclass(slots=True)
+class SegmentFile:
+    """One file of the log, positions in bytes. ``start``: its first byte's physical offset; ``size``: of all segments."""
+
+    path: str
+    start: int
+    size: int
+    file: File
+    unreadable: list[tuple[int, int]] = field(default_factory=list)  # (position, size) that gave EIO
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+    def read(self, at: int, size: int) -> bytes:
+        """``size`` bytes from position ``at``, fewer only at the segment's end.
+
+        What can't be read, and what a file that was cut short lacks, comes as zeros.
+        """
+        size = min(size, self.size - at)
+        try:
+            raw = self.file.pread(at, size)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raw = b"".join(self._sector(start, at, size) for start in _sector_starts(at, size))
+        return raw if len(raw) == size else raw.ljust(size, b"\0")
+
+    def _sector(self, start: int, at: int, size: int) -> bytes:
+        begin, end = max(start, at), min(start + SECTOR_BYTES, at + size)
+        try:
+            return self.file.pread(begin, end - begin)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            if (start, SECTOR_BYTES) not in self.unreadable:
+                self.unreadable.append((start, SECTOR_BYTES))
+            return bytes(end - begin)
+
+    def first_nonzero(self, at: int) -> int | None:
+        """Position of the first byte from ``at`` on that is not zero; None when all are. Holes are skipped."""
+        position = self.file.next_data(at)
+        while position is not None and position < self.size:
+            chunk = self.read(position, _SEARCH_BYTES)
+            rest = chunk.lstrip(b"\0")
+            if rest:
+                return position + len(chunk) - len(rest)
+            position = self.file.next_data(position + len(chunk)) if chunk else None
+        return None
+
+
+def _sector_starts(at: int, size: int) -> range:
+    return range(at - at % SECTOR_BYTES, at + size, SECTOR_BYTES)
+
+
+@dataclass(slots=True)
+class LogFiles:
+    """A log's segments, oldest first. ``gaps``: physical ranges without a file; ``odd``: files that are no segments."""
+
+    directory: str
+    segment_size: int
+    segments: list[SegmentFile]
+    gaps: list[tuple[int, int]]
+    odd: list[tuple[str, str]]  # (path, what is wrong with it)
+
+    @property
+    def start(self) -> int:
+        return self.segments[0].start if self.segments else 0
+
+    @property
+    def end_of_files(self) -> int:
+        return self.segments[-1].end if self.segments else 0
+
+    def find(self, offset: int) -> SegmentFile | None:
+        """The segment that holds a physical offset; None where no file is."""
+        for segment in reversed(self.segments):
+            if segment.start <= offset:
+                return segment if offset < segment.end else None
+        return None
+
+    def place(self, offset: int) -> tuple[str, int | None]:
+        """(path, position) of a physical offset; the directory where no file is."""
+        segment = self.find(offset) or (self.find(offset - 1) if offset > self.start else None)
+        return (segment.path, offset - segment.start) if segment else (self.directory, None)
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.file.close()
+
+
+def open_log(files: Files, directory: str) -> LogFiles:
+    """Opens every segment; its size is the file's own. Raises NotFoundError when there is none, OSError."""
+    names = [name for name in files.listdir(directory) if len(name) == 20 and name.isdigit()]
+    opened = []
+    odd: list[tuple[str, str]] = []
+    for name in names:
+        path = f"{directory}/{name}"
+        file = files.open(path)
+        opened.append(SegmentFile(path, int(name), file.size(), file))
+    sizes = [segment.size for segment in opened if segment.size]
+    if not sizes:
+        for segment in opened:
+            segment.file.close()
+        if not opened:
+            return LogFiles(directory, 0, [], [], [])
+        raise NotFoundError(f"{directory} holds no segment with data: nothing of this log is left")
+    usual = max(set(sizes), key=sizes.count)
+    segments = []
+    for segment in opened:
+        if segment.size != usual:
+            what = f"has {segment.size} bytes where the other segments have {usual}"
+            if segment.size == 0 and segment is opened[-1]:
+                what = EMPTY_LAST_SEGMENT
+            odd.append((segment.path, what))
+        if segment.start % usual or not segment.size:
+            segment.file.close()
+            continue
+        segment.size = usual
+        segments.append(segment)
+    gaps = [(one.end, after.start) for one, after in pairwise(segments) if one.end != after.start]
+    return LogFiles(directory, usual, segments, gaps, odd)

@@ -1,0 +1,278 @@
+"""Walks a log file by file in windows of bounded size: blocks of good records, damaged ranges, and where it ends."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from pymq.model import sysflag
+from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
+from pymq.offline.log_files import LogFiles, SegmentFile
+from pymq.store.scan import Scanned, parse_record
+
+WINDOW_BYTES = 4 << 20
+# No broker takes longer ones: RocketMQ's and PyMQ's frames end at 16 MiB. A size above is damage, not read into memory.
+RECORD_BYTES_MAX = 64 << 20
+_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
+_HEAD = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
+_I32 = struct.Struct(">i")
+_CRC_PROPERTY = b"__CRC32#\x01"
+_CRC_PROPERTY_BYTES = 20
+
+
+class Block(NamedTuple):
+    """Good records that lie in one window; ``view[record.offset - base]`` is a record's first byte."""
+
+    segment: SegmentFile
+    view: memoryview
+    base: int
+    records: list[Scanned]
+
+
+class Damaged(NamedTuple):
+    """Physical offsets from ``start`` to ``end`` hold no good record, but good ones follow. ``at``: the first bad byte."""
+
+    start: int
+    end: int
+    at: int
+    reason: str
+
+
+class LogEnd(NamedTuple):
+    """The first offset behind the last good record. ``remains_at``: where bytes that are not zero lie behind it."""
+
+    offset: int
+    remains_at: int | None
+    reason: str
+
+
+Step = Block | Damaged | LogEnd
+
+
+def walk(log: LogFiles, start: int | None = None, *, check_crc: bool = True) -> Iterator[Step]:
+    """Everything from ``start`` on (the log's begin without it), one :class:`LogEnd` last. Raises OSError."""
+    return _Walk(log, log.start if start is None else start, check_crc).run()
+
+
+def record_bytes(log: LogFiles, offset: int, size: int) -> bytes:
+    """``size`` bytes at a physical offset; empty where no file is."""
+    segment = log.find(offset)
+    return segment.read(offset - segment.start, size) if segment is not None and size > 0 else b""
+
+
+def record_at(log: LogFiles, offset: int, *, check_crc: bool = False) -> Scanned | None:
+    """The record that starts at a physical offset, None when no good one does."""
+    head = record_bytes(log, offset, 8)
+    if len(head) < 8:
+        return None
+    size, magic = struct.unpack(">ii", head)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_OVERHEAD_BYTES <= size <= RECORD_BYTES_MAX:
+        return None
+    return parse_record(memoryview(record_bytes(log, offset, size)), 0, offset, check_crc)
+
+
+class _Walk:
+    def __init__(self, log: LogFiles, start: int, check_crc: bool) -> None:
+        self._log = log
+        self._offset = start
+        self._check_crc = check_crc
+        self._last_ms = 0
+
+    def run(self) -> Iterator[Step]:
+        while True:
+            segment = self._log.find(self._offset)
+            if segment is None:
+                following = next((s for s in self._log.segments if s.start > self._offset), None)
+                if following is None:
+                    yield LogEnd(self._offset, None, "the last segment is full")
+                    return
+                yield Damaged(self._offset, following.start, self._offset, "the segment's file is missing")
+                self._offset = following.start
+                continue
+            yield from self._records(segment)
+            if self._offset >= segment.end:
+                continue
+            at = self._offset - segment.start
+            if _is_blank(segment, at):
+                self._offset = segment.end
+                continue
+            step = self._behind(segment, at)
+            yield step
+            if isinstance(step, LogEnd):
+                return
+            self._offset = step.end
+
+    def _records(self, segment: SegmentFile) -> Iterator[Block]:
+        """Blocks up to the first thing in the segment that is no good record."""
+        window = WINDOW_BYTES
+        while self._offset < segment.end:
+            base = self._offset
+            view = memoryview(segment.read(base - segment.start, window))
+            records = self._parse(view, base)
+            if records:
+                self._last_ms = records[-1].store_ms
+                yield Block(segment, view, base, records)
+            rest = view[self._offset - base :]
+            missing = self._offset + len(rest) < segment.end
+            if records and missing:
+                window = WINDOW_BYTES
+                continue
+            wanted = _I32.unpack_from(rest)[0] if missing and len(rest) >= 8 and rest[4:8] in _MAGICS else 0
+            if not len(rest) < wanted <= RECORD_BYTES_MAX:
+                return
+            window = wanted  # one long record
+
+    def _parse(self, view: memoryview, base: int) -> list[Scanned]:
+        records = []
+        offset, check = self._offset, self._check_crc
+        while True:
+            record = parse_record(view, offset - base, offset, check)
+            if record is None or (check and not _property_crc_fits(view, offset - base, record)):
+                break
+            records.append(record)
+            offset += record.size
+        self._offset = offset
+        return records
+
+    def _behind(self, segment: SegmentFile, at: int) -> Damaged | LogEnd:
+        """What a place without a good record is: a hole with good records behind it, or the log's end."""
+        offset = segment.start + at
+        bad_at, reason = explain(segment, at)
+        later = self._later_record(segment, at)
+        if later is not None:
+            return Damaged(offset, later, offset + bad_at, reason)
+        for candidate in self._log.segments[self._log.segments.index(segment) :]:
+            dirty = candidate.first_nonzero(at if candidate is segment else 0)
+            if dirty is not None:
+                return LogEnd(offset, candidate.start + dirty, reason)
+        return LogEnd(offset, None, "only zeros follow")
+
+    def _later_record(self, segment: SegmentFile, at: int) -> int | None:
+        """Where good records go on; a segment's end when they do in the next one, from its first byte.
+
+        Remains of a log that was cut can only lie in its last segment, for later ones were removed with the cut: there
+        a record that is older than the last good one does not count.
+        """
+        following = [other for other in self._log.segments if other.start > segment.start]
+        goes_on = [other for other in following if record_at(self._log, other.start, check_crc=True) is not None]
+        found = _search(segment, at, 0 if goes_on else self._last_ms)
+        if found is not None:
+            return found
+        if goes_on:
+            return segment.end
+        # A following segment may have lost its first record.
+        for other in following:
+            found = _search(other, 0, self._last_ms)
+            if found is not None:
+                return segment.end
+        return None
+
+
+def _search(segment: SegmentFile, at: int, not_before_ms: int) -> int | None:
+    """Physical offset of the first whole record behind position ``at``, found by its magic, position and CRC."""
+    position = segment.first_nonzero(at)
+    first = at + 1
+    while position is not None:
+        chunk = segment.read(position, WINDOW_BYTES)
+        for hit in _magic_positions(chunk):
+            start = position + hit - 4
+            if start < first:
+                continue
+            record = _whole_record(segment, start)
+            if record is not None and record.store_ms >= not_before_ms:
+                return record.offset
+        if position + len(chunk) >= segment.size:
+            return None
+        # A magic may lie across the chunk's end.
+        position = segment.first_nonzero(position + len(chunk) - 3)
+    return None
+
+
+def _whole_record(segment: SegmentFile, at: int) -> Scanned | None:
+    head = segment.read(at, _HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    size, _, _, _, _, _, physical, _ = _HEAD.unpack(head)
+    if physical != segment.start + at or not RECORD_OVERHEAD_BYTES <= size <= RECORD_BYTES_MAX:
+        return None
+    view = memoryview(segment.read(at, size))
+    record = parse_record(view, 0, segment.start + at, True)
+    return record if record is not None and _property_crc_fits(view, 0, record) else None
+
+
+def _magic_positions(chunk: bytes) -> list[int]:
+    found = []
+    for magic in _MAGICS:
+        at = chunk.find(magic)
+        while at >= 0:
+            found.append(at)
+            at = chunk.find(magic, at + 1)
+    return sorted(found)
+
+
+def _is_blank(segment: SegmentFile, at: int) -> bool:
+    raw = segment.read(at, BLANK.size)
+    return len(raw) == BLANK.size and BLANK.unpack(raw) == (segment.size - at, MAGIC_BLANK)
+
+
+def _property_crc_fits(view: memoryview, at: int, record: Scanned) -> bool:
+    """False when the record has RocketMQ's CRC over all of it and that is wrong (Java: enabledAppendPropCRC)."""
+    if _CRC_PROPERTY not in record.properties:
+        return True
+    tail = record.properties[-_CRC_PROPERTY_BYTES:]
+    if not tail.startswith(_CRC_PROPERTY) or not tail[9:19].isdigit():
+        return True  # a property that a producer called so
+    # Ten digits, the least significant first.
+    covered = view[at : at + record.size - _CRC_PROPERTY_BYTES]
+    return crc32(covered) & 0x7FFFFFFF == int(tail[9:19][::-1])
+
+
+def explain(segment: SegmentFile, at: int) -> tuple[int, str]:
+    """(distance from ``at``, text): the first byte that keeps a record from being good, and what is wrong there."""
+    head = segment.read(at, _HEAD.size)
+    left = segment.size - at
+    if not any(head):
+        return 0, "zeros where a record should start"
+    if len(head) < _HEAD.size:
+        return 0, f"{left} bytes are left, too few for a record, and they are no blank"
+    size, magic, crc, _, _, _, physical, sys_flag = _HEAD.unpack(head)
+    if magic == MAGIC_BLANK:
+        return 0, f"a blank says {size} bytes, {left} are left in the segment"
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return 4, f"magic {magic & 0xFFFFFFFF:08x}, a record has {MAGIC_V1 & 0xFFFFFFFF:08x}"
+    if not RECORD_OVERHEAD_BYTES <= size <= min(left, RECORD_BYTES_MAX):
+        return 0, f"size {size}, a record here has {RECORD_OVERHEAD_BYTES} to {min(left, RECORD_BYTES_MAX)} bytes"
+    if physical != segment.start + at:
+        return 28, f"the record says physical offset {physical} and stands at {segment.start + at}"
+    return _explain_parts(memoryview(segment.read(at, size)), magic, crc, sys_flag)
+
+
+def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tuple[int, str]:
+    size = len(view)
+    body_at = 88 + (12 if sys_flag & sysflag.BORN_HOST_V6 else 0) + (12 if sys_flag & sysflag.STORE_HOST_V6 else 0)
+    if body_at > size:
+        return 36, f"sysFlag {sys_flag:#x} says IPv6 hosts, for which {size} bytes are too few"
+    body_size = _I32.unpack_from(view, body_at - 4)[0]
+    topic_at = body_at + body_size
+    if body_size < 0 or topic_at + 3 > size:
+        return body_at - 4, f"body length {body_size} in a record of {size} bytes"
+    topic_size, topic_start = view[topic_at], topic_at + 1
+    if magic == MAGIC_V2:
+        topic_size, topic_start = int.from_bytes(view[topic_at : topic_at + 2], "big", signed=True), topic_at + 2
+    properties_at = topic_start + topic_size + 2
+    found = -1
+    if topic_size >= 0 and properties_at <= size:
+        found = int.from_bytes(view[properties_at - 2 : properties_at], "big", signed=True)
+    if found < 0 or properties_at + found != size:
+        return topic_at, f"topic length {topic_size} and properties length {found} don't add up to {size} bytes"
+    if crc32(view[body_at:topic_at]) & 0x7FFFFFFF != crc:
+        return body_at, f"the body's CRC is {crc32(view[body_at:topic_at]) & 0x7FFFFFFF:08x}, the record says {crc:08x}"
+    try:
+        topic = str(view[topic_start : topic_start + topic_size], "utf-8")
+    except UnicodeDecodeError:
+        return topic_start, "the topic is no UTF-8"
+    if "\0" in topic:
+        return topic_start, "the topic holds a zero byte"
+    return size - _CRC_PROPERTY_BYTES, "the CRC over the whole record (__CRC32#) does not fit"

@@ -1,0 +1,304 @@
+"""Compares consume queues with the log: every unit leads to its record, every record has its unit.
+
+Records come in the order of the log and a queue's units stand in the same order, so both are walked side by side: what
+is compared at a time is small, however large the log is. Whole runs of units are compared as bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pymq.model.names import topic_problem
+from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES
+from pymq.offline.damage import DamagedRanges
+from pymq.offline.directory import Directory
+from pymq.offline.findings import LostMessage, Report
+from pymq.offline.log_walk import record_at
+from pymq.offline.queue_files import QueueReader, is_filler
+from pymq.store.consume_queue import UNIT
+from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.settings import UNIT_SIZE_BYTES
+
+PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
+_UNITS_AT_ONCE = 4096
+_EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext
+_LMQ_PREFIX = "%LMQ%"  # queues of their own over other topics' records
+
+
+@dataclass(slots=True)
+class _Queue:
+    """``next``: the offset the next record should have; ``expected``: units of records not compared yet."""
+
+    topic: str
+    queue_id: int
+    reader: QueueReader | None
+    next: int = 0
+    from_offset: int = 0  # physical: records before it belong to a queue of the same name that was deleted
+    expected: bytearray = field(default_factory=bytearray)
+    ignored: bool = False
+    unit_count: int = 0
+    filler_count: int = 0
+    record_count: int = 0  # of an ignored queue or one without a directory
+    superseded_count: int = 0
+    missing_from: int | None = None
+    missing_count: int = 0
+    dropped_count: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic} queue {self.queue_id}"
+
+
+class QueueCheck:
+    """Feed it every block's records, then :meth:`finish`. ``bad_records``: offsets of records that their queue disowns."""
+
+    def __init__(self, directory: Directory, report: Report, damaged: DamagedRanges) -> None:
+        self._log = directory.log
+        self._settings = directory.settings
+        self._clean = directory.clean
+        self._root = f"{directory.root}/consumequeue"
+        self._topics = directory.topics()
+        self._report = report
+        self._damaged = damaged
+        self._log_end: int | None = None
+        self._pending_count = 0
+        self._deleted: Counter[str] = Counter()
+        self.bad_records: set[int] = set()
+        self._queues: dict[tuple[str, int], _Queue] = {}
+        for reader in directory.queues():
+            self._queues[reader.topic, reader.queue_id] = self._open(reader)
+            for path, problem in reader.odd:
+                report.add("queue", problem, path)
+            reader.close()
+
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues)
+
+    def _open(self, reader: QueueReader) -> _Queue:
+        queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
+        queue.next = -1 if queue.ignored else reader.first_in_log(self._log.start)
+        if not queue.ignored and queue.next < reader.end:
+            physical_offset, _, _ = reader.unit(queue.next)
+            first = record_at(self._log, physical_offset)
+            if first is not None and _is_of(first, queue, queue.next):
+                queue.from_offset = physical_offset
+        return queue
+
+    def add(self, records: Iterable[Scanned]) -> None:
+        """Good records, in the order of the log."""
+        queues, settings, pack = self._queues, self._settings, UNIT.pack
+        for record in records:
+            if not has_queue_unit(record.sys_flag):
+                continue
+            queue = queues.get((record.topic, record.queue_id)) or self._make(record)
+            if record.queue_offset == queue.next and record.offset >= queue.from_offset:
+                queue.expected += pack(record.offset, record.size, unit_tags_code(record, settings))
+                queue.next += 1
+                self._pending_count += 1
+            else:
+                self._out_of_step(queue, record)
+        if self._pending_count >= PENDING_COUNT_MAX:
+            self._compare_all()
+
+    def _make(self, record: Scanned) -> _Queue:
+        """A queue without a directory: of a deleted topic, or lost."""
+        queue = _Queue(record.topic, record.queue_id, None, next=-1)
+        problem = topic_problem(record.topic)
+        if problem is not None or record.queue_id < 0:
+            self._disown(record, problem or f"queue id {record.queue_id} is below 0")
+            return queue
+        queue.ignored = self._topics is not None and record.topic not in self._topics
+        self._queues[record.topic, record.queue_id] = queue
+        return queue
+
+    def _out_of_step(self, queue: _Queue, record: Scanned) -> None:
+        if queue.reader is None or queue.ignored:
+            queue.record_count += 1
+            return
+        if record.offset < queue.from_offset:
+            if record.queue_offset >= queue.next - len(queue.expected) // UNIT_SIZE_BYTES:
+                queue.superseded_count += 1
+            else:
+                self._miss(queue, record.queue_offset)
+            return
+        self._compare(queue)
+        physical_offset, size, _ = queue.reader.unit(record.queue_offset) if record.queue_offset >= 0 else (-1, 0, 0)
+        if record.queue_offset > queue.next and self._gap_is_true(queue, record, physical_offset, size):
+            self._unmatched(queue, queue.next, min(record.queue_offset, queue.reader.end))
+            queue.next = record.queue_offset
+            self.add((record,))
+            return
+        leads_here = queue.next < queue.reader.end and queue.reader.unit(queue.next)[0] == record.offset
+        if leads_here:
+            self._disown(record, f"says queue offset {record.queue_offset}, but unit {queue.next} of {queue.name} leads to it")
+            self._report.lose(LostMessage(queue.topic, queue.queue_id, queue.next, record.offset))
+            queue.next += 1
+        else:
+            self._disown(record, f"says offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
+
+    def _gap_is_true(self, queue: _Queue, record: Scanned, physical_offset: int, size: int) -> bool:
+        """Whether offsets were skipped in the queue itself, or their records may be among the damaged ones."""
+        assert queue.reader is not None
+        if (physical_offset, size) == (record.offset, record.size):
+            return True
+        room = self._damaged.size_bytes // RECORD_OVERHEAD_BYTES
+        return record.queue_offset >= queue.reader.end and record.queue_offset - queue.next <= room
+
+    def _disown(self, record: Scanned, text: str) -> None:
+        path, position = self._log.place(record.offset)
+        at = position + QUEUE_OFFSET_AT if position is not None else None
+        self._report.add("record", f"the record {text}", path, at, record.offset)
+        self.bad_records.add(record.offset)
+
+    # -- units whose records were seen --------------------------------------------------------------------------
+
+    def _compare_all(self) -> None:
+        for queue in self._queues.values():
+            if queue.expected:
+                self._compare(queue)
+        self._pending_count = 0
+
+    def _compare(self, queue: _Queue) -> None:
+        count = len(queue.expected) // UNIT_SIZE_BYTES
+        if not count or queue.reader is None:
+            return
+        first = queue.next - count
+        found = queue.reader.read(first, count)
+        queue.unit_count += count
+        if found != queue.expected:
+            for at in range(0, len(queue.expected), UNIT_SIZE_BYTES):
+                wanted = bytes(queue.expected[at : at + UNIT_SIZE_BYTES])
+                if found[at : at + UNIT_SIZE_BYTES] != wanted:
+                    self._differs(queue, first + at // UNIT_SIZE_BYTES, found[at : at + UNIT_SIZE_BYTES], wanted)
+        queue.expected.clear()
+        queue.reader.close()
+
+    def _differs(self, queue: _Queue, offset: int, found: bytes, wanted: bytes) -> None:
+        assert queue.reader is not None
+        if offset >= queue.reader.end or len(found) < UNIT_SIZE_BYTES:
+            self._miss(queue, offset)
+            return
+        physical_offset, size, code = UNIT.unpack(found)
+        real_offset, real_size, real_code = UNIT.unpack(wanted)
+        if (physical_offset, size) == (real_offset, real_size):
+            if code > _EXT_ADDRESS_MAX:
+                what = f"has tags code {code}, the tags of its record at {real_offset} give {real_code}"
+                self._report_unit(queue, offset, what, 12, real_offset)
+        elif not any(found):
+            self._report_unit(queue, offset, f"is empty, its record is at {real_offset}", 0, real_offset)
+        elif is_filler(size):
+            self._report_unit(queue, offset, f"says that its record is gone, it is at {real_offset}", 8, real_offset)
+        elif physical_offset != real_offset:
+            what = f"leads to {physical_offset}, its record is at {real_offset}"
+            self._report_unit(queue, offset, what, 0, real_offset)
+        else:
+            what = f"says {size} bytes, its record at {real_offset} has {real_size}"
+            self._report_unit(queue, offset, what, 8, real_offset)
+
+    def _report_unit(self, queue: _Queue, offset: int, what: str, byte: int, physical_offset: int | None) -> None:
+        assert queue.reader is not None
+        path, position = queue.reader.place(offset)
+        at = position + byte if position is not None else None
+        self._report.add("queue", f"unit {offset} of {queue.name} {what}", path, at, physical_offset)
+
+    def _miss(self, queue: _Queue, offset: int) -> None:
+        queue.missing_count += 1
+        if queue.missing_from is None or offset < queue.missing_from:
+            queue.missing_from = offset
+
+    # -- units whose records were not seen ----------------------------------------------------------------------
+
+    def _unmatched(self, queue: _Queue, start: int, end: int) -> None:
+        assert queue.reader is not None
+        for first in range(start, end, _UNITS_AT_ONCE):
+            units = queue.reader.read(first, min(_UNITS_AT_ONCE, end - first))
+            for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
+                self._explain_unmatched(queue, first + at, physical_offset, size)
+
+    def _explain_unmatched(self, queue: _Queue, offset: int, physical_offset: int, size: int) -> None:
+        queue.unit_count += 1
+        if is_filler(size):
+            queue.filler_count += 1
+        elif physical_offset in self._damaged or physical_offset in self.bad_records:
+            self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
+        elif self._log_end is not None and physical_offset >= self._log_end:
+            if self._clean:
+                self._report_unit(queue, offset, f"leads to {physical_offset}, the log ends at {self._log_end}", 0, None)
+                self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
+            else:
+                queue.dropped_count += 1
+        else:
+            self._blame(queue, offset, physical_offset)
+
+    def _blame(self, queue: _Queue, offset: int, physical_offset: int) -> None:
+        """A unit that leads to no record of its queue: either it is wrong, or the record's head is."""
+        record = record_at(self._log, physical_offset) if physical_offset >= self._log.start else None
+        if record is None:
+            self._report_unit(queue, offset, f"leads to {physical_offset}, where no record starts", 0, None)
+            return
+        other = self._queues.get((record.topic, record.queue_id))
+        if other is not None and other.reader is not None and record.queue_offset < other.reader.end:
+            if other.reader.unit(max(record.queue_offset, 0))[0] == record.offset:
+                what = f"leads to {physical_offset}, which is {other.name} offset {record.queue_offset}"
+                self._report_unit(queue, offset, what, 0, None)
+                return
+        self._disown(
+            record,
+            f"says {record.topic} queue {record.queue_id} offset {record.queue_offset}, but unit {offset} of "
+            f"{queue.name} leads to it",
+        )
+        self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def finish(self, log_end: int) -> None:
+        """Compares what waits, looks at units behind the last record, and sums up."""
+        self._log_end = log_end
+        self._compare_all()
+        for queue in self._queues.values():
+            if queue.reader is None:
+                self._sum_up_without_directory(queue)
+                continue
+            if not queue.ignored:
+                self._unmatched(queue, queue.next, queue.reader.end)
+            self._sum_up(queue)
+            queue.reader.close()
+        for topic, count in sorted(self._deleted.items()):
+            self._report.note(f"{count} records are of topic {topic}, which was deleted: no table and no queue has it")
+
+    def _sum_up_without_directory(self, queue: _Queue) -> None:
+        if queue.ignored:
+            self._deleted[queue.topic] += queue.record_count
+        elif self._clean:
+            path = f"{self._root}/{queue.topic}/{queue.queue_id}"
+            self._report.add("queue", f"{queue.name} has no files, the log has {queue.record_count} of its records", path)
+        else:
+            self._report.note(f"{queue.name} has no files: the next start makes its {queue.record_count} units again")
+
+    def _sum_up(self, queue: _Queue) -> None:
+        assert queue.reader is not None
+        self._report.saw("queues")
+        self._report.saw("units", queue.unit_count)
+        if queue.ignored:
+            self._report.note(f"{queue.name} is a queue over other topics' records: not compared")
+        if queue.missing_count and self._clean:
+            assert queue.missing_from is not None
+            text = f"{queue.name} lacks the units of {queue.missing_count} records, from offset {queue.missing_from} on"
+            self._report.add("queue", text, *queue.reader.place(queue.missing_from))
+        elif queue.missing_count:
+            self._report.note(f"{queue.name}: the next start adds {queue.missing_count} units from {queue.missing_from} on")
+        if queue.dropped_count:
+            self._report.note(f"{queue.name}: the next start drops {queue.dropped_count} units that lead behind the log")
+        if queue.filler_count:
+            self._report.note(f"{queue.name}: {queue.filler_count} offsets stand for records that are gone")
+        if queue.superseded_count:
+            self._report.note(
+                f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and made again"
+            )
+
+
+def _is_of(record: Scanned, queue: _Queue, offset: int) -> bool:
+    return (record.topic, record.queue_id, record.queue_offset) == (queue.topic, queue.queue_id, offset)

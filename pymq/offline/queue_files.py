@@ -1,0 +1,130 @@
+"""One consume queue's files, read as units; the files' own length is their size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymq.store.consume_queue import FILLER_SIZE, UNIT
+from pymq.store.fs import File, Files
+from pymq.store.settings import UNIT_SIZE_BYTES
+
+_CHUNK_BYTES = 1 << 20
+_SEARCH_COUNT = 4096
+
+
+@dataclass(slots=True)
+class _QueueFile:
+    path: str
+    first: int  # offset of its first unit
+    count: int  # units it has room for
+
+
+class QueueReader:
+    """Units ``base`` to ``end`` (exclusive): from the oldest file's first to the last that is not all zeros."""
+
+    def __init__(self, files: Files, directory: str, topic: str, queue_id: int) -> None:
+        self._files = files
+        self.directory = directory
+        self.topic = topic
+        self.queue_id = queue_id
+        self.odd: list[tuple[str, str]] = []
+        self._list: list[_QueueFile] = []
+        self._open: tuple[str, File] | None = None
+        for name in files.listdir(directory):
+            if len(name) == 20 and name.isdigit():
+                self._add(f"{directory}/{name}", int(name))
+        self.base = self._list[0].first if self._list else 0
+        self.end = self._find_end()
+
+    @property
+    def file_count(self) -> int:
+        return len(self._list)
+
+    @property
+    def file_size_bytes(self) -> int:
+        return self._list[0].count * UNIT_SIZE_BYTES if self._list else 0
+
+    def _add(self, path: str, start: int) -> None:
+        file = self._files.open(path)
+        size = file.size()
+        file.close()
+        if start % UNIT_SIZE_BYTES or size % UNIT_SIZE_BYTES:
+            self.odd.append((path, f"starts at byte {start} and has {size} bytes: no whole units of {UNIT_SIZE_BYTES}"))
+        one = _QueueFile(path, start // UNIT_SIZE_BYTES, size // UNIT_SIZE_BYTES)
+        before = self._list[-1] if self._list else None
+        if before is not None and before.first + before.count != one.first:
+            self.odd.append((path, f"begins with unit {one.first}, the file before it ends at {before.first + before.count}"))
+        self._list.append(one)
+
+    def _find_end(self) -> int:
+        for one in reversed(self._list):
+            last = self._last_nonzero(one)
+            if last is not None:
+                return one.first + last + 1
+        return self.base
+
+    def _last_nonzero(self, one: _QueueFile) -> int | None:
+        file = self._file(one.path)
+        at = file.next_data(0)
+        last = None
+        while at is not None and at < one.count * UNIT_SIZE_BYTES:
+            at -= at % UNIT_SIZE_BYTES
+            chunk = file.pread(at, _CHUNK_BYTES // UNIT_SIZE_BYTES * UNIT_SIZE_BYTES)
+            kept = len(chunk.rstrip(b"\0"))
+            if kept:
+                last = (at + kept - 1) // UNIT_SIZE_BYTES
+            at = file.next_data(at + len(chunk)) if chunk else None
+        return last
+
+    def _file(self, path: str) -> File:
+        if self._open is None or self._open[0] != path:
+            self.close()
+            self._open = path, self._files.open(path)
+        return self._open[1]
+
+    def read(self, offset: int, count: int) -> bytes:
+        """``count`` units from ``offset`` on; zeros where no file is."""
+        parts = []
+        while count > 0:
+            one = next((f for f in self._list if f.first <= offset < f.first + f.count), None)
+            if one is None:
+                after = min((f.first for f in self._list if f.first > offset), default=offset + count)
+                taken = min(count, after - offset)
+                parts.append(bytes(taken * UNIT_SIZE_BYTES))
+            else:
+                taken = min(count, one.first + one.count - offset)
+                parts.append(self._file(one.path).pread((offset - one.first) * UNIT_SIZE_BYTES, taken * UNIT_SIZE_BYTES))
+            offset += taken
+            count -= taken
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def unit(self, offset: int) -> tuple[int, int, int]:
+        """(physical offset, size, tags code); zeros where nothing is."""
+        raw = self.read(offset, 1)
+        return UNIT.unpack(raw) if len(raw) == UNIT_SIZE_BYTES else (0, 0, 0)
+
+    def place(self, offset: int) -> tuple[str, int | None]:
+        """(path, position) of a unit; the directory where no file is."""
+        for one in self._list:
+            if one.first <= offset < one.first + one.count:
+                return one.path, (offset - one.first) * UNIT_SIZE_BYTES
+        return self.directory, None
+
+    def first_in_log(self, log_start: int) -> int:
+        """The first unit that is neither a filler nor points below the log; :attr:`end` when there is none."""
+        for offset in range(self.base, self.end, _SEARCH_COUNT):
+            units = self.read(offset, min(_SEARCH_COUNT, self.end - offset))
+            for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
+                if not is_filler(size) and physical_offset >= log_start and size > 0:
+                    return offset + at
+        return self.end
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+def is_filler(size: int) -> bool:
+    """True for a unit that stands where no record exists."""
+    return size == FILLER_SIZE

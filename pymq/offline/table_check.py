@@ -1,0 +1,79 @@
+"""Checks the small files: JSON tables and the checkpoint."""
+
+from __future__ import annotations
+
+from pymq.errors import PymqError
+from pymq.model import fastjson
+from pymq.offline.directory import Directory
+from pymq.offline.findings import Report
+from pymq.store.checkpoint import CHECKPOINT_SIZE_BYTES
+
+TABLES_MEMBER = {
+    "topics.json": "topicConfigTable",
+    "subscriptionGroup.json": "subscriptionGroupTable",
+    "consumerOffset.json": "offsetTable",
+    "delayOffset.json": "offsetTable",
+}
+
+
+def check_tables(directory: Directory, report: Report) -> None:
+    """Every table parses, and those that PyMQ reads have their member."""
+    config = f"{directory.root}/config"
+    for name in directory.files.listdir(config):
+        if not name.removesuffix(".bak").endswith(".json"):
+            continue
+        path = f"{config}/{name}"
+        report.saw("tables")
+        problem = _table_problem(directory.files.read_bytes(path), TABLES_MEMBER.get(name.removesuffix(".bak")))
+        if problem is None:
+            continue
+        if name.endswith(".bak"):
+            report.note(f"the backup {path} {problem}: the next save writes it again")
+        else:
+            report.add("table", f"{problem}; {_backup(directory, path)}", path, 0)
+    if not directory.files.exists(f"{config}/topics.json"):
+        report.note(f"{config}/topics.json is missing; {_backup(directory, f'{config}/topics.json')}")
+
+
+def _table_problem(raw: bytes, member: str | None) -> str | None:
+    if not raw.strip():
+        return "is empty"
+    try:
+        table = fastjson.loads(raw)
+    except PymqError as error:
+        return f"is no JSON: {error}"
+    if not isinstance(table, dict):
+        return "is no JSON object"
+    if member is not None and not isinstance(table.get(member), dict):
+        return f"has no object {member}"
+    return None
+
+
+def _backup(directory: Directory, path: str) -> str:
+    try:
+        raw = directory.files.read_bytes(path + ".bak")
+    except FileNotFoundError:
+        return "there is no backup of it"
+    return "its backup serves" if _table_problem(raw, None) is None else "its backup is bad too"
+
+
+def check_checkpoint(directory: Directory, report: Report, last_store_ms: int) -> None:
+    """The file's size, and that it vouches for nothing that is not there. ``last_store_ms``: of the newest record."""
+    path = f"{directory.root}/checkpoint"
+    if not directory.files.exists(path):
+        report.note("there is no checkpoint: the next start reads the whole log")
+        return
+    size = len(directory.files.read_bytes(path))
+    if size != CHECKPOINT_SIZE_BYTES:
+        report.add("checkpoint", f"has {size} bytes instead of {CHECKPOINT_SIZE_BYTES}: it counts as missing", path, 0)
+        return
+    checkpoint = directory.checkpoint
+    times = (checkpoint.physic_ms, checkpoint.logics_ms, checkpoint.index_ms)
+    for at, time_ms in enumerate(times):
+        if time_ms < 0 or (last_store_ms and time_ms > last_store_ms):
+            text = f"store time {time_ms} is later than the newest record's, {last_store_ms}"
+            report.add("checkpoint", text, path, at * 8)
+    durable = checkpoint.durable
+    if durable is not None and durable.log_offset > report.log_end:
+        text = f"vouches for the log up to {durable.log_offset}, good records end at {report.log_end}"
+        report.add("checkpoint", text, path, 88, report.log_end)

@@ -1,0 +1,105 @@
+"""Checks a whole store directory: log, queues, index, checkpoint and tables, each against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pymq.offline.damage import DamagedRanges
+from pymq.offline.directory import Directory
+from pymq.offline.findings import Report
+from pymq.offline.index_check import IndexCheck
+from pymq.offline.log_files import EMPTY_LAST_SEGMENT
+from pymq.offline.log_walk import Block, Damaged, LogEnd, walk
+from pymq.offline.queue_check import QueueCheck
+from pymq.offline.table_check import check_checkpoint, check_tables
+
+Advance = Callable[[int], None]  # bytes of log done since the last call
+
+
+def verify(directory: Directory, advance: Advance | None = None) -> Report:
+    """Reads everything once and changes nothing. Raises OSError for a file that can't be opened."""
+    return Verification(directory, advance).run()
+
+
+class Verification:
+    """One check. ``damaged`` and ``bad_records`` tell afterwards what a repair has to leave out."""
+
+    def __init__(self, directory: Directory, advance: Advance | None = None) -> None:
+        self._directory = directory
+        self._log = directory.log
+        self._advance = advance
+        self.report = Report(directory.root, directory.clean, log_start=directory.log.start)
+        self.damaged = DamagedRanges()
+        self._queues = QueueCheck(directory, self.report, self.damaged)
+        self._index = IndexCheck(directory, self.report, self.damaged)
+        self._last_ms = 0
+        self._went_back = 0
+
+    @property
+    def bad_records(self) -> set[int]:
+        """Physical offsets of whole records whose head contradicts their queue."""
+        return self._queues.bad_records
+
+    def run(self) -> Report:
+        self._check_files()
+        for step in walk(self._log):
+            if isinstance(step, Block):
+                self._take(step)
+            elif isinstance(step, Damaged):
+                self._damage(step)
+            else:
+                self._end(step)
+        self._queues.finish(self.report.log_end)
+        self._index.finish(self.report.log_end)
+        check_checkpoint(self._directory, self.report, self._last_ms)
+        check_tables(self._directory, self.report)
+        if self._went_back:
+            self.report.note(f"the store time goes back at {self._went_back} records: the clock was set back")
+        return self.report
+
+    def _check_files(self) -> None:
+        for path, problem in self._log.odd:
+            if problem == EMPTY_LAST_SEGMENT:
+                self.report.note(f"{path} {problem}")
+            else:
+                self.report.add("log", problem, path, 0)
+        for segment in self._log.segments:
+            self.report.saw("segments")
+            if segment.end == self._log.end_of_files and segment.first_nonzero(0) is None:
+                self.report.note(f"{segment.path} holds nothing yet")
+
+    def _take(self, block: Block) -> None:
+        records = block.records
+        self.report.saw("records", len(records))
+        self.report.saw("log_bytes", records[-1].offset + records[-1].size - records[0].offset)
+        last_ms = self._last_ms
+        for record in records:
+            if record.store_ms < last_ms:
+                self._went_back += 1
+            last_ms = record.store_ms
+        self._last_ms = last_ms
+        self._queues.add(records)
+        self._index.add(records)
+        if self._advance is not None:
+            self._advance(records[-1].offset + records[-1].size - records[0].offset)
+
+    def _damage(self, one: Damaged) -> None:
+        self.damaged.add(one)
+        path, position = self._log.place(one.at)
+        text = f"{one.reason}; {one.end - one.start} bytes from {one.start} to {one.end} hold no good record"
+        self.report.add("log", text, path, position, one.at)
+
+    def _end(self, end: LogEnd) -> None:
+        self.report.log_end = end.offset
+        if end.remains_at is None:
+            return
+        durable = self._directory.checkpoint.durable
+        path, position = self._log.place(end.offset)
+        place = f"{path} at {position} (offset {end.offset})"
+        if durable is not None and durable.log_offset > end.offset:
+            text = f"{end.reason}; the checkpoint says that the log was whole up to {durable.log_offset}"
+            self.report.add("log", text, path, position, end.offset)
+        elif self._directory.clean:
+            self.report.note(f"{place}: the log ends here, remains of a longer one follow ({end.reason})")
+        else:
+            self.report.note(f"{place}: torn tail, the next start cuts the log here ({end.reason})")
