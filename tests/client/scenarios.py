@@ -67,7 +67,9 @@ async def make_topic(namesrv: str, queue_count: int = 4) -> str:
 async def send_numbers(namesrv: str, topic: str, count: int, tags: str = "") -> None:
     """Bodies b"0" .. to the topic, spread over its queues."""
     async with Producer(fresh("P"), namesrv=namesrv) as producer:
-        await asyncio.gather(*[producer.send(Message(topic, b"%d" % n, tags=tags)) for n in range(count)])
+        # An answer that comes too late makes the producer send again, and scenarios count what they get.
+        sends = [producer.send(Message(topic, b"%d" % n, tags=tags), timeout_s=DEADLINE_S) for n in range(count)]
+        await asyncio.gather(*sends)
 
 
 class Inbox:

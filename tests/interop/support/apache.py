@@ -12,6 +12,9 @@ from tests.interop.support.tools import require
 CLUSTER = "DefaultCluster"
 BROKER_NAME = "broker-a"
 SEGMENT_SIZE_BYTES = 128 * 1024 * 1024
+READY_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 90
+TERMINATED = 143  # how a JVM ends that was asked to by SIGTERM
 
 # What Apache's own start scripts pass for Java 9 and later, less the collector settings.
 _JVM_FLAGS = [
@@ -53,7 +56,7 @@ class ApacheServer:
             "broker", [*base, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(broker_conf)], directory
         )
         try:
-            probe.wait_until("the Apache broker to register", self._registered, timeout_s=60)
+            probe.wait_until("the Apache broker to register", self._registered, timeout_s=READY_TIMEOUT_S)
         except AssertionError as failure:
             logs = f"{self._namesrv.log_tail()}\n{self._broker.log_tail()}"
             self.stop()
@@ -74,6 +77,9 @@ class ApacheServer:
             "mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES),
             "autoCreateTopicEnable": "true",
             "diskMaxUsedSpaceRatio": "98",
+            # A busy machine must not make it refuse sends (default 200 ms) or call the page cache busy (1 s).
+            "waitTimeMillsInSendQueue": "20000",
+            "osPageCacheBusyTimeOutMills": "20000",
             "deleteWhen": "04",
         }
 
@@ -89,9 +95,11 @@ class ApacheServer:
         return probe.call(self.namesrv, probe.GET_ROUTE, {"topic": "TBW102"}).code == 0
 
     def close_store(self) -> None:
-        """Ends the broker in order, so that its files are complete, and the name server with it; takes up to 15 s."""
-        self._broker.stop()
-        self._namesrv.stop()
+        """Ends the broker in order, so that its files are complete, and the name server with it; takes about 15 s."""
+        code = self._broker.stop(STOP_TIMEOUT_S)
+        assert code == TERMINATED, f"the broker ended with {code}, not in order:\n{self._broker.log_tail()}"
+        assert not (self.store / "abort").exists(), "the broker ended in order but left its abort file"
+        self._namesrv.kill()
 
     def stop(self) -> None:
         """Ends both processes at once: an orderly end of the broker takes 15 s, and its files are thrown away."""

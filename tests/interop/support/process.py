@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import IO
 
-STOP_TIMEOUT_S = 15
+STOP_TIMEOUT_S = 30
 
 
 def free_port_block(below: int = 2, above: int = 1) -> int:
@@ -60,12 +60,12 @@ class Server:
         """The last lines of the log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-line_count:])
 
-    def stop(self) -> int:
-        """Ends the process with SIGTERM, then SIGKILL after a while; returns its exit code."""
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Ends the process with SIGTERM, then SIGKILL after ``timeout_s``; returns its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(STOP_TIMEOUT_S)
+                self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.kill()
         self._close_files()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.interop.support.process import Server
 
-READY_TIMEOUT_S = 30
+READY_TIMEOUT_S = 90
 REPOSITORY = Path(__file__).parent.parent.parent.parent
 
 

@@ -148,6 +148,8 @@ final class Harness {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(4);
+        // A shutdown stores the offsets: those of handlers that are about to return must be among them.
+        consumer.setAwaitTerminationMillisWhenShutdown(WAIT_MS);
         return consumer;
     }
 
