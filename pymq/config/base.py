@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -28,7 +29,7 @@ _METADATA_KEY = "setting"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key. ``minimum`` and ``maximum`` bound integers, ``choices`` text.
+    """One key. ``minimum`` and ``maximum`` bound integers, ``choices`` text, or ``form``: a regular expression and words.
 
     ``runtime`` allows operators to change it while the server runs.
     """
@@ -40,6 +41,7 @@ class Setting:
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
+    form: tuple[str, str] | None = None
     runtime: bool = False
     is_size: bool = False
     is_secret: bool = False
@@ -66,6 +68,8 @@ class Setting:
             return self._parse_int(text)
         if self.choices and text not in self.choices:
             raise ConfigError(f"{self.name}={text[:60]}: use one of {', '.join(self.choices)}")
+        if self.form is not None and not re.fullmatch(self.form[0], text):
+            raise ConfigError(f"{self.name}={text[:60]}: write {self.form[1]}")
         return text
 
     def _parse_bool(self, text: str) -> bool:
@@ -97,12 +101,13 @@ def setting(
     minimum: int | None = None,
     maximum: int | None = None,
     choices: tuple[str, ...] = (),
+    form: tuple[str, str] | None = None,
     runtime: bool = False,
     is_size: bool = False,
     is_secret: bool = False,
 ) -> V:
     """A dataclass field of a :class:`Config`: its RocketMQ name, default and limits on one row."""
-    row = Setting(name, doc, default, "", minimum, maximum, choices, runtime, is_size, is_secret)
+    row = Setting(name, doc, default, "", minimum, maximum, choices, form, runtime, is_size, is_secret)
     return field(default=default, metadata={_METADATA_KEY: row})
 
 

@@ -13,7 +13,7 @@ from pymq.config.base import Config, setting
 from pymq.units import parse_duration_ms
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
-_RETENTION = "this version deletes no old segments; a full disk refuses writes and serves reads"
+_HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
 _LATER = "this version has no such part"
 MIB = 1024 * 1024
 
@@ -48,6 +48,18 @@ class BrokerConfig(Config):
     flush_interval_consume_queue_ms: int = setting("flushIntervalConsumeQueue", 1000, "ms between flushes of the queues.", minimum=10, maximum=600_000)
     flush_consumer_offset_interval_ms: int = setting("flushConsumerOffsetInterval", 5000, "ms between saves of consumer offsets.", minimum=100, maximum=600_000, runtime=True)
     flush_delay_offset_interval_ms: int = setting("flushDelayOffsetInterval", 10_000, "ms between saves of the delay levels' progress.", minimum=100, maximum=600_000, runtime=True)
+
+    # Retention
+    file_reserved_time_hours: int = setting("fileReservedTime", 72, "Hours a segment is kept after its last change.", minimum=0, maximum=876_000, runtime=True)
+    delete_when: str = setting("deleteWhen", "04", "Hours of the day, local time, in which old segments are deleted.", form=_HOURS, runtime=True)
+    disk_max_used_space_ratio: int = setting("diskMaxUsedSpaceRatio", 75, "Per cent of the disk in use over which old segments go at any hour (10 to 95; 0: off).", minimum=0, maximum=100, runtime=True)
+    disk_space_clean_forcibly_ratio: int = setting("diskSpaceCleanForciblyRatio", 85, "Per cent over which the oldest segments go whatever their age (30 to 85; 0: off).", minimum=0, maximum=100, runtime=True)
+    disk_space_warning_level_ratio: int = setting("diskSpaceWarningLevelRatio", 90, "Per cent over which writes are refused (35 to 90; 0: off).", minimum=0, maximum=100, runtime=True)
+    clean_file_forcibly_enable: bool = setting("cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio may delete.", runtime=True)
+    commit_log_bytes_max: int = setting("commitLogBytesMax", 0, "Size of the log over which the oldest segments go whatever their age; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
+    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments go whatever their age, and writes are refused when none is left to go; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
+    delete_file_batch_max: int = setting("deleteFileBatchMax", 10, "Most segments deleted in one pass.", minimum=1, maximum=1000, runtime=True)
+    clean_resource_interval_ms: int = setting("cleanResourceInterval", 10_000, "ms between passes; the first comes a minute after the start.", minimum=100, maximum=3_600_000, runtime=True)
 
     # Topics, groups, messages
     broker_permission: int = setting("brokerPermission", 6, "2 write, 4 read, 6 both.", minimum=0, maximum=7, runtime=True)
@@ -110,11 +122,6 @@ class BrokerConfig(Config):
             checkCRCOnRecover""".split(),
             _LATER,
         ),
-        **dict.fromkeys(
-            """deleteWhen fileReservedTime diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio
-            diskSpaceWarningLevelRatio cleanFileForciblyEnable deleteFileBatchMax cleanResourceInterval""".split(),
-            _RETENTION,
-        ),
     }
 
     @property
@@ -125,6 +132,11 @@ class BrokerConfig(Config):
     def namesrv_addresses(self) -> list[str]:
         """The name servers' addresses, in the order given."""
         return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """Hours of the day in which old segments are deleted."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";") if hour)
 
     @property
     def delay_level_ms(self) -> dict[int, int]:
