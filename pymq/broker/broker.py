@@ -11,6 +11,7 @@ from types import ModuleType
 
 from pymq.broker.jobs import Job, JobRunner
 from pymq.broker.parts import BrokerParts
+from pymq.broker.problem_log import ProblemLog
 from pymq.broker.registration import Registrar
 from pymq.broker.routes import broker_dispatcher
 from pymq.clock import Clock
@@ -120,6 +121,7 @@ class Broker:
         await self.server.stop()
         if parts is not None:
             parts.flusher.stop()
+            parts.cleaner.stop()
             await asyncio.to_thread(parts.close)
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:
@@ -158,6 +160,8 @@ class Broker:
             Job("store housekeeping", TICK_PERIOD_MS, parts.store.tick),
             Job("late flushes", TICK_PERIOD_MS, parts.writer.tick),
             Job("flush", config.flush_interval_commit_log_ms, parts.flusher.tick),
+            Job("retention", TICK_PERIOD_MS, parts.cleaner.tick),
+            Job("store problems", SLOW_TICK_PERIOD_MS, ProblemLog(parts.store).tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, parts.cursors.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, parts.clients.tick),
             Job("leases", SLOW_TICK_PERIOD_MS, parts.leaser.tick),

@@ -152,6 +152,13 @@ class CursorManager:
         """Drops all offsets in a topic, so that a new topic of that name starts at 0."""
         self._forget(lambda key: key[0] == topic)
 
+    def forget_queue(self, topic: str, queue_id: int) -> None:
+        """Drops all offsets in one queue, which was removed."""
+        for table in (self._offsets, self._pulled):
+            for (owned, _), queues in table.items():
+                if owned == topic and queues.pop(queue_id, None) is not None:
+                    self._dirty = True
+
     def as_table(self) -> dict[str, Any]:
         """The persisted object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
         groups: dict[str, list[str]] = {}

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from pymq.broker.cleaner import Cleaner
 from pymq.broker.clients import ClientManager
 from pymq.broker.cursors import CursorManager
 from pymq.broker.delays import DelayService
@@ -97,6 +98,7 @@ class BrokerParts:
             request_sync=self.flusher.request,
         )
         self.flusher.writer = self.writer
+        self.cleaner = Cleaner(config=config, clock=clock, store=self.store, run_in_thread=run_in_thread)
         self.reader = Reader(self.store, config)
         self.retries = Retries(
             config=config,

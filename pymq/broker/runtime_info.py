@@ -100,6 +100,8 @@ class RuntimeInfo:
             "consumeQueueDiskRatio": str(ratio),
             "commitLogDirCapacity": f"Total : {format_bytes(total)}, Free : {format_bytes(free)}.",
             "earliestMessageTimeStamp": str(store.earliest_store_time()),
+            # PyMQ's own: what an operator should know, empty when all is well.
+            "storeProblems": "; ".join(store.problems),
             "remainHowManyDataToFlush": format_bytes(store.physical_max_offset - store.synced_offset),
         }
 

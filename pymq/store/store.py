@@ -11,6 +11,7 @@ from pymq.store import fs
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.commit_log import CommitLog
+from pymq.store.expiry import Expiry
 from pymq.store.index_service import IndexService
 from pymq.store.lookup import offset_by_time, record_store_ms
 from pymq.store.queue_table import QueueTable
@@ -65,6 +66,15 @@ class MessageStore:
         self._next_queue_write_ms = 0
         self._next_checkpoint_ms = 0
         self._checkpoint_lock = Lock()
+        self.expiry = Expiry(
+            log=self.log,
+            queues=self.queue_table,
+            index=self.index,
+            files=files,
+            directories=(self._log_directory, root),
+            durable=lambda: self._checkpoint.durable,
+            save_checkpoint=self.checkpoint,
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -98,6 +108,7 @@ class MessageStore:
         self._serving = True
         self._write_queues()
         self.sync()
+        self.expiry.open()
         return report
 
     def _write_abort(self) -> None:
@@ -114,6 +125,7 @@ class MessageStore:
         if self._lock is None:
             return
         try:
+            self.expiry.close()
             if self._serving:
                 self._serving = False
                 self.appender.closed = "the store is closed: the broker stops"
@@ -184,6 +196,11 @@ class MessageStore:
             self._next_checkpoint_ms = now_ms + self.settings.checkpoint_interval_ms
             self._save_checkpoint()
         return synced
+
+    def checkpoint(self) -> None:
+        """Brings everything written to the disk and moves the checkpoint. Safe from another thread; raises as sync."""
+        self.log.sync()
+        self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
         with self._checkpoint_lock:
@@ -266,8 +283,15 @@ class MessageStore:
 
     @property
     def problems(self) -> list[str]:
-        """What an operator should know now: a read-only store, lagging queue files, a paused index."""
-        found = (self.log.broken, self.appender.queue_problem, self.index.problem if self.index is not None else None)
+        """What an operator should know now: refused writes and why, lagging queue files, a paused index, …"""
+        found = (
+            self.log.broken,
+            self.appender.closed if self._serving else None,
+            self.appender.write_problem,
+            self.appender.queue_problem,
+            self.index.problem if self.index is not None else None,
+            self.expiry.problem,
+        )
         return [problem for problem in found if problem is not None]
 
     # -- the rest -----------------------------------------------------------------------------------------------
@@ -285,9 +309,27 @@ class MessageStore:
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
             self._write_queues()
-            self.log.sync()
-            self._save_checkpoint()
+            self.checkpoint()
         return count
+
+    def expired_queues(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of queues that had messages and whose records are all deleted."""
+        queues = (queue for queue in self.queue_table if 0 < queue.max_offset == queue.min_offset == queue.next_offset)
+        return [(queue.topic, queue.queue_id) for queue in queues]
+
+    def delete_queues(self, doomed: list[tuple[str, int]]) -> None:
+        """Removes expired queues with their files: their offsets would begin at 0 again, were they ever used again."""
+        assert not self.appender.anything_staged, "commit before deleting"
+        for topic, queue_id in doomed:
+            self.queue_table.delete_queue(topic, queue_id)
+        if doomed:
+            self._write_queues()
+            self.checkpoint()  # it knows how many units there are
+
+    def refuse_writes(self, why: str | None) -> None:
+        """Takes no writes for the reason given, None takes them again; reads go on."""
+        if self._serving:
+            self.appender.closed = why
 
     def set_bulk_ready(self, ready: bool) -> None:
         """Whether bulk work may use numpy. Loading it takes a while: a server says no until a thread has done it."""

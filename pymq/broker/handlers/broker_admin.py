@@ -1,4 +1,4 @@
-"""Operators' requests about the broker itself: configuration (25, 26), figures (28, 315, 321, 907), cleaning (306)."""
+"""Operators' requests about the broker itself: configuration (25, 26), figures (28, 315, 321, 907), cleaning (306, 329)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.admin import BrokerConfigAnswer, QueryConsumeQueueHeader, StatsDataHeader
 
 if TYPE_CHECKING:
+    from pymq.broker.cleaner import Cleaner
     from pymq.broker.clients import ClientManager
+    from pymq.broker.cursors import CursorManager
     from pymq.broker.stats import StatsManager, Window
     from pymq.broker.topics import TopicManager
+    from pymq.broker.writer import Writer
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
@@ -51,7 +54,10 @@ class BrokerAdminHandlers:
         store: MessageStore,
         topics: TopicManager,
         clients: ClientManager,
+        cursors: CursorManager,
         stats: StatsManager,
+        writer: Writer,
+        cleaner: Cleaner,
         runtime_info: RuntimeInfo,
     ) -> None:
         self._config = config
@@ -59,7 +65,10 @@ class BrokerAdminHandlers:
         self._store = store
         self._topics = topics
         self._clients = clients
+        self._cursors = cursors
         self._stats = stats
+        self._writer = writer
+        self._cleaner = cleaner
         self._runtime_info = runtime_info
         self._config_version = DataVersion(0, 0, clock.now_ms())
 
@@ -74,6 +83,7 @@ class BrokerAdminHandlers:
             Route(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, self.queue_entries, admin),
             Route(RequestCode.GET_BROKER_HA_STATUS, None, self.ha_status, admin),
             Route(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues, admin),
+            Route(RequestCode.DELETE_EXPIRED_COMMITLOG, None, self.delete_expired_segments, admin),
         ]
 
     def update_config(self, request: Command, header: None, peer: Peer) -> Reply:
@@ -140,7 +150,27 @@ class BrokerAdminHandlers:
         return Reply(body=encode_admin_body(status))
 
     def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Nothing to do: a queue never keeps entries whose messages are gone."""
+        """Removes queues whose messages are all deleted and which no topic has any more.
+
+        Java's broker also removes those that a topic still has; their offsets begin at 0 again, below what its consumers
+        have committed.
+        """
+        self._writer.commit()
+        gone = [queue for queue in self._store.expired_queues() if not self._is_in_use(*queue)]
+        self._store.delete_queues(gone)
+        for topic, queue_id in gone:
+            self._cursors.forget_queue(topic, queue_id)
+            log.info("%s had the expired queue %d of %s removed", peer.address, queue_id, topic)
+        return Reply()
+
+    def _is_in_use(self, topic: str, queue_id: int) -> bool:
+        config = self._topics.get(topic)
+        return config is not None and queue_id < config.queue_count
+
+    def delete_expired_segments(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Segments that are old enough are deleted now, whatever the hour; the answer does not wait for it."""
+        log.info("%s asks for old segments to be deleted", peer.address)
+        self._cleaner.delete_expired()
         return Reply()
 
 

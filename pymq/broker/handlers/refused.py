@@ -25,7 +25,6 @@ REFUSED_CODES: Final[dict[int, str]] = {
     323: _TRANSACTIONS,
     324: _REPLY,
     325: _REPLY,
-    329: "segments are not deleted on request",
     354: _ROCKSDB,
     355: _ROCKSDB,
     370: _TIMER,
