@@ -1,20 +1,26 @@
 """CommitLog: the one append-only log that all queues share, in segment files of equal size.
 
-Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal). The newest one is read
-through a read-only mapping, sealed ones with ``pread``, so that a bad sector under old data is an error code too. Staged
-bytes are invisible until :meth:`CommitLog.commit` has written all of them.
+Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal). The newest one is
+read through a read-only mapping, sealed ones with ``pread``, so that a bad sector under old data is an error code too.
+Staged bytes are invisible until :meth:`CommitLog.commit` has written all of them.
 """
 
 from __future__ import annotations
 
+import errno
 import struct
+from collections.abc import Callable
 from threading import Lock
+from typing import TYPE_CHECKING, Protocol
 
-from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError
-from pymq.model.record import BLANK_SIZE_BYTES, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, encode_blank
+from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
+from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
 from pymq.store.fs import File, Files, make_directory
 from pymq.store.zeroing import first_nonzero, zero_from
 from pymq.units import format_bytes
+
+if TYPE_CHECKING:
+    from pymq.store.damage import Doubts
 
 _JOIN_BYTES_MAX = 1 << 20  # below this, copying the parts together is cheaper than a long vector
 RECORD_HEAD = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
@@ -35,9 +41,12 @@ class Segment:
 
     def read(self, at: int, size: int) -> memoryview:
         """Up to ``size`` bytes from position ``at`` of the segment, fewer at its end. Raises OSError."""
-        if self.sealed:
-            return memoryview(self.file.pread(at, size))
-        return self.view()[at : at + size]
+        if not self.sealed:
+            return self.view()[at : at + size]
+        data = self.file.pread(at, size)
+        if len(data) < size and at + len(data) < self.end - self.start:
+            raise OSError(errno.EIO, "the file is shorter than a segment", self.file.path)
+        return memoryview(data)
 
     def view(self) -> memoryview:
         """The whole segment, mapped on first use. A bad sector behind a mapping kills the process: see :meth:`read`."""
@@ -62,6 +71,14 @@ class Segment:
             self.resident_bytes = 0
 
 
+class Guard(Protocol):
+    """Compares what was read from the log with what was written to it."""
+
+    def check(self, segment: Segment, data: memoryview, at: int) -> Doubts | None:
+        """``data``: whole blocks from position ``at`` of the segment on. None: as written. Raises OSError."""
+        ...
+
+
 class CommitLog:
     """Append, read and cut. Positions are physical offsets: bytes since the beginning of the endless log.
 
@@ -72,7 +89,9 @@ class CommitLog:
         self._files = files
         self._directory = directory
         self._segment_size = segment_size_bytes
-        self._resident_max = resident_bytes_max
+        self.resident_bytes_max = resident_bytes_max
+        self.guard: Guard | None = None
+        self.on_corrupt: Callable[[CorruptRecordError], None] = lambda error: None  # told of each record refused
         self.segments: list[Segment] = []
         self.max_offset = 0  # end of what was committed
         self.last_store_ms = 0  # store time of the newest committed record
@@ -89,7 +108,6 @@ class CommitLog:
         self._tail_dirty = False
         self._lock = Lock()  # guards what commit and sync share
         self._sync_lock = Lock()  # one sync at a time, and no closing under it
-        self._unlink_lock = Lock()  # no closing while the oldest segment's file is being removed
         self._unsynced: dict[int, Segment] = {}
         self._directory_unsynced = False
 
@@ -165,7 +183,9 @@ class CommitLog:
         dirty_at = first_nonzero(segment.file, 0)
         self._close_segment(segment)
         self._files.remove(segment.file.path)
+        # At once: were an earlier segment's removal to reach the disk without this one, the log would have a hole.
         self._directory_unsynced = True
+        self._files.sync_dir(self._directory)
         if self.segments:
             self.segments[-1].sealed = False
         return 0 if dirty_at is None else segment.end - segment.start - dirty_at
@@ -342,25 +362,6 @@ class CommitLog:
             return None
         return segments[(offset - segments[0].start) // self._segment_size]
 
-    def record_at(self, offset: int) -> memoryview:
-        """The record that starts at ``offset``, its head checked.
-
-        Raises NotFoundError outside the log and CorruptRecordError when no whole record of this position is there.
-        """
-        segment = self.find(offset)
-        if segment is None or offset >= self.max_offset:
-            raise NotFoundError(f"the log holds {self.min_offset} to {self.max_offset}, not offset {offset}")
-        at = offset - segment.start
-        view = segment.view()
-        if at + RECORD_OVERHEAD_BYTES > len(view):
-            raise CorruptRecordError(offset, f"no message record starts at offset {offset}")
-        size, magic, _, _, physical_offset = RECORD_HEAD.unpack_from(view, at)
-        fits = RECORD_OVERHEAD_BYTES <= size <= min(segment.end, self.max_offset) - offset
-        if magic not in (MAGIC_V1, MAGIC_V2) or not fits or physical_offset != offset:
-            raise CorruptRecordError(offset, f"no message record starts at offset {offset}, or it is corrupt")
-        segment.note_read(size, self._resident_max)
-        return view[at : at + size]
-
     # -- deleting -----------------------------------------------------------------------------------------------
 
     @property
@@ -384,28 +385,25 @@ class CommitLog:
         return self.min_offset
 
     def unlink_oldest(self) -> None:
-        """The slow half of :meth:`drop_oldest`: removes the file, for good when it returns. Any thread may call it.
+        """The slow half of :meth:`drop_oldest`: removes the file, for good when it returns. Safe from another thread.
 
         Until :meth:`forget_oldest` the segment is served as before. Each removal reaches the disk on its own: were the
         second of two to outlive the first, the log would have a hole. Raises OSError, and StoreUnavailableError when
         the directory can't be synced; then the log is read-only, as after any failed fsync.
         """
-        with self._unlink_lock:
-            if not self.segments:
-                return  # closed meanwhile
-            path = self.segments[0].file.path
-            try:
-                self._files.remove(path)
-            except FileNotFoundError:
-                pass  # an earlier try came this far, or somebody else did it
-            try:
-                self._files.sync_dir(path.rpartition("/")[0])
-            except OSError as error:
-                self.broken = (
-                    f"{path} was deleted, but fsync of its directory failed: {error.strerror} (errno {error.errno}); "
-                    f"the store is read-only until the broker is restarted: check the disk first"
-                )
-                raise StoreUnavailableError(self.broken) from error
+        path = self.segments[0].file.path
+        try:
+            self._files.remove(path)
+        except FileNotFoundError:
+            pass  # an earlier try came this far, or somebody else did it
+        try:
+            self._files.sync_dir(path.rpartition("/")[0])
+        except OSError as error:
+            self.broken = (
+                f"{path} was deleted, but fsync of its directory failed: {error.strerror} (errno {error.errno}); "
+                f"the store is read-only until the broker is restarted: check the disk first"
+            )
+            raise StoreUnavailableError(self.broken) from error
 
     def forget_oldest(self) -> Segment:
         """The quick half: the log now begins with the next segment. The caller closes the one returned."""
@@ -415,10 +413,9 @@ class CommitLog:
         return segment
 
     def close(self) -> None:
-        with self._unlink_lock:
-            for segment in self.segments:
-                self._close_segment(segment)
-            self.segments = []
+        for segment in self.segments:
+            self._close_segment(segment)
+        self.segments = []
 
     def _close_segment(self, segment: Segment) -> None:
         with self._sync_lock:

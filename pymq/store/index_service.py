@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from pymq.clock import Clock
-from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, UnreadableError
 from pymq.model.javahash import index_key_hash
 from pymq.model.properties import find_property
 from pymq.store.checkpoint import Checkpoint
@@ -19,6 +19,7 @@ from pymq.store.index_hash import key_hashes
 from pymq.store.index_keys import KeyRows
 from pymq.store.scan import End, Scanned, has_index_entries, parse_record, scan
 from pymq.store.settings import StoreSettings
+from pymq.store.windows import read_record
 
 _BULK_COUNT_MIN = 32  # below this numpy costs more than it saves, and a quiet broker need not import it
 _PLAIN_COUNT_MAX = 512  # keys inserted one by one in a go, while numpy is not there yet
@@ -271,38 +272,40 @@ class IndexService:
     # -- finding ------------------------------------------------------------------------------------------------
 
     def find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """Records of the topic that have the key, newest first; both are compared with the record itself."""
+        """Records of the topic that have the key, newest first; both are compared with the record itself.
+
+        Damaged records are left out. When nothing else is found, raises CorruptRecordError or UnreadableError: it may
+        have been the one looked for.
+        """
         self.drain()
         key_hash = index_key_hash(topic, key)
         wanted = key.encode()
         found: list[memoryview] = []
         seen: set[int] = set()
+        damage: StoreError | None = None
         for file in reversed(self.files):
             # Other keys may share the hash, so the file is asked for more than is wanted.
             for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64):
                 if offset in seen:
                     continue
                 seen.add(offset)
-                record = self._matching(offset, topic, wanted)
-                if record is not None and begin_ms <= record.store_ms <= end_ms:
-                    found.append(self._log.record_at(offset))
+                try:
+                    raw = read_record(self._log, offset)
+                except NotFoundError:
+                    continue
+                except (CorruptRecordError, UnreadableError) as error:
+                    damage = error
+                    continue
+                record = parse_record(raw, 0, offset, False)
+                if record is not None and begin_ms <= record.store_ms <= end_ms and _has_key(record, topic, wanted):
+                    found.append(raw)
                     if len(found) >= count_max:
                         return found
             if file.begin_ms < begin_ms:
                 break
+        if damage is not None and not found:
+            raise damage
         return found
-
-    def _matching(self, offset: int, topic: str, key: bytes) -> Scanned | None:
-        try:
-            record = parse_record(self._log.record_at(offset), 0, offset, False)
-        except (NotFoundError, CorruptRecordError):
-            return None
-        if record is None or record.topic != topic:
-            return None
-        if find_property(record.properties, b"UNIQ_KEY") == key:
-            return record
-        words = find_property(record.properties, b"KEYS")
-        return record if words is not None and key in words.split(b" ") else None
 
     # -- durability, cleaning -----------------------------------------------------------------------------------
 
@@ -342,3 +345,12 @@ class IndexService:
             for file in self.files:
                 file.close()
             self.files = []
+
+
+def _has_key(record: Scanned, topic: str, key: bytes) -> bool:
+    if record.topic != topic:
+        return False
+    if find_property(record.properties, b"UNIQ_KEY") == key:
+        return True
+    words = find_property(record.properties, b"KEYS")
+    return words is not None and key in words.split(b" ")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 
-from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
 from pymq.model import sysflag
 from pymq.model.record import SYS_FLAG_AT
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import ConsumeQueue
+from pymq.store.windows import read_record
 
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
@@ -17,8 +18,8 @@ _I32 = struct.Struct(">i")
 def record_store_ms(log: CommitLog, physical_offset: int) -> int:
     """Store timestamp of the record at a physical offset; -1 when no good record is there."""
     try:
-        record = log.record_at(physical_offset)
-    except (NotFoundError, CorruptRecordError):
+        record = read_record(log, physical_offset)
+    except (NotFoundError, CorruptRecordError, UnreadableError):
         return -1
     at = 68 if _I32.unpack_from(record, SYS_FLAG_AT)[0] & sysflag.BORN_HOST_V6 else 56
     return _I64.unpack_from(record, at)[0]  # type: ignore[no-any-return]

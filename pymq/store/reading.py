@@ -1,4 +1,4 @@
-"""The read path: from a queue offset to slices of the mapped log (Java: DefaultMessageStore.getMessage)."""
+"""The read path: from a queue offset to slices of the log (Java: DefaultMessageStore.getMessage)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pymq.errors import CorruptRecordError
-from pymq.model.record import MAGIC_V1, MAGIC_V2
+from pymq.errors import CorruptRecordError, UnreadableError
+from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
 from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
 from pymq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
+from pymq.store.damage import Doubts
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.windows import NO_WINDOW, CheckedWindow, Unit, read_window, window_end
 
 Accept = Callable[[memoryview], bool]
+Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-_NOTHING = memoryview(b"")
+_FILTER_STEP_COUNT = 64  # units filtered in one go; few more are looked at than a read returns
+_LARGE_BYTES = 1 << 20  # a unit that promises a larger record is compared with the record's head first
 _EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
 
 
@@ -57,7 +61,11 @@ def get_messages(
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
 ) -> GetResult:
-    """Reads from ``offset``. Raises CorruptRecordError when the first record that would be returned is damaged."""
+    """Reads from ``offset``.
+
+    Raises CorruptRecordError when the first record that would be returned is damaged, UnreadableError when the disk
+    doesn't give it back.
+    """
     if queue is None:
         return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
     low, high = queue.min_offset, queue.max_offset
@@ -93,7 +101,7 @@ def get_messages(
 class _Limits:
     """How much one read may return: smaller when it has to come from the disk. The first message always may."""
 
-    __slots__ = ("count", "far_behind", "resident_bytes_max", "size_bytes")
+    __slots__ = ("count", "far_behind", "size_bytes")
 
     def __init__(
         self, settings: StoreSettings, log: CommitLog, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int
@@ -105,26 +113,26 @@ class _Limits:
             count, size = min(count, settings.transfer_count_on_disk), min(size, settings.transfer_bytes_on_disk)
         self.count = max(1, min(count, count_max))
         self.size_bytes = min(size, bytes_max)
-        self.resident_bytes_max = settings.resident_bytes_max
 
 
-def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Limits, units: bytes | bytearray) -> None:
+def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Limits, packed: Packed) -> None:
     """Gathers every unit's record, one slice for each run of adjacent records.
 
     The hot loop of every pull: plain names and no calls that can be saved.
     """
     queue_id, bytes_max, head = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from
+    units = list(UNIT.iter_unpack(packed))
     offset = result.next_offset
-    segment: Segment | None = None
-    view = _NOTHING
-    start = end = 0  # bounds of the segment at hand
+    data, start, end, doubts = NO_WINDOW
     run_from = run_to = 0  # the run of adjacent records not yet in the chunks
     count = total = 0
     try:
-        for physical_offset, size, _ in UNIT.iter_unpack(units):
-            if not start <= physical_offset < end:
+        for number, (physical_offset, size, _) in enumerate(units):
+            if count and total + size > bytes_max:
+                break
+            if physical_offset < start or physical_offset + size > end:
                 if run_to > run_from:
-                    result.chunks.append(view[run_from - start : run_to - start])
+                    result.chunks.append(data[run_from - start : run_to - start])
                     run_from = run_to = 0
                 segment = _segment_of(log, physical_offset, size)
                 if segment is None:
@@ -133,8 +141,8 @@ def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Li
                     if not count:
                         result.status = GetStatus.MESSAGE_WAS_REMOVING
                     continue
-                view, start, end = segment.view(), segment.start, segment.end
-            real_size, magic, real_queue_id, real_offset, real_physical = head(view, physical_offset - start)
+                data, start, end, doubts = _window(log, segment, units, number, bytes_max - total)
+            real_size, magic, real_queue_id, real_offset, real_physical = head(data, physical_offset - start)
             if (
                 real_offset != offset
                 or real_size != size
@@ -143,26 +151,23 @@ def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Li
                 or magic not in _MAGICS
             ):
                 raise _corrupt(queue, offset, physical_offset)
+            if doubts is not None and _is_damaged(data[physical_offset - start :][:size], doubts, queue, units[number]):
+                raise _corrupt(queue, offset, physical_offset)
             total += size
-            if total > bytes_max and count:
-                total -= size
-                break
             offset += 1
             count += 1
             if physical_offset == run_to:
                 run_to += size
             else:
                 if run_to > run_from:
-                    result.chunks.append(view[run_from - start : run_to - start])
+                    result.chunks.append(data[run_from - start : run_to - start])
                 run_from, run_to = physical_offset, physical_offset + size
-    except (CorruptRecordError, struct.error):
+    except (CorruptRecordError, UnreadableError, struct.error) as error:
         # What lies before the damage is served; only a read that starts at it fails.
         if not count:
-            raise _corrupt(queue, offset, queue.unit(offset)[0]) from None
+            raise _refusal(log, queue, offset, error) from None
     if run_to > run_from:
-        result.chunks.append(view[run_from - start : run_to - start])
-    if segment is not None:
-        segment.note_read(total, limits.resident_bytes_max)
+        result.chunks.append(data[run_from - start : run_to - start])
     result.next_offset, result.count, result.size_bytes = offset, count, total
 
 
@@ -171,50 +176,92 @@ def _collect_matching(
     queue: ConsumeQueue,
     log: CommitLog,
     limits: _Limits,
-    units: bytes | bytearray,
+    packed: Packed,
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
 ) -> None:
     """Gathers the records that a filter lets through; units that don't match cost no look at the log."""
-    offset = result.next_offset - 1
-    for physical_offset, size, tags in UNIT.iter_unpack(units):
-        offset += 1
-        result.next_offset = offset
-        if tag_codes is not None and tags > _EXT_ADDRESS_MAX and _as_int32(tags) not in tag_codes:
-            continue
-        try:
-            segment = _segment_of(log, physical_offset, size)
-            if segment is None:
+    first = offset = result.next_offset
+    numbered = list(enumerate(UNIT.iter_unpack(packed), first))
+    data, start, end, doubts = NO_WINDOW
+    for begin in range(0, len(numbered), _FILTER_STEP_COUNT):
+        step = [
+            (offset, unit)
+            for offset, unit in numbered[begin : begin + _FILTER_STEP_COUNT]
+            if tag_codes is None or unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
+        ]
+        units = [unit for _, unit in step]
+        for number, (offset, unit) in enumerate(step):
+            physical_offset, size, _ = unit
+            result.next_offset = offset
+            if accept is None and result.count and _is_full(result, size, limits):
+                return
+            try:
+                if physical_offset < start or physical_offset + size > end:
+                    segment = _segment_of(log, physical_offset, size)
+                    if segment is None:
+                        if not result.count:
+                            result.status = GetStatus.MESSAGE_WAS_REMOVING
+                        continue
+                    data, start, end, doubts = _window(log, segment, units, number, limits.size_bytes)
+                at = physical_offset - start
+                real_size, magic, *place = RECORD_HEAD.unpack_from(data, at)
+                if place != [queue.queue_id, offset, physical_offset] or real_size != size or magic not in _MAGICS:
+                    raise _corrupt(queue, offset, physical_offset)
+                record = data[at : at + size]
+                if doubts is not None and _is_damaged(record, doubts, queue, unit):
+                    raise _corrupt(queue, offset, physical_offset)
+            except (CorruptRecordError, UnreadableError, struct.error) as error:
                 if not result.count:
-                    result.status = GetStatus.MESSAGE_WAS_REMOVING
+                    raise _refusal(log, queue, offset, error) from None
+                return
+            if accept is not None and not accept(record):
                 continue
-            view, at = segment.view(), physical_offset - segment.start
-            real_size, magic, *place = RECORD_HEAD.unpack_from(view, at)
-            if place != [queue.queue_id, offset, physical_offset] or real_size != size or magic not in _MAGICS:
-                raise _corrupt(queue, offset, physical_offset)
-        except (CorruptRecordError, struct.error):
-            if not result.count:
-                raise _corrupt(queue, offset, physical_offset) from None
-            return
-        segment.note_read(size, limits.resident_bytes_max)
-        record = view[at : at + size]
-        if accept is not None and not accept(record):
-            continue
-        if result.count and (result.size_bytes + size > limits.size_bytes or result.count >= limits.count):
-            return
-        result.chunks.append(record)
-        result.count += 1
-        result.size_bytes += size
-    result.next_offset = offset + 1
+            if result.count and _is_full(result, size, limits):
+                return
+            result.chunks.append(record)
+            result.count += 1
+            result.size_bytes += size
+    result.next_offset = first + len(numbered)
+
+
+def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:
+    return result.size_bytes + size > limits.size_bytes or result.count >= limits.count
+
+
+def _window(log: CommitLog, segment: Segment, units: list[Unit], number: int, bytes_left: int) -> CheckedWindow:
+    """The part of the log that holds a unit's record, and those of the next units when they are near."""
+    physical_offset, size, _ = units[number]
+    if size > _LARGE_BYTES:
+        # A damaged unit must not make us read, and hold, a gigabyte.
+        window = read_window(log, segment, physical_offset, physical_offset + RECORD_HEAD.size)
+        if RECORD_HEAD.unpack_from(window.data, physical_offset - window.start)[0] != size:
+            raise CorruptRecordError(physical_offset, "a consume queue unit has another size than its record")
+    return read_window(log, segment, physical_offset, window_end(units, number, bytes_left))
+
+
+def _is_damaged(record: memoryview, doubts: Doubts, queue: ConsumeQueue, unit: Unit) -> bool:
+    return len(record) < unit[1] or doubts.refuse(record, unit[0], queue.topic)
+
+
+def _refusal(log: CommitLog, queue: ConsumeQueue, offset: int, error: Exception) -> Exception:
+    """What a read that starts at an unreadable or damaged message is told."""
+    if isinstance(error, UnreadableError):
+        return error
+    corrupt = _corrupt(queue, offset, queue.unit(offset)[0])
+    log.on_corrupt(corrupt)
+    return corrupt
 
 
 def _segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | None:
     """The segment a unit points into; None for a filler and for what was deleted with its segment.
 
-    Raises CorruptRecordError for a unit that points behind the log.
+    Raises CorruptRecordError for a unit that points behind the log, or is too small for any record.
     """
     if size == FILLER_SIZE or physical_offset < log.min_offset:
         return None
+    if size < RECORD_OVERHEAD_BYTES:
+        raise CorruptRecordError(physical_offset, "a consume queue unit is shorter than any record")
     segment = log.find(physical_offset)
     if segment is None:
         raise CorruptRecordError(physical_offset, "a consume queue unit points behind the log")

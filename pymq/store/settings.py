@@ -42,6 +42,7 @@ class StoreSettings:
     index_batch_count: int = 2048  # records whose keys one tick inserts
     resident_bytes_max: int = 32 << 20  # mapped bytes read before their pages are given back
     open_queue_files_max: int = 256
+    digests_enabled: bool = True  # blockDigestEnable
 
     def __post_init__(self) -> None:
         # The same rounding as the Java broker's: a queue file holds whole units.

@@ -11,6 +11,8 @@ from pymq.store import fs
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.commit_log import CommitLog
+from pymq.store.damage import Refusals
+from pymq.store.digests import Digests
 from pymq.store.expiry import Expiry
 from pymq.store.index_service import IndexService
 from pymq.store.lookup import offset_by_time, record_store_ms
@@ -18,6 +20,7 @@ from pymq.store.queue_table import QueueTable
 from pymq.store.reading import Accept, GetResult, GetStatus, get_messages
 from pymq.store.recovery import Progress, RecoveryReport, recover
 from pymq.store.settings import StoreSettings
+from pymq.store.windows import read_record
 
 __all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
 
@@ -49,6 +52,9 @@ class MessageStore:
         s = self.settings
         self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max)
         self.queue_table = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max)
+        self.refusals = Refusals()
+        self.log.on_corrupt = self.refusals.note
+        self.digests = Digests(files, f"{root}/digests", self.log) if s.digests_enabled else None
         self.index = IndexService(files, f"{root}/index", self.log, clock, s) if s.index_enabled else None
         self._checkpoint_file = CheckpointFile(files, f"{root}/checkpoint")
         self._checkpoint = Checkpoint()
@@ -103,6 +109,7 @@ class MessageStore:
         if self.index is not None:
             self.index.drain()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
+        self._open_digests(report)
         self.appender.last_store_ms = self.log.last_store_ms
         self.appender.closed = None
         self._serving = True
@@ -110,6 +117,15 @@ class MessageStore:
         self.sync()
         self.expiry.open()
         return report
+
+    def _open_digests(self, report: RecoveryReport) -> None:
+        if self.digests is not None:
+            durable = self._checkpoint.durable
+            self.digests.open(
+                durable_offset=durable.log_offset if durable is not None else None,
+                checked_from=report.scan_start if self.settings.check_crc_on_recover else self.log.max_offset,
+                damaged=report.damaged,
+            )
 
     def _write_abort(self) -> None:
         file = self._files.open(f"{self.root}/abort", create=True)
@@ -134,6 +150,8 @@ class MessageStore:
                     self.reveal(self.log.sync())
                 if self.index is not None:
                     self.index.drain()
+                if self.digests is not None:
+                    self.digests.work(self.settings.segment_size_bytes)
                 self._write_queues()
                 self.sync()
                 if self.appender.queue_problem is None:
@@ -162,12 +180,16 @@ class MessageStore:
         """Housekeeping of the calling thread, some times a second: keys into the index, queue tails to their files."""
         if self.index is not None and self._serving and self.index.waiting:
             self.index.work()
+        if self.digests is not None and self._serving:
+            self.digests.work()
         now_ms = self._clock.monotonic_ms()
         if self._serving and now_ms >= self._next_queue_write_ms:
             self._next_queue_write_ms = now_ms + self.settings.queue_write_interval_ms
             self._write_queues()
 
     def _write_queues(self) -> None:
+        if self.digests is not None:
+            self.digests.write()
         try:
             self.queue_table.write_tails()
         except OSError as error:
@@ -209,6 +231,8 @@ class MessageStore:
                 self.queue_table.sync()
                 if self.index is not None:
                     self.index.sync()
+                if self.digests is not None:
+                    self.digests.sync()
                 durable = Durable(
                     log_offset=self.log.synced_offset, queue_offset=queue_offset, unit_count=unit_count,
                     index_offset=index_offset, index_name=index_name, index_count=index_count,
@@ -244,8 +268,10 @@ class MessageStore:
         return get_messages(queue, self.log, self.settings, offset, count_max, bytes_max, tag_codes, accept)
 
     def record_at(self, physical_offset: int) -> memoryview:
-        """One record. Raises NotFoundError outside the log, CorruptRecordError when none starts there."""
-        return self.log.record_at(physical_offset)
+        """One record. Raises NotFoundError outside the log, CorruptRecordError when none starts there or it is damaged,
+        UnreadableError when the disk fails.
+        """
+        return read_record(self.log, physical_offset)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """First readable offset; 0 for a queue without messages ever."""
@@ -291,6 +317,8 @@ class MessageStore:
             self.appender.queue_problem,
             self.index.problem if self.index is not None else None,
             self.expiry.problem,
+            self.digests.problem if self.digests is not None else None,
+            self.refusals.problem,
         )
         return [problem for problem in found if problem is not None]
 
