@@ -276,3 +276,15 @@ def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tup
     if "\0" in topic:
         return topic_start, "the topic holds a zero byte"
     return size - _CRC_PROPERTY_BYTES, "the CRC over the whole record (__CRC32#) does not fit"
+
+
+def last_record(segment: SegmentFile, end: int) -> Scanned | None:
+    """The last whole record before position ``end``, looked for backwards in the last window; None when none is there."""
+    end = min(end, segment.size)
+    base = max(0, end - WINDOW_BYTES)
+    chunk = segment.read(base, end - base) if end > 0 else b""
+    for hit in reversed(_magic_positions(chunk)):
+        record = _whole_record(segment, base + hit - 4) if base + hit >= 4 else None
+        if record is not None and record.offset + record.size <= segment.start + end:
+            return record
+    return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pymq.model.names import topic_problem
 from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES
@@ -35,6 +36,7 @@ class _Queue:
     queue_id: int
     reader: QueueReader | None
     next: int = 0
+    start: int = 0
     from_offset: int = 0  # physical: records before it belong to a queue of the same name that was deleted
     expected: bytearray = field(default_factory=bytearray)
     ignored: bool = False
@@ -45,10 +47,22 @@ class _Queue:
     missing_from: int | None = None
     missing_count: int = 0
     dropped_count: int = 0
+    keep_end: int = 0  # offsets below were given to messages, also when their records are lost
 
     @property
     def name(self) -> str:
         return f"{self.topic} queue {self.queue_id}"
+
+
+class QueueLimits(NamedTuple):
+    """What a new queue takes over: ``start`` and ``end`` are queue offsets, the first of a record and behind the last.
+
+    Records before ``from_offset`` (physical) are not its own.
+    """
+
+    from_offset: int
+    start: int
+    end: int
 
 
 class QueueCheck:
@@ -77,9 +91,30 @@ class QueueCheck:
     def queue_count(self) -> int:
         return len(self._queues)
 
+    def limits(self) -> dict[tuple[str, int], QueueLimits]:
+        """After :meth:`finish`: every queue that has files and is compared."""
+        return {
+            key: QueueLimits(queue.from_offset, queue.start, queue.keep_end)
+            for key, queue in self._queues.items()
+            if queue.reader is not None and not queue.ignored
+        }
+
+    def is_deleted(self, topic: str) -> bool:
+        """True for a topic that no table has, while there is a table."""
+        return self._topics is not None and topic not in self._topics
+
+    def fillers(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
+        """Which offsets of a range stand for no record in the files already."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or queue.reader is None:
+            return set()
+        units = queue.reader.read(start, end - start)
+        queue.reader.close()
+        return {start + at for at, (_, size, _) in enumerate(UNIT.iter_unpack(units)) if is_filler(size)}
+
     def _open(self, reader: QueueReader) -> _Queue:
         queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
-        queue.next = -1 if queue.ignored else reader.first_in_log(self._log.start)
+        queue.next = queue.start = -1 if queue.ignored else reader.first_in_log(self._log.start)
         if not queue.ignored and queue.next < reader.end:
             physical_offset, _, _ = reader.unit(queue.next)
             first = record_at(self._log, physical_offset)
@@ -110,7 +145,7 @@ class QueueCheck:
         if problem is not None or record.queue_id < 0:
             self._disown(record, problem or f"queue id {record.queue_id} is below 0")
             return queue
-        queue.ignored = self._topics is not None and record.topic not in self._topics
+        queue.ignored = self.is_deleted(record.topic)
         self._queues[record.topic, record.queue_id] = queue
         return queue
 
@@ -216,7 +251,10 @@ class QueueCheck:
         for first in range(start, end, _UNITS_AT_ONCE):
             units = queue.reader.read(first, min(_UNITS_AT_ONCE, end - first))
             for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
+                dropped = queue.dropped_count
                 self._explain_unmatched(queue, first + at, physical_offset, size)
+                if queue.keep_end == first + at and size > 0 and queue.dropped_count == dropped:
+                    queue.keep_end += 1
 
     def _explain_unmatched(self, queue: _Queue, offset: int, physical_offset: int, size: int) -> None:
         queue.unit_count += 1
@@ -263,6 +301,7 @@ class QueueCheck:
                 self._sum_up_without_directory(queue)
                 continue
             if not queue.ignored:
+                queue.keep_end = queue.next
                 self._unmatched(queue, queue.next, queue.reader.end)
             self._sum_up(queue)
             queue.reader.close()

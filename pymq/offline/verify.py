@@ -30,7 +30,7 @@ class Verification:
         self._advance = advance
         self.report = Report(directory.root, directory.clean, log_start=directory.log.start)
         self.damaged = DamagedRanges()
-        self._queues = QueueCheck(directory, self.report, self.damaged)
+        self.queues = QueueCheck(directory, self.report, self.damaged)
         self._index = IndexCheck(directory, self.report, self.damaged)
         self._last_ms = 0
         self._went_back = 0
@@ -38,9 +38,10 @@ class Verification:
     @property
     def bad_records(self) -> set[int]:
         """Physical offsets of whole records whose head contradicts their queue."""
-        return self._queues.bad_records
+        return self.queues.bad_records
 
     def run(self) -> Report:
+        """Reads everything and says what it found."""
         self._check_files()
         for step in walk(self._log):
             if isinstance(step, Block):
@@ -49,7 +50,7 @@ class Verification:
                 self._damage(step)
             else:
                 self._end(step)
-        self._queues.finish(self.report.log_end)
+        self.queues.finish(self.report.log_end)
         self._index.finish(self.report.log_end)
         check_checkpoint(self._directory, self.report, self._last_ms)
         check_tables(self._directory, self.report)
@@ -78,7 +79,7 @@ class Verification:
                 self._went_back += 1
             last_ms = record.store_ms
         self._last_ms = last_ms
-        self._queues.add(records)
+        self.queues.add(records)
         self._index.add(records)
         if self._advance is not None:
             self._advance(records[-1].offset + records[-1].size - records[0].offset)

@@ -1,0 +1,63 @@
+"""Writes dumped messages to a Parquet file, a row group at a time. Needs pyarrow, which the ``spark`` extra brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pymq.errors import UsageError
+from pymq.model.properties import KEYS, TAGS
+from pymq.model.record import StoredMessage
+
+ROWS_PER_GROUP_MAX = 50_000
+BYTES_PER_GROUP_MAX = 32 << 20  # of bodies
+
+
+def write_parquet(path: str, messages: Iterable[tuple[StoredMessage, bytes | None]]) -> None:
+    """One row a message, the body as bytes. Raises UsageError without pyarrow, OSError."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - only this output needs it
+        import pyarrow.parquet as pq  # noqa: PLC0415
+    except ImportError:
+        raise UsageError("Parquet needs pyarrow: pip install 'pymq-toolkit[spark]', or write -o jsonl") from None
+    schema = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("queueId", pa.int32()),
+            ("queueOffset", pa.int64()),
+            ("commitLogOffset", pa.int64()),
+            ("storeSize", pa.int32()),
+            ("msgId", pa.string()),
+            ("keys", pa.string()),
+            ("tags", pa.string()),
+            ("properties", pa.map_(pa.string(), pa.string())),
+            ("body", pa.binary()),
+        ]
+    )
+    rows: list[dict[str, Any]] = []
+    size = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for message, content in messages:
+            rows.append(_row(message, content))
+            size += message.size_bytes
+            if len(rows) >= ROWS_PER_GROUP_MAX or size >= BYTES_PER_GROUP_MAX:
+                writer.write_table(pa.Table.from_pylist(rows, schema))
+                rows, size = [], 0
+        if rows:
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+
+
+def _row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
+    properties = message.properties
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "commitLogOffset": message.physical_offset,
+        "storeSize": message.size_bytes,
+        "msgId": message.message_id,
+        "keys": properties.get(KEYS),
+        "tags": properties.get(TAGS),
+        "properties": list(properties.items()),
+        "body": content,
+    }

@@ -1,0 +1,226 @@
+"""Writes a sound copy of a damaged directory: what can be read stays where it is, what is lost is said exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymq.clock import Clock
+from pymq.errors import StoreError, UsageError
+from pymq.model import fastjson
+from pymq.offline.directory import Directory, open_directory
+from pymq.offline.findings import Report
+from pymq.offline.log_files import open_log
+from pymq.offline.log_walk import record_at
+from pymq.offline.repair_log import LostRange, copy_log, fill_ranges
+from pymq.offline.repair_queues import Rebuilt, rebuild_queues
+from pymq.offline.verify import Verification, verify
+from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
+from pymq.store.fs import Files
+from pymq.store.settings import StoreSettings
+from pymq.store.store import MessageStore
+
+# Made anew or not of a stopped broker; everything else of the directory is copied as it is.
+_MADE_ANEW = {"commitlog", "consumequeue", "consumequeue_ext", "index", "checkpoint", "abort", "abort.bak", "lock"}
+_COPY_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What was found, what was kept, and what is lost. Offsets in ``ranges`` are physical."""
+
+    found: Report
+    target: str
+    message_count: int = 0
+    ranges: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lost_count(self) -> int:
+        return sum(one["count"] for one in self.lost)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "directory": self.found.directory,
+            "target": self.target,
+            "damage": dict(self.found.counts),
+            "messages_kept": self.message_count,
+            "messages_lost": self.lost_count,
+            "lost_ranges": list(self.ranges),
+            "lost_messages": list(self.lost),
+            "notes": list(self.notes),
+        }
+
+
+def check_target(files: Files, source: str, target: str) -> None:
+    """Raises UsageError when ``target`` holds something, or lies inside the directory that is to stay untouched."""
+    if f"{target}/".startswith(f"{source}/"):
+        raise UsageError(f"{target} lies inside {source}, which a repair does not change: name a directory elsewhere")
+    if files.exists(target) and (not files.is_dir(target) or files.listdir(target)):
+        raise UsageError(f"{target} is there already: name a directory that does not exist or is empty")
+
+
+def repair(
+    directory: Directory, files: Files, target: str, clock: Clock, advance: Callable[[int], None] | None = None
+) -> RepairReport:
+    """Reads ``directory``, writes ``target``. Raises UsageError, StoreError, OSError.
+
+    The log is read twice and written once; ``advance`` is told the bytes of the first reading and of the writing.
+    """
+    check_target(files, directory.root, target)
+    verification = Verification(directory, advance)
+    found = verification.run()
+    report = RepairReport(found, target)
+    ranges = [LostRange(one.start, one.end, one.reason) for one in verification.damaged.ranges]
+    for offset in sorted(verification.bad_records):
+        record = record_at(directory.log, offset)
+        assert record is not None
+        ranges.append(LostRange(offset, offset + record.size, "its queue leads elsewhere: the record's head is damaged"))
+    new_log = f"{target}/commitlog"
+    copy_log(directory.log, found.log_end, files, new_log, advance)
+    for one in fill_ranges(directory.log, ranges, files, new_log):
+        path, position = directory.log.place(one.start)
+        report.ranges.append(
+            {
+                "file": path,
+                "position": position,
+                "physical_offset": one.start,
+                "bytes": one.end - one.start,
+                "reason": one.reason,
+            }
+        )
+    _copy_rest(directory, files, target, report)
+    settings = _settings(directory)
+    _rebuild(directory, verification, files, target, settings, report)
+    _open_once(files, target, clock, settings)
+    _check(directory, target)
+    return report
+
+
+def _settings(directory: Directory) -> StoreSettings:
+    """Geometry as in the files, so that a broker with the old configuration opens the new directory."""
+    settings = directory.settings
+    queue_size = next((reader.file_size_bytes for reader in directory.queues() if reader.file_size_bytes), None)
+    slots, entries = settings.index_slot_count, settings.index_entry_count
+    for path in directory.index_paths():
+        file = directory.files.open(path)
+        slots, entries = directory.index_geometry(file.size()) or (slots, entries)
+        file.close()
+    options = directory.options
+    return StoreSettings(
+        segment_size_bytes=directory.log.segment_size or settings.segment_size_bytes,
+        queue_file_size_bytes=queue_size
+        or int(options.get("mappedFileSizeConsumeQueue", settings.queue_file_size_bytes)),
+        index_slot_count=slots,
+        index_entry_count=entries,
+        index_enabled=options.get("messageIndexEnable", "true").strip().lower() == "true",
+        delay_levels_ms=settings.delay_levels_ms,
+    )
+
+
+def _rebuild(
+    directory: Directory,
+    verification: Verification,
+    files: Files,
+    target: str,
+    settings: StoreSettings,
+    report: RepairReport,
+) -> None:
+    log = open_log(files, f"{target}/commitlog")
+    try:
+        rebuilt = rebuild_queues(log, verification.queues, files, f"{target}/consumequeue", settings)
+    finally:
+        log.close()
+    report.message_count = rebuilt.message_count
+    report.lost = _lost_rows(rebuilt)
+    report.notes += [f"the record at {offset} repeats an offset and is in no queue" for offset in rebuilt.left_out]
+    # The index is made from the log when the store is opened: the checkpoint says that nothing of it is there.
+    durable = Durable(
+        log_offset=verification.report.log_end,
+        queue_offset=verification.report.log_end,
+        unit_count=rebuilt.unit_count,
+        index_offset=directory.log.start,
+    )
+    checkpoint = Checkpoint(rebuilt.last_store_ms, rebuilt.last_store_ms, durable=durable)
+    CheckpointFile(files, f"{target}/checkpoint").save(checkpoint)
+
+
+def _lost_rows(rebuilt: Rebuilt) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "queue_id": queue_id, "from_offset": start, "to_offset": end - 1, "count": end - start}
+        for (topic, queue_id), ranges in sorted(rebuilt.lost.items())
+        for start, end in ranges
+    ]
+
+
+def _copy_rest(directory: Directory, files: Files, target: str, report: RepairReport) -> None:
+    """Tables, a bad one from its backup, and what other parts keep there (timers, static topics)."""
+    for name in directory.files.listdir(directory.root):
+        source = f"{directory.root}/{name}"
+        if name not in _MADE_ANEW and source != directory.log_directory:
+            _copy_tree(directory.files, source, files, f"{target}/{name}", report)
+
+
+def _copy_tree(source_files: Files, source: str, files: Files, target: str, report: RepairReport) -> None:
+    if source_files.is_dir(source):
+        files.makedirs(target)
+        for name in source_files.listdir(source):
+            _copy_tree(source_files, f"{source}/{name}", files, f"{target}/{name}", report)
+        files.sync_dir(target)
+        return
+    if source.endswith(".json") and not _is_table(source_files, source):
+        if _is_table(source_files, source + ".bak"):
+            report.notes.append(f"{source} is bad: its backup took its place")
+            source += ".bak"
+        else:
+            report.notes.append(f"{source} is bad and so is its backup: it is left out, a broker starts it empty")
+            return
+    _copy_file(source_files, source, files, target)
+
+
+def _is_table(files: Files, path: str) -> bool:
+    try:
+        return isinstance(fastjson.loads(files.read_bytes(path)), dict)
+    except (OSError, fastjson.JsonError):
+        return False
+
+
+def _copy_file(source_files: Files, source: str, files: Files, target: str) -> None:
+    one = source_files.open(source)
+    size = one.size()
+    copy = files.open(target, create=True, size=size)
+    try:
+        for at in range(0, size, _COPY_BYTES):
+            chunk = one.pread(at, min(_COPY_BYTES, size - at))
+            if chunk.count(0) != len(chunk):
+                copy.pwrite(at, chunk)
+        copy.sync()
+    finally:
+        one.close()
+        copy.close()
+
+
+def _open_once(files: Files, target: str, clock: Clock, settings: StoreSettings) -> None:
+    """Opens the new directory as a broker would: makes the index, and proves that it opens without a loss."""
+    store = MessageStore(root=target, files=files, clock=clock, settings=settings)
+    opened = store.open()
+    store.close()
+    if opened.damaged or opened.bytes_cut:
+        raise StoreError(f"the repaired {target} still has damage: {opened.damaged}, {opened.bytes_cut} bytes were cut")
+
+
+def _check(directory: Directory, target: str) -> None:
+    copy = open_directory(directory.files, target, options=_without_paths(directory.options))
+    try:
+        result = verify(copy)
+    finally:
+        copy.close()
+    if not result.sound:
+        first = result.first_bad
+        raise StoreError(f"the repaired {target} does not pass its check: {first.text if first else 'see verify'}")
+
+
+def _without_paths(options: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if key != "storePathCommitLog"}

@@ -1,0 +1,117 @@
+"""Makes the consume queues of a repaired log: units for its records, fillers for offsets whose records are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pymq.offline.log_files import LogFiles
+from pymq.offline.log_walk import Block, walk
+from pymq.offline.queue_check import QueueCheck
+from pymq.store.consume_queue import ConsumeQueue
+from pymq.store.fs import Files
+from pymq.store.queue_table import QueueTable
+from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.settings import StoreSettings
+
+
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """``lost``: by queue, offset ranges (end exclusive) without a record; ``left_out``: offsets of records in no queue."""
+
+    unit_count: int = 0
+    message_count: int = 0
+    last_store_ms: int = 0
+    lost: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
+    left_out: list[int] = field(default_factory=list)
+
+
+def rebuild_queues(
+    log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings
+) -> Rebuilt:
+    """Reads the repaired log and writes its queues below ``root``. Raises OSError."""
+    table = QueueTable(files, root, settings.queue_file_size_bytes, settings.open_queue_files_max)
+    files.makedirs(root)
+    builder = _Builder(table, check, settings)
+    for step in walk(log):
+        if isinstance(step, Block):
+            builder.add(step.records)
+    builder.finish()
+    table.write_tails()
+    table.sync()
+    builder.result.unit_count = table.unit_count
+    table.close()
+    return builder.result
+
+
+class _Builder:
+    def __init__(self, table: QueueTable, check: QueueCheck, settings: StoreSettings) -> None:
+        self._table = table
+        self._check = check
+        self._settings = settings
+        self._limits = check.limits()
+        self.result = Rebuilt()
+
+    def add(self, records: Iterable[Scanned]) -> None:
+        for record in records:
+            self.result.last_store_ms = max(self.result.last_store_ms, record.store_ms)
+            if has_queue_unit(record.sys_flag) and not self._is_not_its_own(record):
+                self._append(self._table.make(record.topic, record.queue_id), record)
+
+    def _is_not_its_own(self, record: Scanned) -> bool:
+        """True for a record of a topic that was deleted, also when one of the same name was made since."""
+        limits = self._limits.get((record.topic, record.queue_id))
+        if limits is None:
+            return self._check.is_deleted(record.topic)
+        return record.offset < limits.from_offset
+
+    def _append(self, queue: ConsumeQueue, record: Scanned) -> None:
+        if record.queue_offset > queue.max_offset:
+            if queue.max_offset == 0:
+                limits = self._limits.get((record.topic, record.queue_id))
+                if limits is not None:
+                    self._lose(queue, limits.start, record.queue_offset)
+                queue.start_at(record.queue_offset)
+            else:
+                self._lose(queue, queue.max_offset, record.queue_offset)
+                queue.skip_to(record.queue_offset)
+        elif record.queue_offset == 0 and queue.max_offset > 0:
+            queue.reset()  # its topic was deleted and made again, and its files are lost
+            self.result.lost.pop((queue.topic, queue.queue_id), None)
+        elif record.queue_offset < queue.max_offset:
+            self.result.left_out.append(record.offset)
+            return
+        queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
+        self.result.message_count += 1
+        if len(queue.tail) >= self._settings.queue_tail_bytes:
+            self._table.write_tail(queue)
+
+    def finish(self) -> None:
+        """Queues end where they did, also those whose last records, or all, are gone."""
+        for (topic, queue_id), limits in self._limits.items():
+            if limits.end == 0:
+                continue
+            queue = self._table.make(topic, queue_id)
+            if queue.max_offset == 0:
+                self._lose(queue, limits.start, limits.end)
+                # One unit at least: an empty file would say that the queue begins anew.
+                queue.start_at(limits.end - 1)
+                queue.skip_to(limits.end)
+            elif queue.max_offset < limits.end:
+                self._lose(queue, queue.max_offset, limits.end)
+                queue.skip_to(limits.end)
+
+    def _lose(self, queue: ConsumeQueue, start: int, end: int) -> None:
+        if start >= end:
+            return
+        known = self._check.fillers(queue.topic, queue.queue_id, start, end)
+        ranges = self.result.lost.setdefault((queue.topic, queue.queue_id), [])
+        for offset in range(start, end):
+            if offset in known:
+                continue
+            if ranges and ranges[-1][1] == offset:
+                ranges[-1] = ranges[-1][0], offset + 1
+            else:
+                ranges.append((offset, offset + 1))
