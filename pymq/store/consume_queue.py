@@ -141,6 +141,11 @@ class ConsumeQueue:
         self.next_offset = self.max_offset
         self.last_physical_offset = physical_offset
 
+    def append_units(self, units: bytes) -> None:
+        """As :meth:`append` for packed units."""
+        self.show(units)
+        self.next_offset = self.max_offset
+
     def start_at(self, offset: int) -> None:
         """An empty queue's first unit will be ``offset``: the file's units before it become fillers."""
         assert self.min_offset == self.max_offset and not self.tail

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pymq.model.javahash import index_key_hash, string_hash
+from pymq.model.javahash import string_hash
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,40 +28,73 @@ def _powers(count: int) -> NDArray[np.uint32]:
     return np.array(values, dtype=np.uint32)
 
 
-def key_hashes(topics: list[str], keys: list[bytes]) -> NDArray[np.int64]:
-    """``index_key_hash(topics[i], keys[i])`` for every i. Keys of equal length are hashed together.
+def topic_hash(topic: str) -> int:
+    """The hash of ``topic#`` as an unsigned number: what every key hash of the topic begins with."""
+    return _prefix_hash(topic)
 
-    The hash is a polynomial in 31, so hash(topic#key) = hash(topic#) * 31^len(key) + hash(key).
-    """
-    import numpy as np  # noqa: PLC0415
+
+def key_hashes(topics: list[str], keys: list[bytes]) -> NDArray[np.int64]:
+    """``index_key_hash(topics[i], keys[i])`` for every i."""
+    import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
 
     by_topic = {topic: _prefix_hash(topic) for topic in set(topics)}
-    lengths = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
     prefixes = np.fromiter(map(by_topic.__getitem__, topics), dtype=np.uint32, count=len(keys))
-    distinct = np.unique(lengths).tolist()
+    sizes = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
+    return key_hashes_in(b"".join(keys), np.cumsum(sizes) - sizes, sizes, prefixes)
+
+
+def key_hashes_in(
+    text: bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64], prefixes: NDArray[np.uint32]
+) -> NDArray[np.int64]:
+    """The hashes of the keys at ``starts`` of a text; ``prefixes`` are the :func:`topic_hash` of their topics.
+
+    The hash is a polynomial in 31, so hash(topic#key) = hash(topic#) * 31^len(key) + hash(key). Keys of equal size are
+    hashed together.
+    """
+    import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
+
+    distinct = np.unique(sizes).tolist()
     if len(distinct) == 1:
-        return _hashes_of_length(distinct[0], topics, keys, prefixes)
-    result = np.empty(len(keys), dtype=np.int64)
-    for length in distinct:
-        places = np.nonzero(lengths == length)[0]
-        some = places.tolist()
-        result[places] = _hashes_of_length(length, [topics[i] for i in some], [keys[i] for i in some], prefixes[places])
+        return _hashes_of_size(text, starts, distinct[0], prefixes)
+    result = np.empty(len(starts), dtype=np.int64)
+    for size in distinct:
+        places = np.nonzero(sizes == size)[0]
+        result[places] = _hashes_of_size(text, starts[places], size, prefixes[places])
     return result
 
 
-def _hashes_of_length(
-    length: int, topics: list[str], keys: list[bytes], prefixes: NDArray[np.uint32]
+def _hashes_of_size(
+    text: bytes, starts: NDArray[np.int64], size: int, prefixes: NDArray[np.uint32]
 ) -> NDArray[np.int64]:
-    """The hashes of keys that all have ``length`` bytes; ``prefixes`` are the hashes of their topics."""
+    """The hashes of keys that all have ``size`` bytes."""
     import numpy as np  # noqa: PLC0415
 
-    joined = b"".join(keys)
-    if length > _KEY_SIZE_MAX_BYTES or not joined.isascii():
-        plain = [index_key_hash(topic, key.decode("utf-8", "replace")) for topic, key in zip(topics, keys, strict=True)]
-        return np.array(plain, dtype=np.int64)
-    text = np.frombuffer(joined, dtype=np.uint8).reshape(len(keys), length)
-    hashes = (text * _powers(length)).sum(axis=1, dtype=np.uint32)
-    hashes += prefixes * np.uint32(pow(31, length, 1 << 32))
+    if size == 0:
+        return _finished(prefixes)
+    # Every place of the text as the start of a key: indexing copies the wanted ones, row by row.
+    rows = np.ndarray((len(text) - size + 1,), np.dtype((np.void, size)), text, 0, (1,))[starts]
+    letters = rows.view(np.uint8).reshape(len(starts), size)
+    if size > _KEY_SIZE_MAX_BYTES or (letters & 0x80).any():
+        return _plain_hashes(text, starts, size, prefixes)
+    hashes = (letters * _powers(size)).sum(axis=1, dtype=np.uint32)
+    return _finished(hashes + prefixes * np.uint32(pow(31, size, 1 << 32)))
+
+
+def _plain_hashes(text: bytes, starts: NDArray[np.int64], size: int, prefixes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    import numpy as np  # noqa: PLC0415
+
+    hashes = []
+    for start, prefix in zip(starts.tolist(), prefixes.tolist(), strict=True):
+        key = text[start : start + size].decode("utf-8", "replace")
+        unit_count = len(key.encode("utf-16-le", "surrogatepass")) // 2
+        hashes.append((prefix * pow(31, unit_count, 1 << 32) + string_hash(key)) & 0xFFFFFFFF)
+    return _finished(np.array(hashes, dtype=np.uint32))
+
+
+def _finished(hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """As an index entry has them: the absolute value of the signed number, 0 for the one that has none."""
+    import numpy as np  # noqa: PLC0415
+
     values: NDArray[np.int64] = np.abs(hashes.view(np.int32).astype(np.int64))
     values[values == 0x80000000] = 0
     return values

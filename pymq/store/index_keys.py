@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Java: the unique key first, then every word of KEYS. The last value of a name counts; a record has each rarely twice.
 _KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
+
+
+class KeyColumns(NamedTuple):
+    """Keys that are hashed already, in the order of their records' physical offsets."""
+
+    hashes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    times_ms: NDArray[np.int64]
 
 
 class KeyRows:

@@ -16,7 +16,7 @@ from pymq.store.commit_log import CommitLog
 from pymq.store.fs import Files, make_directory
 from pymq.store.index_file import IndexFile
 from pymq.store.index_hash import key_hashes
-from pymq.store.index_keys import KeyRows
+from pymq.store.index_keys import KeyColumns, KeyRows
 from pymq.store.scan import End, Scanned, has_index_entries, parse_record, scan
 from pymq.store.settings import StoreSettings
 from pymq.store.windows import read_record
@@ -138,6 +138,20 @@ class IndexService:
             self.work()
             self._bound_pending()
 
+    def add_columns(self, columns: KeyColumns) -> None:
+        """Inserts the keys of many records at once. When the index can't follow, they are left to the log."""
+        self.bulk_ready = True  # numpy is loaded: it made the columns
+        if self._behind_from is not None or not len(columns.offsets):
+            return
+        try:
+            if self._pending:
+                self._insert(self._pending)
+            self._insert_columns(columns)
+        except OSError as error:
+            self._pause(error)
+            self._behind_from = self._pending.offsets[0] if self._pending else int(columns.offsets[0])
+        self._pending = KeyRows()
+
     def extend(self, rows: KeyRows) -> None:
         """Queues the keys of one commit. When the index can't follow, they are left to the log."""
         if self._behind_from is not None:
@@ -175,13 +189,16 @@ class IndexService:
         try:
             self._insert(batch)
         except OSError as error:
-            self.problem = (
-                f"the key index pauses: {error.filename or self._directory}: {error.strerror}; "
-                f"make room, it catches up by itself"
-            )
+            self._pause(error)
             return
         self.problem = None
         self._pending.drop_first(len(batch))
+
+    def _pause(self, error: OSError) -> None:
+        self.problem = (
+            f"the key index pauses: {error.filename or self._directory}: {error.strerror}; "
+            f"make room, it catches up by itself"
+        )
 
     def drain(self) -> None:
         """Inserts everything that waits, unless the disk is full."""
@@ -217,24 +234,29 @@ class IndexService:
                 file = self._writable_file()
                 with self._changing(file):
                     del entries[: file.insert(entries)]
+            self._note_inserted(len(rows))
         else:
-            self._insert_bulk(rows)
-        self._inserted += len(rows)
-        if self._inserted >= _RELEASE_COUNT:
-            self._inserted = 0
-            self.files[-1].release()
+            import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
 
-    def _insert_bulk(self, rows: KeyRows) -> None:
-        import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
+            hashes = key_hashes(rows.topics, rows.keys)
+            self._insert_columns(KeyColumns(hashes, np.array(rows.offsets), np.array(rows.times_ms)))
 
-        hashes = key_hashes(rows.topics, rows.keys)
-        offsets = np.array(rows.offsets, dtype=np.int64)
-        times_ms = np.array(rows.times_ms, dtype=np.int64)
+    def _insert_columns(self, columns: KeyColumns) -> None:
+        """As :meth:`_insert`."""
+        hashes, offsets, times_ms = columns
         done = 0
         while done < len(hashes):
             file = self._writable_file()
             with self._changing(file):
                 done += file.insert_bulk(hashes[done:], offsets[done:], times_ms[done:])
+        self._note_inserted(done)
+
+    def _note_inserted(self, count: int) -> None:
+        """Gives the mapped pages back now and then."""
+        self._inserted += count
+        if self._inserted >= _RELEASE_COUNT:
+            self._inserted = 0
+            self.files[-1].release()
 
     def _writable_file(self) -> IndexFile:
         """The newest file, or a new one when that is full."""

@@ -7,15 +7,16 @@ stepped over, and nothing behind it is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import ConsumeQueue
+from pymq.store.index_keys import KeyColumns
 from pymq.store.queue_table import QueueTable, settle
 from pymq.store.scan import (
     End,
@@ -27,10 +28,15 @@ from pymq.store.scan import (
     scan,
     unit_tags_code,
 )
-from pymq.store.settings import StoreSettings
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+
+if TYPE_CHECKING:
+    from pymq.store.bulk_scan import Records
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _PROGRESS_BYTES = 16 << 20
+PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
+_TAIL_BYTES_MAX = 16 << 20  # queue units held in memory, all queues together
 _CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
 
 
@@ -57,6 +63,8 @@ class KeyIndex(Protocol):
         ...
 
     def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None: ...
+
+    def add_columns(self, columns: KeyColumns) -> None: ...
 
     def cut(self, log_end: int) -> None:
         """Entries of records from ``log_end`` on are dropped."""
@@ -147,6 +155,7 @@ class _Run:
         self._vouched_offset = min(checkpoint.durable.log_offset, log.end_of_files) if checkpoint.durable else 0
         self._last_store_ms = max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0
         self.index_next = 0
+        self._units_written = 0
         self._suspects: dict[tuple[str, int], Scanned] = {}
 
     def scan_from(self, queue_start: int, index_start: int) -> None:
@@ -172,28 +181,67 @@ class _Run:
             self._progress(total, total)
 
     def _walk(self, position: int, queue_start: int, reported: int, total: int) -> End:
-        records = scan(
-            self._log,
-            position,
-            check_crc=self._settings.check_crc_on_recover,
-            torn_from=None if self._report.clean else self._durable_offset,
-        )
-        for record in records:
-            if isinstance(record, End):
-                return record
-            self._report.records_scanned += 1
-            self._report.bytes_scanned += record.size
-            self._last_store_ms = max(self._last_store_ms, record.store_ms)
-            if record.offset >= queue_start and has_queue_unit(record.sys_flag):
-                self._to_queue(record, queue_start)
-            if record.offset >= self.index_next:
-                self.index_next = record.offset + record.size
-                if self._index is not None and has_index_entries(record.sys_flag):
-                    self._index.add(record.topic, record.properties, record.offset, record.store_ms)
-            if self._progress is not None and record.offset - reported >= _PROGRESS_BYTES:
-                reported = record.offset
+        for part in self._scan(position):
+            if isinstance(part, End):
+                return part
+            if isinstance(part, Scanned):
+                self._take(part, queue_start)
+                offset = part.offset
+            else:
+                self._take_many(part, queue_start)
+                offset = part.end
+            if self._progress is not None and offset - reported >= _PROGRESS_BYTES:
+                reported = offset
                 self._progress(reported - self._report.scan_start, total)
         raise AssertionError("a scan ends with its end")
+
+    def _scan(self, position: int) -> Iterator[Records | Scanned | End]:
+        """The first records one by one, the rest in columns: most starts read little."""
+        check_crc = self._settings.check_crc_on_recover
+        torn_from = None if self._report.clean else self._durable_offset
+        plain_end = position + PLAIN_BYTES_MAX
+        for part in scan(self._log, position, check_crc=check_crc, torn_from=torn_from):
+            if isinstance(part, Scanned) and part.offset >= plain_end:
+                position = part.offset
+                break
+            yield part
+        else:
+            return
+        from pymq.store.bulk_scan import scan_bulk  # noqa: PLC0415 - it needs numpy
+
+        yield from scan_bulk(self._log, position, check_crc=check_crc, torn_from=torn_from)
+
+    def _take(self, record: Scanned, queue_start: int) -> None:
+        self._report.records_scanned += 1
+        self._report.bytes_scanned += record.size
+        self._last_store_ms = max(self._last_store_ms, record.store_ms)
+        if record.offset >= queue_start and has_queue_unit(record.sys_flag):
+            self._to_queue(record, queue_start)
+        if record.offset >= self.index_next:
+            self.index_next = record.offset + record.size
+            if self._index is not None and has_index_entries(record.sys_flag):
+                self._index.add(record.topic, record.properties, record.offset, record.store_ms)
+
+    def _take_many(self, records: Records, queue_start: int) -> None:
+        """As :meth:`_take`. Records that don't simply continue their queues are looked at one by one, in order."""
+        from pymq.store.bulk_dispatch import append_units, key_columns  # noqa: PLC0415 - it needs numpy
+
+        self._report.records_scanned += len(records)
+        self._report.bytes_scanned += records.end - int(records.offsets[0])
+        self._last_store_ms = max(self._last_store_ms, int(records.store_ms.max()))
+        if records.end > queue_start:
+            fresh = records.starting_at(queue_start)
+            appended = append_units(fresh, self._queues)
+            self._report.units_added += appended.unit_count
+            for queue in appended.queues:
+                self._bound_tail(queue)
+            for place in appended.left:
+                self._to_queue(fresh.at(place), queue_start)
+        if records.end > self.index_next:
+            fresh = records.starting_at(self.index_next)
+            self.index_next = records.end
+            if self._index is not None:
+                self._index.add_columns(key_columns(fresh))
 
     def _to_queue(self, record: Scanned, queue_start: int) -> None:
         """Adds the record's unit, if its place in the queue can be true.
@@ -226,8 +274,15 @@ class _Run:
         for record in records:
             queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
         self._report.units_added += len(records)
+        self._bound_tail(queue)
+
+    def _bound_tail(self, queue: ConsumeQueue) -> None:
+        """Writes out what would be too much to hold: one queue's units, or those of many."""
         if len(queue.tail) >= self._settings.queue_tail_bytes:
             self._queues.write_tail(queue)
+        if (self._report.units_added - self._units_written) * UNIT_SIZE_BYTES >= _TAIL_BYTES_MAX:
+            self._units_written = self._report.units_added
+            self._queues.write_tails()
 
     def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
         """An offset that is taken: a topic that was deleted and made again, or damage."""

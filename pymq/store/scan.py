@@ -182,7 +182,7 @@ def is_blank(window: Window, at: int) -> bool:
     if left < BLANK.size:
         return False
     view, place = window.at(at, BLANK.size)
-    return len(view) - place >= BLANK.size and BLANK.unpack_from(view, place) == (left, MAGIC_BLANK)
+    return len(view) - place >= BLANK.size and tuple(BLANK.unpack_from(view, place)) == (left, MAGIC_BLANK)
 
 
 def is_torn(record: Scanned, at: int) -> bool:
