@@ -85,15 +85,16 @@ class FrozenFile:
         self.changed_pages = _changed_pages(synced or b"", now)
 
     def after_power_loss(self, path: str, keep_page: KeepPage, keep_size: KeepPath) -> bytes:
-        """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it."""
+        """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it.
+
+        Journaling file systems order the changes of one file: blocks behind the old size never come before the size.
+        """
         before, now = self.synced or b"", self.now
         if not self.changed_pages and len(before) == len(now):
             return before
         kept = [page for page in self.changed_pages if keep_page(path, page)]
-        new_size = keep_size(path)
-        size = len(now) if new_size else len(before)
-        if kept and len(now) > size:
-            size = max(size, min((kept[-1] + 1) * PAGE_SIZE_BYTES, len(now)))
+        needed = bool(kept) and (kept[-1] + 1) * PAGE_SIZE_BYTES > len(before)
+        size = len(now) if needed or keep_size(path) else len(before)
         if size == len(now) and len(kept) == len(self.changed_pages):
             return now
         content = bytearray(before[:size])

@@ -123,7 +123,7 @@ def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
 
 def test_a_new_size_may_be_lost_but_for_the_pages_that_survive() -> None:
     files = filled()
-    for page, size in ((None, 0), (1, 1024)):
+    for page, size in ((None, 0), (1, 2048)):
         after = files.after_power_loss(lambda _, p, page=page: p == page, lambda _: False, lambda _: False)
         assert len(after.read_bytes("/d/entry")) == size
         assert len(after.read_bytes("/d/synced")) == 2048

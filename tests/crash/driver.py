@@ -1,0 +1,235 @@
+"""Drives a store through a workload, keeps the ledger, and records the disk's state around every call."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pymq.clock import ManualClock
+from pymq.errors import StoreUnavailableError
+from pymq.model.javahash import tags_code
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.model.record import encode_record
+from pymq.model.sysflag import TRANSACTION_PREPARED
+from pymq.store.memory_fs import Frozen, MemoryFiles
+from pymq.store.store import MessageStore
+from pymq.store.tables import JsonTable
+from tests.crash.ledger import Ledger, Promise, Record
+from tests.crash.losses import random_loss
+from tests.store.support import BORN, HOST, ROOT, die, make_store
+
+TABLE = f"{ROOT}/config/consumerOffset.json"
+TAGS = "TagA"
+
+
+class Moment(NamedTuple):
+    """The disk before one call (and behind the one before it), and what was promised by then.
+
+    ``power``: how often power was lost so far; nothing carries over from one time to the next but the disk.
+    """
+
+    frozen: Frozen
+    promise: Promise
+    call: str
+    now_ms: int
+    power: int
+
+
+class Driver:
+    """A store on a simulated disk. Every message is unlike every other one."""
+
+    def __init__(self, *, recording: bool = True, **settings: Any) -> None:
+        self.settings = settings
+        self.clock = ManualClock()
+        self.ledger = Ledger()
+        self.moments: list[Moment] = []
+        self.refused: list[Record] = []
+        self.on_call: Callable[[str, str], None] | None = None
+        self._recording = recording
+        self._number = 0
+        self._power = 0
+        self._use(MemoryFiles(now_ms=self.clock.now_ms))
+        self.store: MessageStore
+        self.open()
+
+    def _use(self, files: MemoryFiles) -> None:
+        self.files = files
+        files.fault = self._before
+
+    def _before(self, call: str, path: str) -> None:
+        if self._recording:
+            self.record(f"{call} {path}")
+        if self.on_call is not None:
+            self.on_call(call, path)
+
+    def record(self, call: str) -> None:
+        """Keeps this moment unless it is the same as the last one."""
+        frozen, promise = self.files.freeze(), self.ledger.promise()
+        last = self.moments[-1] if self.moments else None
+        if last is None or last.frozen != frozen or last.promise != promise:
+            self.moments.append(Moment(frozen, promise, call, self.clock.now_ms(), self._power))
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """A start; what it finds is what counts from then on."""
+        self.store = make_store(self.files, self.clock, **self.settings)
+        self.table = JsonTable(self.files, TABLE)
+        self.store.open()
+        self.table.load()
+        self.ledger.settle(self.store.physical_max_offset, self.store.physical_min_offset)
+
+    def close(self) -> None:
+        self.store.close()
+        self.ledger.acked_end = self.ledger.synced_end = self.store.physical_max_offset
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    def kill(self) -> None:
+        die(self.store)
+        self.files.after_kill()
+        self.open()
+
+    def lose_power(self, seed: int) -> None:
+        """Some of what is not synced is lost; then the next start."""
+        die(self.store)
+        self.ledger.acked_end = self.ledger.synced_end
+        loss = random_loss(random.Random(seed))
+        self._power += 1
+        self._use(MemoryFiles.restored(loss.of(self.files.freeze()), now_ms=self.clock.now_ms))
+        self.open()
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def send(
+        self, topic: str = "Alpha", queue_id: int = 0, sizes: tuple[int, ...] = (60,), *, sync: bool = False
+    ) -> None:
+        """One commit with a message for each body size. Refused ones leave the ledger."""
+        with_keys = (self._number // 3) % 2 == 0
+        before = len(self.ledger.records)
+        try:
+            for size in sizes:
+                self._stage(topic, queue_id, size, keyed=with_keys)
+            self._commit(sync)
+        except StoreUnavailableError:
+            self._refuse(before)
+
+    def send_to(self, *queues: tuple[str, int], size: int = 60, sync: bool = False) -> None:
+        """One commit with a message for each queue."""
+        before = len(self.ledger.records)
+        try:
+            for topic, queue_id in queues:
+                self._stage(topic, queue_id, size, keyed=True)
+            self._commit(sync)
+        except StoreUnavailableError:
+            self._refuse(before)
+
+    def send_batch(self, topic: str, queue_id: int, sizes: tuple[int, ...], *, sync: bool = False) -> None:
+        """One batch message."""
+        parts = [self._content(size, keyed=True) for size in sizes]
+        before = len(self.ledger.records)
+        try:
+            placed = self.store.stage_many(
+                topic, queue_id, [(0, body, properties, tags_code(TAGS)) for body, properties, _ in parts],
+                born_timestamp_ms=1_000, born_host=BORN,
+            )  # fmt: skip
+            for place, (body, properties, keys) in zip(placed, parts, strict=True):
+                self._note(topic, queue_id, place.queue_offset, place.physical_offset, body, properties, keys)
+            self._commit(sync)
+        except StoreUnavailableError:
+            self._refuse(before)
+
+    def send_half(self) -> None:
+        """A prepared transaction record: in the log and the index, in no queue."""
+        self._stage("Alpha", 0, 40, keyed=True, sys_flag=TRANSACTION_PREPARED)
+        self._commit(False)
+
+    def send_delayed(self, level: int) -> None:
+        """A delayed message in its level's queue, which holds due times."""
+        body, properties, keys = self._content(50, keyed=True)
+        properties += b"DELAY\x01%d\x02" % level
+        due_ms = self.store.settings.schedule_deliver_ms(level, self.clock.now_ms())
+        placed = self.store.stage(
+            SCHEDULE_TOPIC, level - 1, body=body, properties=properties, tags_code=due_ms,
+            born_timestamp_ms=1_000, born_host=BORN,
+        )  # fmt: skip
+        self._note(SCHEDULE_TOPIC, level - 1, placed.queue_offset, placed.physical_offset, body, properties, keys)
+        self._commit(False)
+
+    def _content(self, size: int, *, keyed: bool) -> tuple[bytes, bytes, tuple[str, ...]]:
+        self._number += 1
+        number = self._number
+        body = (b"%d|" % number + bytes([number % 251 + 1]) * size)[: max(size, len(b"%d|" % number))]
+        keys = (f"k{number}",) if keyed else ()
+        properties = b"TAGS\x01TagA\x02"
+        if keyed:
+            properties += b"KEYS\x01k%d all\x02UNIQ_KEY\x01U%d\x02" % (number, number)
+            keys = (f"k{number}", f"U{number}")
+        return body, properties, keys
+
+    def _stage(self, topic: str, queue_id: int, size: int, *, keyed: bool, sys_flag: int = 0) -> None:
+        body, properties, keys = self._content(size, keyed=keyed)
+        placed = self.store.stage(
+            topic, queue_id, body=body, properties=properties, tags_code=tags_code(TAGS), sys_flag=sys_flag,
+            born_timestamp_ms=1_000, born_host=BORN,
+        )  # fmt: skip
+        self._note(topic, queue_id, placed.queue_offset, placed.physical_offset, body, properties, keys, sys_flag)
+
+    def _note(
+        self, topic: str, queue_id: int, queue_offset: int, start: int, body: bytes, properties: bytes,
+        keys: tuple[str, ...], sys_flag: int = 0,
+    ) -> None:  # fmt: skip
+        raw = encode_record(
+            topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset, physical_offset=start, body=body,
+            properties=properties, flag=0, sys_flag=sys_flag, born_timestamp_ms=1_000, born_host=BORN,
+            store_timestamp_ms=self.clock.now_ms(), store_host=HOST,
+        )  # fmt: skip
+        self.ledger.records.append(Record(topic, queue_id, queue_offset, start, raw, keys, not sys_flag))
+
+    def _commit(self, sync: bool) -> None:
+        self.store.commit(hide=sync)
+        if not sync:
+            self.ledger.acked_end = self.store.physical_max_offset
+            return
+        end = self.store.sync(log_only=True)
+        self.store.reveal(end)
+        self.ledger.acked_end = self.ledger.synced_end = end
+
+    def _refuse(self, first: int) -> None:
+        self.store.appender.drop_staged()
+        self.refused += self.ledger.records[first:]
+        self.ledger.records = self.ledger.records[:first]
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    def tick(self, advance_ms: int = 1_000) -> None:
+        self.clock.advance(advance_ms)
+        self.store.tick()
+
+    def sync(self) -> None:
+        self.ledger.synced_end = self.store.sync()
+
+    def checkpoint(self) -> None:
+        """Queues and index reach their files, the disk has all, the checkpoint moves."""
+        self.tick(20_000)
+        self.sync()
+
+    def delete_topic(self, topic: str) -> None:
+        self.ledger.going = (topic,)
+        end = self.store.physical_max_offset
+        count = self.store.delete_topic(topic)
+        self.ledger.going = ()
+        if count:
+            self.ledger.gone[topic] = end
+            self.ledger.synced_end = end
+
+    def save_table(self) -> None:
+        """A new version of a config table."""
+        version = len(self.ledger.tables)
+        table = {"offsetTable": {f"T{i}@g": {"0": version * 100 + i} for i in range(version % 4 * 8 + 1)}}
+        self.ledger.tables = [*self.ledger.tables, table]
+        self.table.save(table)
+        self.ledger.table_low = version

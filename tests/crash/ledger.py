@@ -1,0 +1,83 @@
+"""What was promised to senders, kept beside a store by the one who drives it: the truth that a recovery is held to."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Record(NamedTuple):
+    """One message that was given to the store, with the bytes that must stand in the log for it."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    start: int
+    raw: bytes
+    keys: tuple[str, ...]
+    in_queue: bool = True
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.raw)
+
+
+class Promise(NamedTuple):
+    """The ledger at one moment. Offsets are physical.
+
+    ``records[:count]`` were given to the store; those that end at or below ``acked_end`` were answered, those below
+    ``synced_end`` were said to be on the disk. Records of a topic below ``gone[topic]`` were deleted with it; topics in
+    ``going`` are being deleted. The log's start may be any of ``starts``. Of the saved tables, ``table_low`` was
+    answered, up to ``table_high`` may be there.
+    """
+
+    records: list[Record]
+    count: int
+    acked_end: int
+    synced_end: int
+    gone: tuple[tuple[str, int], ...]
+    going: tuple[str, ...]
+    starts: tuple[int, ...]
+    tables: list[dict[str, Any]]
+    table_low: int
+    table_high: int
+
+
+class Ledger:
+    """Grows with the workload; :meth:`promise` is what holds now."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.acked_end = 0
+        self.synced_end = 0
+        self.gone: dict[str, int] = {}
+        self.going: tuple[str, ...] = ()
+        self.starts: tuple[int, ...] = (0,)
+        self.tables: list[dict[str, Any]] = [{}]
+        self.table_low = 0
+
+    def promise(self) -> Promise:
+        return Promise(
+            self.records, len(self.records), self.acked_end, self.synced_end, tuple(sorted(self.gone.items())),
+            self.going, self.starts, self.tables, self.table_low, len(self.tables) - 1,
+        )  # fmt: skip
+
+    def settle(self, end: int, start: int) -> None:
+        """A start has decided: what lies behind ``end`` is lost, the rest is on the disk."""
+        # A new list: promises made earlier go on seeing the old one.
+        self.records = [record for record in self.records if record.end <= end]
+        self.acked_end = self.synced_end = end
+        self.starts = (start,)
+
+
+Queue = tuple[str, int]
+Queues = dict[Queue, list[Record]]
+
+
+def expected_queues(promise: Promise, end: int) -> Queues:
+    """The records of each queue when the log ends at ``end``."""
+    gone = dict(promise.gone)
+    queues: Queues = {}
+    for record in promise.records[: promise.count]:
+        if record.end <= end and record.in_queue and record.start >= gone.get(record.topic, 0):
+            queues.setdefault((record.topic, record.queue_id), []).append(record)
+    return queues

@@ -1,0 +1,232 @@
+"""The recorded workloads: each drives a store through one kind of trouble. Short ones: each call is a crash."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.crash.driver import Driver
+
+QUEUES = (("Alpha", 0), ("Alpha", 1), ("Beta", 0), ("%RETRY%" + "g" * 140, 0))
+
+
+class Workload(NamedTuple):
+    """``settings`` are the store's, on top of the small ones that tests use."""
+
+    name: str
+    run: Callable[[Driver], None]
+    settings: dict[str, Any]
+
+    def recorded(self) -> Driver:
+        driver = Driver(**self.settings)
+        self.run(driver)
+        driver.record("end")
+        return driver
+
+
+def _singles(d: Driver) -> None:
+    """One message a commit, now and then a flush."""
+    for i in range(16):
+        d.send("Alpha", i % 2, (20 + 90 * (i % 4),))
+        if i % 5 == 4:
+            d.tick()
+            d.sync()
+
+
+def _batches(d: Driver) -> None:
+    for i in range(6):
+        d.send_batch("Alpha", i % 2, (30, 200, 5)[: i % 3 + 1])
+        d.send("Beta", 0, (10, 10, 600))
+        if i == 3:
+            d.checkpoint()
+    d.sync()
+
+
+def _many_queues(d: Driver) -> None:
+    """Every commit has a message for each of many queues, so one lost page takes parts of several."""
+    for i in range(5):
+        d.send_to(*((topic, n) for topic in ("Alpha", "Beta", "Gamma") for n in range(3)), size=20 + 70 * (i % 2))
+        if i % 2:
+            d.tick()
+        if i == 2:
+            d.checkpoint()
+
+
+def _segment_roll(d: Driver) -> None:
+    """Records that fill segments to the last byte, with blanks of every kind between."""
+    for i in range(9):
+        d.send("Alpha", 0, (900, 300 + 37 * i), sync=i % 4 == 3)
+        d.send("Beta", 0, (11 * i,))
+        if i % 3 == 2:
+            d.tick()
+    d.sync()
+    d.send("Alpha", 0, (1_000, 1_000, 1_000, 1_000))
+
+
+def _keys(d: Driver) -> None:
+    """Index files fill up and follow each other."""
+    for i in range(7):
+        d.send_to(*QUEUES, size=5)
+        d.tick()
+        if i % 3 == 2:
+            d.checkpoint()
+
+
+def _sync_flush(d: Driver) -> None:
+    """Every answer waits for its fsync."""
+    for i in range(8):
+        d.send_to(*QUEUES[: i % 4 + 1], sync=True)
+        d.send("Alpha", 1, (600,), sync=True)
+        if i == 4:
+            d.tick()
+
+
+def _mixed_flush(d: Driver) -> None:
+    """Asynchronous answers, then synchronous ones behind them, and back."""
+    for i in range(9):
+        d.send_to(*QUEUES[:3], size=40 * i, sync=i % 3 == 1)
+        if i % 4 == 3:
+            d.sync()
+        if i == 5:
+            d.checkpoint()
+
+
+def _checkpoints(d: Driver) -> None:
+    for i in range(6):
+        d.send("Alpha", i % 3, (100, 20))
+        d.tick()
+        d.checkpoint()
+        d.send("Beta", 0, (50,))
+
+
+def _deleted_topics(d: Driver) -> None:
+    """Topics go and come again; their records stay in the log."""
+    for i in range(3):
+        d.send_to(("Alpha", 0), ("Alpha", 1), ("Beta", 0))
+        d.send("Alpha", 0, (30,) * 12)
+        if i != 1:
+            d.checkpoint()
+        d.delete_topic("Alpha")
+        d.send("Beta", 0, (20,))
+        d.send("Alpha", 0, (20, 20))
+
+
+def _tables(d: Driver) -> None:
+    for i in range(6):
+        d.save_table()
+        d.send("Alpha", 0, (30,))
+        if i == 3:
+            d.restart()
+
+
+def _restarts(d: Driver) -> None:
+    """Clean stops and kills in between."""
+    for i in range(4):
+        d.send_to(*QUEUES, size=60 * i)
+        if i % 2:
+            d.restart()
+        else:
+            d.send("Alpha", 0, (200,), sync=True)
+            d.kill()
+        d.send("Beta", 0, (30,))
+
+
+def _recovery(d: Driver) -> None:
+    """Power losses whose recovery is crashed again, again."""
+    for i in range(4):
+        d.send_to(*QUEUES, size=200)
+        d.sync()
+        d.send_to(*QUEUES, size=150)
+        d.send("Alpha", 0, (700, 20))
+        d.tick()
+        d.lose_power(i)
+        d.send("Beta", 0, (20,))
+
+
+def _special(d: Driver) -> None:
+    """Half messages (in no queue) and delayed ones (due times in the units)."""
+    for i in range(5):
+        d.send_half()
+        d.send_delayed(i + 1)
+        d.send("Alpha", 0, (30,))
+        if i == 2:
+            d.checkpoint()
+    d.sync()
+
+
+FIXED = (
+    Workload("singles", _singles, {}),
+    Workload("batches", _batches, {}),
+    Workload("many-queues", _many_queues, {}),
+    Workload("segment-roll", _segment_roll, {}),
+    Workload("keys", _keys, {}),
+    Workload("wide-index", _keys, {"index_slot_count": 150, "index_entry_count": 100}),
+    Workload("sync-flush", _sync_flush, {}),
+    Workload("mixed-flush", _mixed_flush, {}),
+    Workload("checkpoints", _checkpoints, {}),
+    Workload("deleted-topics", _deleted_topics, {}),
+    Workload("tables", _tables, {}),
+    Workload("restarts", _restarts, {}),
+    Workload("recovery", _recovery, {}),
+    Workload("special", _special, {"queue_file_size_bytes": 400}),
+    Workload("no-index", _mixed_flush, {"index_enabled": False}),
+)
+
+
+def mixed(seed: int) -> Workload:
+    """Anything in any order, drawn from ``seed``."""
+
+    def run(d: Driver) -> None:
+        chance = random.Random(seed)
+        for _ in range(chance.randint(8, 25)):
+            chance.choices(_STEPS, _WEIGHTS)[0](d, chance)
+
+    settings: dict[str, Any] = {"index_enabled": seed % 7 != 0}
+    if seed % 3 == 0:
+        settings |= {"index_slot_count": 150, "index_entry_count": 100}
+    return Workload(f"mixed{seed}", run, settings)
+
+
+Step = Callable[[Driver, random.Random], None]
+
+
+def _sizes(chance: random.Random) -> tuple[int, ...]:
+    return tuple(chance.choice((0, 10, 80, 300, 1_000)) for _ in range(chance.randint(1, 4)))
+
+
+def _step_send(d: Driver, chance: random.Random) -> None:
+    d.send(*chance.choice(QUEUES), _sizes(chance), sync=chance.random() < 0.3)
+
+
+def _step_send_to(d: Driver, chance: random.Random) -> None:
+    d.send_to(*chance.sample(QUEUES, chance.randint(1, 4)), size=chance.randrange(300), sync=chance.random() < 0.3)
+
+
+def _step_batch(d: Driver, chance: random.Random) -> None:
+    d.send_batch(*chance.choice(QUEUES), _sizes(chance), sync=chance.random() < 0.3)
+
+
+_STEPS: list[Step] = [
+    _step_send,
+    _step_send_to,
+    _step_batch,
+    lambda d, chance: d.tick(chance.choice((0, 500, 1_000, 15_000))),
+    lambda d, _: d.sync(),
+    lambda d, _: d.checkpoint(),
+    lambda d, chance: d.delete_topic(chance.choice(("Alpha", "Beta"))),
+    lambda d, _: d.save_table(),
+    lambda d, _: d.restart(),
+    lambda d, _: d.kill(),
+    lambda d, chance: d.lose_power(chance.getrandbits(20)),
+    lambda d, _: d.send_half(),
+    lambda d, chance: d.send_delayed(chance.randint(1, 3)),
+]
+_WEIGHTS = [10, 6, 4, 5, 3, 2, 0, 1, 1, 1, 1, 1, 1]
+
+
+def workload(name: str) -> Workload:
+    """By the name that a failure prints."""
+    if name.startswith("mixed"):
+        return mixed(int(name.removeprefix("mixed")))
+    return next(found for found in FIXED if found.name == name)
