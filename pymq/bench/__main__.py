@@ -6,12 +6,26 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from pymq.bench import process
 from pymq.bench.apache import ApacheBroker
-from pymq.bench.cases import CASES, FULL, QUICK, Bench, Server, Sizes, start_and_idle
+from pymq.bench.cases import (
+    CASES,
+    FULL,
+    QUICK,
+    SYNC_CASES,
+    SYNC_SETTINGS,
+    Bench,
+    Case,
+    Figure,
+    Server,
+    Sizes,
+    start_and_idle,
+)
 from pymq.bench.control import BenchError
 from pymq.bench.export import export
 from pymq.bench.report import Collected
@@ -19,7 +33,7 @@ from pymq.bench.standalone import PyMQBroker
 
 START_CASE = "start"
 EXPORT_CASE = "export"
-ALL_CASES = [START_CASE, *CASES, EXPORT_CASE]
+ALL_CASES = [START_CASE, *CASES, *SYNC_CASES, EXPORT_CASE]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,7 +99,9 @@ class Run:
         if START_CASE in self._names:
             self._start_cases()
         if set(self._names) & {*CASES, EXPORT_CASE}:
-            self._load_cases()
+            self._load_cases("load", {**CASES, EXPORT_CASE: self._export}, {})
+        if set(self._names) & set(SYNC_CASES):
+            self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
         ours = ApacheBroker.name if self._options.only_apache else PyMQBroker.name
         other = ApacheBroker.name if self._options.apache and not self._options.only_apache else None
         self._collected.show(ours, other)
@@ -93,11 +109,11 @@ class Run:
             self._options.json.write_text(json.dumps(self._collected.as_data(), indent=1))
         return self._failures
 
-    def _make(self, kind: str, directory: Path) -> Server:
+    def _make(self, kind: str, directory: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Server:
         directory.mkdir(parents=True, exist_ok=True)
         if kind == ApacheBroker.name:
-            return ApacheBroker(directory, self._options.heap)
-        return PyMQBroker(directory, self._command)
+            return ApacheBroker(directory, self._options.heap, settings)
+        return PyMQBroker(directory, self._command, settings)
 
     def _kinds(self) -> list[str]:
         kinds = [] if self._options.only_apache else [PyMQBroker.name]
@@ -113,31 +129,32 @@ class Run:
             figures = start_and_idle(partial(self._make, kind), place, self._sizes, starts)
             self._collected.add(kind, figures)
 
-    def _load_cases(self) -> None:
+    def _load_cases(self, prefix: str, cases: Mapping[str, Case], settings: Mapping[str, str]) -> None:
+        """Starts the servers with ``settings`` and runs those of ``cases`` that were asked for, alternating."""
         benches: list[Bench] = []
         try:
             for kind in self._kinds():
-                server = self._make(kind, self._directory / f"load-{kind.split()[0].lower()}")
+                server = self._make(kind, self._directory / f"{prefix}-{kind.split()[0].lower()}", settings)
                 benches.append(Bench(server, self._sizes))
                 server.start()
-            for name in [name for name in self._names if name in CASES]:
-                for _ in range(self._rounds):
+            for name in [name for name in cases if name in self._names]:
+                for _ in range(1 if name == EXPORT_CASE else self._rounds):
                     for bench in benches:
-                        self._one(name, bench, benches)
-            if EXPORT_CASE in self._names:
-                for bench in benches:
-                    self._one(EXPORT_CASE, bench, benches)
+                        self._one(name, cases[name], bench, benches)
         finally:
             for bench in benches:
                 bench.server.stop()
 
-    def _one(self, name: str, bench: Bench, benches: list[Bench]) -> None:
+    def _export(self, bench: Bench) -> list[Figure]:
+        return export(bench, self._command, self._directory)
+
+    def _one(self, name: str, case: Case, bench: Bench, benches: list[Bench]) -> None:
         """Measures one case on one server while the others are held still."""
         self._note(bench.server.name, name)
         others = [pid for other in benches if other is not bench for pid in other.server.pids]
         try:
             with process.Paused(others):
-                figures = export(bench, self._command, self._directory) if name == EXPORT_CASE else CASES[name](bench)
+                figures = case(bench)
         except BenchError as problem:
             self._failures.append(f"{bench.server.name}, {name}: {problem}")
             return

@@ -5,7 +5,9 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pymq.bench import process
 from pymq.bench.control import GET_BROKER_CLUSTER_INFO, BenchError, Control
@@ -88,9 +90,11 @@ class ApacheBroker:
 
     name = "Apache " + VERSION
 
-    def __init__(self, directory: Path, heap: str = "512m") -> None:
+    def __init__(self, directory: Path, heap: str = "512m", settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        """``settings``: keys of broker.conf in place of the usual ones."""
         self._directory = directory
         self._heap = heap
+        self._settings = settings
         self._processes: list[subprocess.Popen[bytes]] = []
         self.namesrv = ""
         self.broker = ""
@@ -158,6 +162,7 @@ class ApacheBroker:
             "storePathCommitLog": self._directory / "store" / "commitlog",
             "flushDiskType": "ASYNC_FLUSH",
             "brokerRole": "ASYNC_MASTER",
+            **self._settings,
         }
 
     def _write(self, name: str, settings: dict[str, object]) -> str:

@@ -15,6 +15,7 @@ from pymq.bench.latency import LatencyLoad
 from pymq.bench.sends import SendLoad, SendPlan
 
 QUEUES = 8
+SYNC_SENDERS = 64
 IDLE_WAIT_S = 3.0
 COMMAND_RUNS = 5
 
@@ -46,11 +47,12 @@ class Sizes:
     batch_messages: int
     backlog_messages: int
     latency_messages: int
+    sync_messages: int
     idle_s: float
 
 
-FULL = Sizes(150_000, 300_000, 1_000_000, 1_000_000, 20_000, 10.0)
-QUICK = Sizes(20_000, 60_000, 200_000, 200_000, 3_000, 2.0)
+FULL = Sizes(150_000, 300_000, 1_000_000, 1_000_000, 20_000, 200_000, 10.0)
+QUICK = Sizes(20_000, 60_000, 200_000, 200_000, 3_000, 40_000, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ class Bench:
         return topic
 
 
+Case = Callable[[Bench], list[Figure]]
+
+
 def send(bench: Bench) -> list[Figure]:
     """Single sends, JSON header as the Java client writes it."""
     return _send(bench, "send", frames.JSON_HEADER, 160_000, 8.0)
@@ -105,6 +110,12 @@ def send_batch(bench: Bench) -> list[Figure]:
     """Batches of 32."""
     plan = SendPlan(bench.fresh_topic("batch"), QUEUES, batch=32, connections=2, in_flight=16)
     return _measure_sends(bench, "send-batch", plan, bench.sizes.batch_messages, 500_000, 1.5)
+
+
+def send_sync(bench: Bench) -> list[Figure]:
+    """Single sends of 64 senders, one in flight each, each answered after an fsync. The server runs with SYNC_FLUSH."""
+    plan = SendPlan(bench.fresh_topic("sync"), QUEUES, connections=SYNC_SENDERS, in_flight=1)
+    return _measure_sends(bench, "send-sync", plan, bench.sizes.sync_messages, 25_500, 47.7)
 
 
 def _measure_sends(
@@ -184,7 +195,11 @@ def topic_list(bench: Bench) -> list[Figure]:
     return [Figure("topic list wall", statistics.median(seconds), "s", 0.3)]
 
 
-CASES: dict[str, Callable[[Bench], list[Figure]]] = {
+# Cases whose server is started with other settings than the usual ones, and those.
+SYNC_CASES: dict[str, Case] = {"send-sync": send_sync}
+SYNC_SETTINGS = {"flushDiskType": "SYNC_FLUSH"}
+
+CASES: dict[str, Case] = {
     "send": send,
     "send-binary": send_binary,
     "send-batch": send_batch,

@@ -6,7 +6,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pymq.bench import process
 from pymq.bench.control import BenchError
@@ -20,12 +22,16 @@ class PyMQBroker:
     Args:
         directory: made if it is not there.
         command: how to call pymq; the running interpreter's ``-m pymq`` unless told.
+        settings: keys of broker.conf.
     """
 
     name = "PyMQ"
 
-    def __init__(self, directory: Path, command: list[str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, command: list[str] | None = None, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._directory = directory
+        self._settings = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         self._command = command or [sys.executable, "-m", "pymq"]
         self._process: subprocess.Popen[str] | None = None
         self.namesrv = ""
@@ -52,7 +58,15 @@ class PyMQBroker:
         begin = time.monotonic()
         with errors_path.open("w") as errors:
             self._process = subprocess.Popen(
-                [*self._command, "standalone", "--dir", str(self._directory / "data"), *self._ports(), "--json"],
+                [
+                    *self._command,
+                    "standalone",
+                    "--dir",
+                    str(self._directory / "data"),
+                    *self._ports(),
+                    *self._settings,
+                    "--json",
+                ],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

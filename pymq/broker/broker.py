@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import logging
 import random
-from collections.abc import Callable
 from types import ModuleType
 
 from pymq.broker.jobs import Job, JobRunner
@@ -14,6 +13,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
 from pymq.broker.registration import Registrar
 from pymq.broker.routes import broker_dispatcher
+from pymq.broker.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000
+DISK_THREAD_COUNT = 4  # one for the sync of the log, others for what may take long beside it
 BULK_MODULE = "pymq.store.uniform_batch"  # brings numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
@@ -57,6 +58,7 @@ class Broker:
         self._registrar: Registrar | None = None
         self._registration: asyncio.Task[None] | None = None
         self._numpy: asyncio.Future[ModuleType] | None = None
+        self._disk_threads: WorkerThreads | None = None
 
     async def start(self) -> str:
         """Listens, opens the store, registers at the name servers; returns the address clients are told.
@@ -68,13 +70,15 @@ class Broker:
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
         self.address = format_address(config.broker_ip1, port)
+        loop = asyncio.get_running_loop()
+        self._disk_threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
         # No request is read before this coroutine waits, and by then everything is in place.
         parts = BrokerParts(
             config,
             clock=self._clock,
             files=self._files,
             rng=self._rng,
-            run_in_thread=self._run_in_thread,
+            run_in_thread=self._disk_threads,
             after_sync=self.server.schedule_turn_end,
         )
         self.recovery = parts.open()
@@ -123,6 +127,9 @@ class Broker:
             parts.flusher.stop()
             parts.cleaner.stop()
             await asyncio.to_thread(parts.close)
+        if self._disk_threads is not None:
+            self._disk_threads.stop()
+            self._disk_threads = None
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:
         """SYNC_FLUSH: what was committed is brought to the disk and answered before the connections go."""
@@ -187,9 +194,6 @@ class Broker:
         store = parts.store
         self._numpy = asyncio.get_running_loop().run_in_executor(None, importlib.import_module, BULK_MODULE)
         self._numpy.add_done_callback(lambda done: store.set_bulk_ready(done.exception() is None))
-
-    def _run_in_thread(self, work: Callable[[], int], done: Callable[[asyncio.Future[int]], None]) -> None:
-        asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(done)
 
 
 def _tell_recovery(report: RecoveryReport) -> None:
