@@ -84,14 +84,18 @@ class FrozenFile:
         self.synced = synced
         self.changed_pages = _changed_pages(synced or b"", now)
 
+    @property
+    def is_synced(self) -> bool:
+        return not self.changed_pages and len(self.synced or b"") == len(self.now)
+
     def after_power_loss(self, path: str, keep_page: KeepPage, keep_size: KeepPath) -> bytes:
         """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it.
 
         Journaling file systems order the changes of one file: blocks behind the old size never come before the size.
         """
         before, now = self.synced or b"", self.now
-        if not self.changed_pages and len(before) == len(now):
-            return before
+        if self.is_synced:
+            return now
         kept = [page for page in self.changed_pages if keep_page(path, page)]
         needed = bool(kept) and (kept[-1] + 1) * PAGE_SIZE_BYTES > len(before)
         size = len(now) if needed or keep_size(path) else len(before)
@@ -120,8 +124,11 @@ def _changed_pages(before: bytes, now: bytes) -> list[int]:
 class FrozenDirectory(NamedTuple):
     """A directory's entries at one moment, as a process sees them and as the disk has them."""
 
-    now: Mapping[str, FrozenFile | FrozenDirectory]
-    synced: Mapping[str, FrozenFile | FrozenDirectory]
+    now: Mapping[str, FrozenEntry]
+    synced: Mapping[str, FrozenEntry]
+
+
+FrozenEntry: TypeAlias = FrozenFile | FrozenDirectory
 
 
 class Image(NamedTuple):
@@ -131,10 +138,16 @@ class Image(NamedTuple):
     directories: list[str]
 
 
-class Frozen(NamedTuple):
+class Frozen:
     """A whole file system at one moment."""
 
-    root: FrozenDirectory
+    __slots__ = ("_certain", "_doubtful", "root")
+
+    def __init__(self, root: FrozenDirectory) -> None:
+        self.root = root
+        # What every crash leaves, and the entries and files that it may leave in more than one way.
+        self._certain: Image | None = None
+        self._doubtful: list[tuple[str, FrozenEntry | None, FrozenEntry | None]] = []
 
     def image(self) -> Image:
         """What is there when only the process dies: everything."""
@@ -147,23 +160,34 @@ class Frozen(NamedTuple):
         ``sync_dir``, ``keep_size(path)`` for the size of a file whose size was changed since its last ``sync``. What
         is in a directory is lost with the directory.
         """
-        result = Image({}, [])
+        if self._certain is None:
+            self._certain = Image({}, [])
+            self._divide("", self.root, self._certain)
+        result = Image(dict(self._certain.files), list(self._certain.directories))
 
-        def walk(path: str, directory: FrozenDirectory) -> None:
-            result.directories.append(path or "/")
-            now, synced = directory
-            for name in sorted(now.keys() | synced.keys()):
-                child = f"{path}/{name}"
-                entry = synced.get(name)
-                if now.get(name) is not entry and keep_entry(child):
-                    entry = now.get(name)
-                if isinstance(entry, FrozenFile):
-                    result.files[child] = entry.after_power_loss(child, keep_page, keep_size)
-                elif entry is not None:
-                    walk(child, entry)
+        def walk(path: str, now: FrozenEntry | None, synced: FrozenEntry | None) -> None:
+            entry = now if now is not synced and keep_entry(path) else synced
+            if isinstance(entry, FrozenFile):
+                result.files[path] = entry.after_power_loss(path, keep_page, keep_size)
+            elif entry is not None:
+                result.directories.append(path)
+                for name in sorted(entry.now.keys() | entry.synced.keys()):
+                    walk(f"{path}/{name}", entry.now.get(name), entry.synced.get(name))
 
-        walk("", self.root)
+        for path, now, synced in self._doubtful:
+            walk(path, now, synced)
         return result
+
+    def _divide(self, path: str, directory: FrozenDirectory, certain: Image) -> None:
+        certain.directories.append(path or "/")
+        for name in sorted(directory.now.keys() | directory.synced.keys()):
+            child, now, synced = f"{path}/{name}", directory.now.get(name), directory.synced.get(name)
+            if now is synced and isinstance(now, FrozenDirectory):
+                self._divide(child, now, certain)
+            elif now is synced and isinstance(now, FrozenFile) and now.is_synced:
+                certain.files[child] = now.now
+            else:
+                self._doubtful.append((child, now, synced))
 
 
 class MemoryFile:
@@ -320,7 +344,14 @@ class MemoryFiles:
         self.before("sync_dir", path)
         if path not in self.directories:
             raise _missing(path)
-        self.directories[path].synced = self._entries()[path]
+        prefix = path.rstrip("/") + "/"
+        size = len(prefix)
+        inside: dict[str, _Entry] = {}
+        for entries in (self.directories, self.nodes):
+            for child, entry in entries.items():
+                if child.startswith(prefix) and "/" not in child[size:] and child != path:
+                    inside[child[size:]] = entry
+        self.directories[path].synced = inside
 
     def _entries(self) -> dict[str, dict[str, _Entry]]:
         """What is in each directory now."""
@@ -359,7 +390,7 @@ class MemoryFiles:
         entries = self._entries()
         path_of = {id(directory): path for path, directory in self.directories.items()}
 
-        def freeze(entry: _Entry) -> FrozenFile | FrozenDirectory:
+        def freeze(entry: _Entry) -> FrozenEntry:
             if isinstance(entry, Node):
                 return entry.freeze()
             known = done.get(id(entry))

@@ -67,7 +67,7 @@ class Driver:
         """Keeps this moment unless it is the same as the last one."""
         frozen, promise = self.files.freeze(), self.ledger.promise()
         last = self.moments[-1] if self.moments else None
-        if last is None or last.frozen != frozen or last.promise != promise:
+        if last is None or last.frozen.root != frozen.root or last.promise != promise:
             self.moments.append(Moment(frozen, promise, call, self.clock.now_ms(), self._power))
 
     # -- life ---------------------------------------------------------------------------------------------------

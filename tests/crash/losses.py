@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from xxhash import xxh32_intdigest
 
-from pymq.store.memory_fs import PAGE_SIZE_BYTES, Frozen, FrozenDirectory, FrozenFile, Image, KeepPage, KeepPath
+from pymq.store.memory_fs import (
+    PAGE_SIZE_BYTES,
+    Frozen,
+    FrozenDirectory,
+    FrozenEntry,
+    FrozenFile,
+    Image,
+    KeepPage,
+    KeepPath,
+)
 
 Pages = set[tuple[str, int]]
 
@@ -92,7 +101,7 @@ def _files(path: str, directory: FrozenDirectory) -> Iterator[tuple[str, FrozenF
 
 
 def _file_at(root: FrozenDirectory, path: str) -> FrozenFile | None:
-    here: FrozenFile | FrozenDirectory | None = root
+    here: FrozenEntry | None = root
     for name in path.split("/")[1:]:
         if not isinstance(here, FrozenDirectory):
             return None
