@@ -86,6 +86,7 @@ class ConsumeQueue:
         "max_offset",
         "min_offset",
         "next_offset",
+        "oldest_offset",
         "overhead_bytes",
         "queue_id",
         "staged",
@@ -107,6 +108,7 @@ class ConsumeQueue:
         self.magic = MAGIC_V2 if len(raw) > 127 else MAGIC_V1
         self.overhead_bytes = 90 + len(self.topic_part)
         self.base_offset = 0  # first unit of the oldest file
+        self.oldest_offset = 0  # no file begins below, be it one that a lost file makes unreachable
         self.min_offset = 0
         self.max_offset = 0  # visible
         self.next_offset = 0  # with what is staged, and what is committed but hidden
@@ -209,14 +211,22 @@ class ConsumeQueue:
     def open_files(self) -> list[int]:
         """Takes the files as they are: :attr:`max_offset` becomes the end of the newest file. Returns their starts."""
         starts = self.file_starts()
-        # Files that a lost one separates from the newest can't be reached by offset any more.
-        while any(start + self._files.file_size_bytes != after for start, after in pairwise(starts)):
-            del starts[0]
         if starts:
             self._check_size(f"{self.directory}/{starts[-1]:020d}")
             self.base_offset = self.min_offset = starts[0] // UNIT_SIZE_BYTES
             self._set_end(starts[-1] // UNIT_SIZE_BYTES + self._units_per_file)
         return starts
+
+    def end_with(self, starts: list[int], start: int, offset: int) -> None:
+        """The file at ``start`` is the newest, and :attr:`max_offset` is ``offset``: what lies behind is dropped.
+
+        Files that a lost one separates from it can't be reached by offset any more.
+        """
+        at = starts.index(start)
+        while at and starts[at - 1] + self._files.file_size_bytes == starts[at]:
+            at -= 1
+        self.base_offset = self.min_offset = starts[at] // UNIT_SIZE_BYTES
+        self.cut(offset)
 
     def _check_size(self, path: str) -> None:
         """Completes a newest file whose maker died before giving it its size."""
@@ -233,7 +243,7 @@ class ConsumeQueue:
     def reset(self) -> None:
         """Forgets everything: the queue is empty and starts at offset 0 again, or where :meth:`start_at` says."""
         self.cut(0)
-        self.base_offset = self.min_offset = 0
+        self.base_offset = self.oldest_offset = self.min_offset = 0
 
     def _set_end(self, offset: int) -> None:
         self.max_offset = self.next_offset = self.tail_offset = offset
@@ -298,7 +308,7 @@ class ConsumeQueue:
         A file goes only when the next one, too, begins below the minimum: that unit was on the disk before its record
         was deleted from the log, so the queue's end is known whatever a power loss leaves of the newer units.
         """
-        if self.min_offset <= self.base_offset + self._units_per_file:
+        if self.min_offset <= self.oldest_offset + self._units_per_file:
             return 0
         starts = self.file_starts()
         removed = 0
@@ -306,6 +316,8 @@ class ConsumeQueue:
             if after // UNIT_SIZE_BYTES >= self.min_offset or removed == count_max:
                 break
             self._remove(f"{self.directory}/{start:020d}")
-            self.base_offset = after // UNIT_SIZE_BYTES
+            self.base_offset = max(self.base_offset, after // UNIT_SIZE_BYTES)
             removed += 1
+        if starts:
+            self.oldest_offset = starts[removed] // UNIT_SIZE_BYTES
         return removed

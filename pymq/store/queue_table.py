@@ -9,6 +9,7 @@ from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueFiles
+from pymq.store.deleted_topics import DeletedTopics
 from pymq.store.fs import Files, make_directory
 from pymq.store.scan import record_in
 from pymq.store.settings import UNIT_SIZE_BYTES
@@ -17,16 +18,21 @@ from pymq.store.settings import UNIT_SIZE_BYTES
 class QueueTable:
     """Queues by (topic, queue id). ``files_lock`` guards the sets that :meth:`sync` takes in another thread."""
 
-    def __init__(self, files: Files, root: str, file_size_bytes: int, open_max: int) -> None:
+    def __init__(
+        self, files: Files, root: str, file_size_bytes: int, open_max: int, deleted: DeletedTopics | None = None
+    ) -> None:
         self._files = files
         self._root = root
         self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.deleted = deleted
         self._lock = Lock()
 
     def load(self) -> list[str]:
         """Makes an object for every queue directory; returns names that are no legal topic and are left alone."""
         make_directory(self._files, self._root)
+        if self.deleted is not None:
+            self.deleted.load()
         ignored = []
         for topic in self._files.listdir(self._root):
             if topic_problem(topic) is not None:
@@ -104,17 +110,27 @@ class QueueTable:
                 self._files.remove_tree(path)
                 self._files.sync_dir(f"{self._root}/{topic}")
 
-    def delete_topic(self, topic: str) -> int:
-        """Removes all queues of a topic with their files; returns how many there were."""
+    def deleted_end(self, topic: str) -> int:
+        """Records of the topic below this physical offset belong to no queue: they were deleted with it."""
+        return self.deleted.end(topic) if self.deleted is not None else 0
+
+    def delete_topic(self, topic: str, log_end: int) -> int:
+        """Removes all queues of a topic with their files; returns how many there were.
+
+        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError and OSError; then the topic
+        is still there, though a part of it may be gone.
+        """
         queues = [key for key in self._queues if key[0] == topic]
-        for key in queues:
-            del self._queues[key]
+        if queues and self.deleted is not None:
+            self.deleted.add(topic, log_end)
         path = f"{self._root}/{topic}"
         with self._lock:
             self._queue_files.forget(path + "/")
             if self._files.is_dir(path):
                 self._files.remove_tree(path)
                 self._files.sync_dir(self._root)
+        for key in queues:
+            del self._queues[key]
         return len(queues)
 
     def close(self) -> None:
@@ -126,14 +142,16 @@ def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = F
 
     Units behind may be anything (zeros, torn sectors, remains of a log that was cut): they are dropped. Binary search,
     because the units of records that were on the disk at a checkpoint are all good; then every candidate for the last
-    one is compared with the log. ``trusted``: PyMQ's own checkpoint vouches for ``below``, so a unit may also stand for
+    one is compared with the log. A file may be missing: one that was never synced, before newer ones that were, or an
+    old one. ``trusted``: PyMQ's own checkpoint vouches for ``below``, so a unit may also stand for
     a record that is damaged by now; its offset must not be given away again.
     """
-    for start in reversed(queue.open_files()):
+    starts = queue.open_files()
+    for start in reversed(starts):
         first = start // UNIT_SIZE_BYTES
         last = _last_good(queue, log, first, queue.max_offset, below, trusted=trusted)
         if last >= 0:
-            queue.cut(last + 1)
+            queue.end_with(starts, start, last + 1)
             queue.raise_min(log.min_offset)
             return
         queue.max_offset = first
