@@ -110,18 +110,49 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     return int(reply.ext["offset"])
 
 
-def bodies(records: bytes) -> list[str]:
-    """The bodies of stored messages that lie back to back, as a pull or a look-up answers them."""
+class Record(NamedTuple):
+    """One stored message: what the tests compare, and all its bytes."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+    body: bytes  # as stored, so possibly compressed
+    properties: dict[str, str]
+    raw: bytes
+
+
+def records(data: bytes) -> list[Record]:
+    """Stored messages that lie back to back, as a pull or a look-up answers them."""
     found = []
     at = 0
-    while at < len(records):
-        (size,) = struct.unpack_from(">i", records, at)
-        (sys_flag,) = struct.unpack_from(">i", records, at + 36)
-        # The two hosts are 8 bytes each, or 20 when their IPv6 flag is set.
-        born_host_bytes = 20 if sys_flag & 0x10 else 8
-        store_host_bytes = 20 if sys_flag & 0x20 else 8
-        body_at = at + 48 + born_host_bytes + 8 + store_host_bytes + 4 + 8
-        (length,) = struct.unpack_from(">i", records, body_at)
-        found.append(records[body_at + 4 : body_at + 4 + length].decode())
+    while at < len(data):
+        (size,) = struct.unpack_from(">i", data, at)
+        found.append(_record(data[at : at + size]))
         at += size
     return found
+
+
+def _record(raw: bytes) -> Record:
+    (queue_id,) = struct.unpack_from(">i", raw, 12)
+    queue_offset, physical_offset, sys_flag = struct.unpack_from(">qqi", raw, 20)
+    # The two hosts are 8 bytes each, or 20 when their IPv6 flag is set.
+    born_host_bytes = 20 if sys_flag & 0x10 else 8
+    store_host_bytes = 20 if sys_flag & 0x20 else 8
+    (store_timestamp_ms,) = struct.unpack_from(">q", raw, 48 + born_host_bytes)
+    at = 48 + born_host_bytes + 8 + store_host_bytes + 4 + 8
+    (body_length,) = struct.unpack_from(">i", raw, at)
+    body = raw[at + 4 : at + 4 + body_length]
+    at += 4 + body_length
+    topic_length = raw[at]
+    topic = raw[at + 1 : at + 1 + topic_length].decode()
+    at += 1 + topic_length
+    text = raw[at + 2 :].decode()
+    properties = dict(entry.split("\x01", 1) for entry in text.split("\x02") if entry)
+    return Record(topic, queue_id, queue_offset, physical_offset, store_timestamp_ms, body, properties, raw)
+
+
+def bodies(data: bytes) -> list[str]:
+    """The bodies of stored messages that lie back to back."""
+    return [record.body.decode() for record in records(data)]
