@@ -42,9 +42,9 @@ class Directory:
         """Every queue with a directory, by topic and number. The caller closes each."""
         root = f"{self.root}/consumequeue"
         for topic in self.files.listdir(root):
-            for name in self.files.listdir(f"{root}/{topic}"):
-                if name.isdigit() and str(int(name)) == name:
-                    yield QueueReader(self.files, f"{root}/{topic}/{name}", topic, int(name))
+            names = self.files.listdir(f"{root}/{topic}")
+            for queue_id in sorted(int(name) for name in names if name.isdigit() and str(int(name)) == name):
+                yield QueueReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id)
 
     def index_paths(self) -> list[str]:
         """Index files, oldest first."""

@@ -88,9 +88,8 @@ class Messages:
     def _complain_of(self, damage: Damaged) -> None:
         self.damaged_count += 1
         path, position = self._log.place(damage.at)
-        self._complain(
-            f"{path} at {position}: {damage.reason}; {damage.end - damage.start} bytes from {damage.start} on are left out"
-        )
+        size = damage.end - damage.start
+        self._complain(f"{path} at {position}: {damage.reason}; {size} bytes from {damage.start} on are left out")
 
     def _complain_of_tail(self, end: LogEnd) -> None:
         if end.remains_at is not None:

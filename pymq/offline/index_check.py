@@ -65,7 +65,9 @@ class IndexCheck:
             return
         reader = IndexReader(directory.files, path, *geometry)
         if not 1 <= max(reader.header_count, 1) <= reader.entry_count or reader.begin_ms < 0:
-            self._report.add("index", f"the header says {reader.header_count} entries of {reader.entry_count}", path, 36)
+            self._report.add(
+                "index", f"the header says {reader.header_count} entries of {reader.entry_count}", path, 36
+            )
         self._files.append(reader)
 
     def add(self, records: Iterable[Scanned]) -> None:
@@ -98,9 +100,7 @@ class IndexCheck:
                 return
             done += taken
 
-    def _compare_equal(
-        self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
-    ) -> int:
+    def _compare_equal(self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]) -> int:
         """How many rows, from the first on, are exactly the next entries of one file; 0 when it is not plain."""
         file = self._current_file(int(offsets[0]))
         if file is None:

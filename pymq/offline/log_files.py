@@ -16,7 +16,7 @@ EMPTY_LAST_SEGMENT = "is empty: made right before the stop, a start removes it"
 
 @dataclass(slots=True)
 class SegmentFile:
-    """One file of the log, positions in bytes. ``start``: its first byte's physical offset; ``size``: of all segments."""
+    """One file of the log. ``start``: physical offset of its first byte; ``size``: bytes, the same for all segments."""
 
     path: str
     start: int

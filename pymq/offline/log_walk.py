@@ -32,7 +32,7 @@ class Block(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """Physical offsets from ``start`` to ``end`` hold no good record, but good ones follow. ``at``: the first bad byte."""
+    """From ``start`` to ``end`` (physical) is no good record, but good ones follow. ``at``: the first bad byte."""
 
     start: int
     end: int
@@ -279,7 +279,7 @@ def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tup
 
 
 def last_record(segment: SegmentFile, end: int) -> Scanned | None:
-    """The last whole record before position ``end``, looked for backwards in the last window; None when none is there."""
+    """The last whole record before position ``end``, looked for in one window; None when none is there."""
     end = min(end, segment.size)
     base = max(0, end - WINDOW_BYTES)
     chunk = segment.read(base, end - base) if end > 0 else b""

@@ -66,7 +66,7 @@ class QueueLimits(NamedTuple):
 
 
 class QueueCheck:
-    """Feed it every block's records, then :meth:`finish`. ``bad_records``: offsets of records that their queue disowns."""
+    """Feed it every block's records, then :meth:`finish`. ``bad_records``: offsets of those their queue disowns."""
 
     def __init__(self, directory: Directory, report: Report, damaged: DamagedRanges) -> None:
         self._log = directory.log
@@ -168,7 +168,9 @@ class QueueCheck:
             return
         leads_here = queue.next < queue.reader.end and queue.reader.unit(queue.next)[0] == record.offset
         if leads_here:
-            self._disown(record, f"says queue offset {record.queue_offset}, but unit {queue.next} of {queue.name} leads to it")
+            self._disown(
+                record, f"says queue offset {record.queue_offset}, but unit {queue.next} of {queue.name} leads to it"
+            )
             self._report.lose(LostMessage(queue.topic, queue.queue_id, queue.next, record.offset))
             queue.next += 1
         else:
@@ -264,7 +266,9 @@ class QueueCheck:
             self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
         elif self._log_end is not None and physical_offset >= self._log_end:
             if self._clean:
-                self._report_unit(queue, offset, f"leads to {physical_offset}, the log ends at {self._log_end}", 0, None)
+                self._report_unit(
+                    queue, offset, f"leads to {physical_offset}, the log ends at {self._log_end}", 0, None
+                )
                 self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
             else:
                 queue.dropped_count += 1
@@ -278,11 +282,10 @@ class QueueCheck:
             self._report_unit(queue, offset, f"leads to {physical_offset}, where no record starts", 0, None)
             return
         other = self._queues.get((record.topic, record.queue_id))
-        if other is not None and other.reader is not None and record.queue_offset < other.reader.end:
-            if other.reader.unit(max(record.queue_offset, 0))[0] == record.offset:
-                what = f"leads to {physical_offset}, which is {other.name} offset {record.queue_offset}"
-                self._report_unit(queue, offset, what, 0, None)
-                return
+        if other is not None and _has_unit_of(other, record):
+            what = f"leads to {physical_offset}, which is {other.name} offset {record.queue_offset}"
+            self._report_unit(queue, offset, what, 0, None)
+            return
         self._disown(
             record,
             f"says {record.topic} queue {record.queue_id} offset {record.queue_offset}, but unit {offset} of "
@@ -313,7 +316,9 @@ class QueueCheck:
             self._deleted[queue.topic] += queue.record_count
         elif self._clean:
             path = f"{self._root}/{queue.topic}/{queue.queue_id}"
-            self._report.add("queue", f"{queue.name} has no files, the log has {queue.record_count} of its records", path)
+            self._report.add(
+                "queue", f"{queue.name} has no files, the log has {queue.record_count} of its records", path
+            )
         else:
             self._report.note(f"{queue.name} has no files: the next start makes its {queue.record_count} units again")
 
@@ -328,15 +333,25 @@ class QueueCheck:
             text = f"{queue.name} lacks the units of {queue.missing_count} records, from offset {queue.missing_from} on"
             self._report.add("queue", text, *queue.reader.place(queue.missing_from))
         elif queue.missing_count:
-            self._report.note(f"{queue.name}: the next start adds {queue.missing_count} units from {queue.missing_from} on")
+            self._report.note(
+                f"{queue.name}: the next start adds {queue.missing_count} units from {queue.missing_from} on"
+            )
         if queue.dropped_count:
-            self._report.note(f"{queue.name}: the next start drops {queue.dropped_count} units that lead behind the log")
+            self._report.note(
+                f"{queue.name}: the next start drops {queue.dropped_count} units that lead behind the log"
+            )
         if queue.filler_count:
             self._report.note(f"{queue.name}: {queue.filler_count} offsets stand for records that are gone")
         if queue.superseded_count:
             self._report.note(
                 f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and made again"
             )
+
+
+def _has_unit_of(queue: _Queue, record: Scanned) -> bool:
+    if queue.reader is None or not queue.reader.base <= record.queue_offset < queue.reader.end:
+        return False
+    return queue.reader.unit(record.queue_offset)[0] == record.offset
 
 
 def _is_of(record: Scanned, queue: _Queue, offset: int) -> bool:

@@ -53,7 +53,9 @@ class QueueReader:
         one = _QueueFile(path, start // UNIT_SIZE_BYTES, size // UNIT_SIZE_BYTES)
         before = self._list[-1] if self._list else None
         if before is not None and before.first + before.count != one.first:
-            self.odd.append((path, f"begins with unit {one.first}, the file before it ends at {before.first + before.count}"))
+            self.odd.append(
+                (path, f"begins with unit {one.first}, the file before it ends at {before.first + before.count}")
+            )
         self._list.append(one)
 
     def _find_end(self) -> int:
@@ -93,7 +95,9 @@ class QueueReader:
                 parts.append(bytes(taken * UNIT_SIZE_BYTES))
             else:
                 taken = min(count, one.first + one.count - offset)
-                parts.append(self._file(one.path).pread((offset - one.first) * UNIT_SIZE_BYTES, taken * UNIT_SIZE_BYTES))
+                parts.append(
+                    self._file(one.path).pread((offset - one.first) * UNIT_SIZE_BYTES, taken * UNIT_SIZE_BYTES)
+                )
             offset += taken
             count -= taken
         return parts[0] if len(parts) == 1 else b"".join(parts)

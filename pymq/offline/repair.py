@@ -77,7 +77,9 @@ def repair(
     for offset in sorted(verification.bad_records):
         record = record_at(directory.log, offset)
         assert record is not None
-        ranges.append(LostRange(offset, offset + record.size, "its queue leads elsewhere: the record's head is damaged"))
+        ranges.append(
+            LostRange(offset, offset + record.size, "its queue leads elsewhere: the record's head is damaged")
+        )
     new_log = f"{target}/commitlog"
     copy_log(directory.log, found.log_end, files, new_log, advance)
     for one in fill_ranges(directory.log, ranges, files, new_log):
@@ -135,6 +137,11 @@ def _rebuild(
         log.close()
     report.message_count = rebuilt.message_count
     report.lost = _lost_rows(rebuilt)
+    doubtful = {one.physical_offset for one in verification.report.findings if one.kind == "index"} - {None}
+    if doubtful:
+        report.notes.append(
+            f"keys of {len(doubtful)} records differ from the old index: the records are kept as they are, see verify"
+        )
     report.notes += [f"the record at {offset} repeats an offset and is in no queue" for offset in rebuilt.left_out]
     # The index is made from the log when the store is opened: the checkpoint says that nothing of it is there.
     durable = Durable(

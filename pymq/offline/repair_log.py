@@ -36,9 +36,7 @@ def copy_log(
     files.sync_dir(directory)
 
 
-def _copy_segment(
-    source: LogFiles, start: int, end: int, target: File, advance: Callable[[int], None] | None
-) -> None:
+def _copy_segment(source: LogFiles, start: int, end: int, target: File, advance: Callable[[int], None] | None) -> None:
     segment = source.find(start)
     for at in range(0, end - start if segment is not None else 0, _CHUNK_BYTES):
         assert segment is not None
@@ -49,9 +47,7 @@ def _copy_segment(
             advance(len(chunk))
 
 
-def fill_ranges(
-    source: LogFiles, ranges: list[LostRange], files: Files, directory: str
-) -> list[LostRange]:
+def fill_ranges(source: LogFiles, ranges: list[LostRange], files: Files, directory: str) -> list[LostRange]:
     """Puts fillers over the ranges in the copied log; returns them as they became: joined, one a segment.
 
     A range too short for a filler takes the record behind it along.

@@ -15,11 +15,9 @@ from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import StoreSettings
 
 
-
-
 @dataclass(slots=True)
 class Rebuilt:
-    """``lost``: by queue, offset ranges (end exclusive) without a record; ``left_out``: offsets of records in no queue."""
+    """``lost``: by queue, ranges of offsets (end exclusive); ``left_out``: physical offsets of records in no queue."""
 
     unit_count: int = 0
     message_count: int = 0
@@ -28,9 +26,7 @@ class Rebuilt:
     left_out: list[int] = field(default_factory=list)
 
 
-def rebuild_queues(
-    log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings
-) -> Rebuilt:
+def rebuild_queues(log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings) -> Rebuilt:
     """Reads the repaired log and writes its queues below ``root``. Raises OSError."""
     table = QueueTable(files, root, settings.queue_file_size_bytes, settings.open_queue_files_max)
     files.makedirs(root)

@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "group": ["list", "describe", "lag"],
     "message": ["get", "query"],
     "bench": ["send", "consume", "latency"],
+    "store": ["verify", "inspect", "dump", "repair"],
 }
 ALL_COMMANDS = [
     path

@@ -1,0 +1,368 @@
+"""What the store commands do: open a directory for reading, run a tool over it, and print its outcome."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from pymq.cli.message_text import message_record, printable, shown_body
+from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_note, print_section, progress
+from pymq.cli.tail_start import OFFSET_MAX
+from pymq.cli.times import local_time
+from pymq.clock import SystemClock
+from pymq.config.load import parse_properties
+from pymq.errors import UsageError
+from pymq.model.hosts import format_address
+from pymq.model.record import StoredMessage
+from pymq.offline import dump
+from pymq.offline.directory import Directory, open_directory
+from pymq.offline.files import ReadOnlyFiles, check_is_store, held
+from pymq.offline.find import by_id, by_offset
+from pymq.offline.findings import Report
+from pymq.offline.overview import overview
+from pymq.offline.repair import RepairReport, repair
+from pymq.offline.verify import verify
+from pymq.store.fs import RealFiles
+from pymq.units import format_bytes, parse_time_ms
+
+_MIB = 1 << 20
+_SHOWN_MAX = 20  # findings and lost ranges that people see; JSON has more
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which directory, and how it may be read."""
+
+    directory: str
+    commit_log: str | None = None
+    config: str | None = None
+    while_running: bool = False
+
+
+@contextmanager
+def _opened(place: Place) -> Iterator[Directory]:
+    """The directory, opened for reading only and kept from brokers meanwhile."""
+    root = _absolute(place.directory)
+    options = _options(place.config)
+    log_directory = _absolute(place.commit_log or options.get("storePathCommitLog") or f"{root}/commitlog")
+    check_is_store(root, log_directory)
+    with held(root, while_running=place.while_running) as running:
+        if running:
+            print_note("a broker runs here: what it holds in memory is not seen, what it writes now may look cut short")
+        directory = open_directory(ReadOnlyFiles(), root, log_directory, options)
+        try:
+            yield directory
+        finally:
+            directory.close()
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def _options(path: str | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        return parse_properties(Path(path).expanduser().read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} can't be read: {error}") from error
+
+
+@contextmanager
+def _log_progress(what: str, directory: Directory, readings: int = 1) -> Iterator[Callable[[int], None]]:
+    """A bar over MiB of log; yields what is told the bytes done."""
+    done = shown = 0
+    total = sum(segment.size for segment in directory.log.segments) * readings
+    with progress(f"{what} (MiB)", total // _MIB) as bar:
+
+        def advance(size: int) -> None:
+            nonlocal done, shown
+            done += size
+            if done // _MIB > shown:
+                bar.advance(done // _MIB - shown)
+                shown = done // _MIB
+
+        yield advance
+
+
+# -- verify -----------------------------------------------------------------------------------------------------------
+
+
+def run_verify(place: Place, output: OutputFormat) -> bool:
+    """Checks and prints; returns whether the directory is sound."""
+    with _opened(place) as directory, _log_progress("verify", directory) as advance:
+        report = verify(directory, advance)
+    if output is OutputFormat.json:
+        print_json(report.as_json())
+    else:
+        _print_report(report)
+    return report.sound
+
+
+def _print_report(report: Report) -> None:
+    seen = report.looked_at
+    print_fields(
+        {
+            "directory": report.directory,
+            "stopped": "cleanly" if report.clean else "uncleanly: a start will recover it",
+            "log": f"{report.log_start} to {report.log_end}, {format_bytes(seen.get('log_bytes', 0))} of records",
+            "records": seen.get("records", 0),
+            "queue units": f"{seen.get('units', 0)} in {seen.get('queues', 0)} queues",
+            "index entries": f"{seen.get('index_entries', 0)} in {seen.get('index_files', 0)} files",
+            "tables": seen.get("tables", 0),
+        }
+    )
+    _print_lines("notes", report.notes)
+    first = report.first_bad
+    if first is None:
+        print("\nsound" if report.clean else "\nsound; the next start cuts and adds what the notes say")
+        return
+    where = first.path + (f" at {first.position}" if first.position is not None else "")
+    offset = f" (commit log offset {first.physical_offset})" if first.physical_offset is not None else ""
+    kinds = ", ".join(f"{count} in {kind}s" for kind, count in report.counts.items())
+    print(f"\nDAMAGED: {kinds}\nfirst bad byte: {where}{offset}\n  {first.text}")
+    _print_lines("findings", [_finding_line(one.kind, one.path, one.position, one.text) for one in report.findings])
+    if report.lost_count:
+        lines = [f"{one.topic} queue {one.queue_id} offset {one.queue_offset}" for one in report.lost]
+        _print_lines(f"{report.lost_count} messages can't be read", lines)
+    print("\npymq store repair DIR --to NEWDIR writes a sound copy")
+
+
+def _finding_line(kind: str, path: str, position: int | None, text: str) -> str:
+    return f"{kind}: {path}{f' at {position}' if position is not None else ''}: {text}"
+
+
+def _print_lines(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        print(f"\n{title}")
+        for line in lines[:_SHOWN_MAX]:
+            print(f"  {line}")
+        if len(lines) > _SHOWN_MAX:
+            print(f"  and {len(lines) - _SHOWN_MAX} more: -o json lists them")
+
+
+# -- inspect ----------------------------------------------------------------------------------------------------------
+
+_SEGMENT_COLUMNS = [
+    Column("file", show=lambda path: path.rpartition("/")[2]),
+    Column("used_bytes", "USED", right=True, show=format_bytes),
+    Column("first_store_ms", "FIRST STORED", show=local_time),
+    Column("last_store_ms", "LAST STORED", show=local_time),
+    Column("state"),
+]
+_QUEUE_COLUMNS = [
+    Column("topic"),
+    Column("queue", right=True),
+    Column("min_offset", "MIN", right=True),
+    Column("max_offset", "MAX", right=True),
+    Column("files", right=True),
+    Column("last_store_ms", "LAST STORED", show=local_time),
+]
+_INDEX_COLUMNS = [
+    Column("file", show=lambda path: path.rpartition("/")[2]),
+    Column("entries", right=True),
+    Column("entry_limit", "LIMIT", right=True),
+    Column("slots", right=True),
+    Column("first_store_ms", "FIRST STORED", show=local_time),
+    Column("last_store_ms", "LAST STORED", show=local_time),
+]
+
+
+def run_inspect(place: Place, topic: str | None, output: OutputFormat) -> None:
+    """Prints the directory's overview."""
+    with _opened(place) as directory:
+        found = overview(directory, topic)
+    if output is OutputFormat.json:
+        print_json(found)
+        return
+    print_fields(
+        {
+            "directory": found["directory"],
+            "stopped": "cleanly" if found["clean_stop"] else "uncleanly: a start will recover it",
+            "last written by": found["last_written_by"],
+            "log": f"{found['log_start']} to {found['log_end']}" + (", torn tail behind" if found["torn_tail"] else ""),
+            "segment size": format_bytes(found["segment_size_bytes"]),
+        }
+    )
+    print_section("segments", found["segments"], _SEGMENT_COLUMNS, "none")
+    print_section("queues", found["queues"], _QUEUE_COLUMNS, "none")
+    print_section("index files", found["index_files"], _INDEX_COLUMNS, "none")
+    _print_checkpoint(found["checkpoint"])
+    print("\ntables")
+    print_fields({f"  {name}": "missing" if count is None else count for name, count in found["tables"].items()})
+    _print_lines("odd files", found["odd_files"])
+
+
+def _print_checkpoint(checkpoint: dict[str, Any]) -> None:
+    print("\ncheckpoint: on the disk up to")
+    fields = {
+        "  log": local_time(checkpoint["log_store_ms"]),
+        "  queues": local_time(checkpoint["queues_store_ms"]),
+        "  index": local_time(checkpoint["index_store_ms"]),
+    }
+    if checkpoint["pymq"] is not None:
+        for part in ("log", "queue", "index"):
+            fields[f"  {part} offset"] = checkpoint["pymq"][f"{part}_offset"]
+    print_fields(fields)
+
+
+def run_show(place: Place, offset: int | None, message_id: str | None, output: OutputFormat) -> None:
+    """Prints one message with all its fields. Raises NotFoundError, CorruptRecordError."""
+    with _opened(place) as directory:
+        if offset is not None:
+            message = by_offset(directory.log, offset)
+        else:
+            assert message_id is not None
+            with _log_progress("search", directory) as advance:
+                message = by_id(directory.log, message_id, advance)
+    if output is OutputFormat.json:
+        record = message_record(message)
+        record["body"] = msgspec.json.decode(record["body"].encode())
+        print_json(record | _store_fields(message))
+    else:
+        _print_message(message)
+
+
+def _store_fields(message: StoredMessage) -> dict[str, Any]:
+    return {
+        "commit_log_offset": message.physical_offset,
+        "store_size": message.size_bytes,
+        "body_crc": message.body_crc,
+        "flag": message.flag,
+        "sys_flag": message.sys_flag,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+    }
+
+
+def _print_message(message: StoredMessage) -> None:
+    print_fields(
+        {
+            "topic": printable(message.topic),
+            "queue": message.queue_id,
+            "offset": message.queue_offset,
+            "commit log offset": message.physical_offset,
+            "size": f"{message.size_bytes} bytes, body {len(message.body)}",
+            "body CRC": f"{message.body_crc:08x}",
+            "message id": printable(message.message_id),
+            "offset message id": message.offset_message_id,
+            "flag": message.flag,
+            "sysFlag": f"{message.sys_flag:#x}",
+            "born": f"{local_time(message.born_timestamp_ms)} at {format_address(*message.born_address)}",
+            "stored": f"{local_time(message.store_timestamp_ms)} at {format_address(*message.store_address)}",
+            "reconsumed": message.reconsume_times,
+            "prepared offset": message.prepared_transaction_offset,
+        }
+    )
+    if message.properties:
+        print("properties")
+        for name, value in sorted(message.properties.items()):
+            print(f"  {printable(name)}={printable(value)}")
+    print(f"body\n  {shown_body(message)}")
+
+
+# -- dump -------------------------------------------------------------------------------------------------------------
+
+
+def parse_wanted(topics: Sequence[str], begin: str | None, end: str | None, now_ms: int) -> dump.Wanted:
+    """``--from`` and ``--to``: plain numbers up to 999,999,999,999 are queue offsets, else points in time."""
+    from_offset, from_ms = _offset_or_time(begin, now_ms) if begin else (0, 0)
+    to_offset, to_ms = _offset_or_time(end, now_ms) if end else (None, None)
+    wanted = dump.Wanted(
+        topics=frozenset(topics),
+        from_offset=from_offset or 0,
+        to_offset=dump.OFFSET_LAST if to_offset is None else to_offset,
+        from_ms=from_ms or 0,
+        to_ms=dump.OFFSET_LAST if to_ms is None else to_ms,
+    )
+    if wanted.from_offset >= wanted.to_offset or wanted.from_ms >= wanted.to_ms:
+        raise UsageError("--from is not before --to: no message can be between them")
+    return wanted
+
+
+def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
+    if text.isdigit() and int(text) <= OFFSET_MAX:
+        return int(text), None
+    return None, parse_time_ms(text, now_ms)
+
+
+def run_dump(place: Place, kind: str, target: str | None, wanted: dump.Wanted) -> bool:
+    """Writes the messages; returns whether all of them could be read."""
+    with _opened(place) as directory, _log_progress("dump", directory) as advance:
+        messages = dump.Messages(directory.log, wanted, lambda text: print_note(f"pymq: {text}"), advance)
+        if target is None:
+            _write_lines(sys.stdout.buffer, messages)
+        else:
+            _write_file(_absolute(target), kind, messages)
+            print_note(f"{messages.message_count} messages in {target}")
+    return not messages.damaged_count
+
+
+def _write_file(target: str, kind: str, messages: dump.Messages) -> None:
+    """Under another name until it is whole."""
+    part = Path(target + ".part")
+    try:
+        if kind == "parquet":
+            from pymq.offline.dump_parquet import write_parquet
+
+            write_parquet(str(part), messages)
+        else:
+            with part.open("wb") as file:
+                _write_lines(file, messages)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _write_lines(file: IO[bytes], messages: dump.Messages) -> None:
+    encode = msgspec.json.Encoder().encode
+    for message, content in messages:
+        file.write(encode(dump.as_row(message, content)) + b"\n")
+    file.flush()
+
+
+# -- repair -----------------------------------------------------------------------------------------------------------
+
+
+def run_repair(place: Place, target: str, output: OutputFormat) -> None:
+    """Writes the copy and prints what is lost."""
+    with _opened(place) as directory, _log_progress("repair", directory, readings=2) as advance:
+        report = repair(directory, RealFiles(), _absolute(target), SystemClock(), advance)
+    if output is OutputFormat.json:
+        print_json(report.as_json())
+    else:
+        _print_repair(report)
+
+
+def _print_repair(report: RepairReport) -> None:
+    print_fields(
+        {
+            "directory": report.found.directory,
+            "copy": report.target,
+            "messages kept": report.message_count,
+            "messages lost": report.lost_count,
+        }
+    )
+    _print_lines(
+        "damaged ranges of the log",
+        [f"{one['file']} at {one['position']}: {one['bytes']} bytes: {one['reason']}" for one in report.ranges],
+    )
+    _print_lines(
+        "lost messages",
+        [
+            f"{one['topic']} queue {one['queue_id']} offset{_span(one['from_offset'], one['to_offset'])}"
+            for one in report.lost
+        ],
+    )
+    _print_lines("notes", report.notes)
+
+
+def _span(first: int, last: int) -> str:
+    return f" {first}" if first == last else f"s {first} to {last}"

@@ -1,0 +1,118 @@
+"""Directories to work on: the golden ones of a real RocketMQ broker, small ones of PyMQ, and ways to damage them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from pymq.clock import ManualClock
+from pymq.offline.directory import Directory, open_directory
+from pymq.offline.files import ReadOnlyFiles
+from pymq.offline.findings import Finding, Report
+from pymq.offline.log_walk import Block, walk
+from pymq.offline.verify import verify
+from pymq.store.fs import RealFiles
+from pymq.store.scan import Scanned
+from pymq.store.store import MessageStore
+from tests.store.support import die, make_store, put
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "stores"
+GOLDEN_NAMES = ("store-clean", "store-killed", "store-torn")
+TOPICS_TABLE = '{"topicConfigTable":{"orders":{},"payments":{}},"dataVersion":{}}'
+
+
+def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
+    """(directory, manifest) of a golden store below ``target``."""
+    raw = zstandard.ZstdDecompressor().stream_reader((GOLDEN / f"{name}.tar.zst").read_bytes())
+    with tarfile.open(fileobj=io.BytesIO(raw.read())) as archive:
+        archive.extractall(target, filter="data")
+    return target / "store", json.loads((GOLDEN / f"{name}.manifest.json").read_text())
+
+
+def small_store(root: Path, count: int = 100, *, clean: bool = True, **settings: Any) -> Path:
+    """A directory of PyMQ with ``count`` messages in four queues of two topics, over several files of each kind."""
+    store = make_store(RealFiles(), ManualClock(), str(root), **settings)
+    store.open()
+    fill(store, count)
+    store.close() if clean else die(store)
+    (root / "config" / "topics.json").write_text(TOPICS_TABLE)
+    return root
+
+
+def fill(store: MessageStore, count: int, start: int = 0) -> None:
+    """Messages ``start`` to ``start + count`` of :func:`small_store`."""
+    for number in range(start, start + count):
+        topic = "orders" if number % 3 else "payments"
+        put(store, topic, number % 2, b"body-%d " % number * 8, f"T{number % 5}", f"key-{number}")
+    store.tick()
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[Directory]:
+    """The directory as the tools open it."""
+    directory = open_directory(ReadOnlyFiles(), str(root))
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def check(root: Path) -> Report:
+    """The report of a verification."""
+    with opened(root) as directory:
+        return verify(directory)
+
+
+def only_finding(root: Path) -> Finding:
+    """The one damage that a verification finds."""
+    report = check(root)
+    assert len(report.findings) == 1, report.findings
+    return report.findings[0]
+
+
+def records(root: Path) -> list[Scanned]:
+    """Every good record of the log."""
+    with opened(root) as directory:
+        return [record for step in walk(directory.log) if isinstance(step, Block) for record in step.records]
+
+
+def log_place(root: Path, offset: int) -> tuple[Path, int]:
+    """(segment file, position) of a physical offset."""
+    with opened(root) as directory:
+        path, position = directory.log.place(offset)
+    assert position is not None
+    return Path(path), position
+
+
+def flip(path: Path, position: int, mask: int = 0x10) -> None:
+    """Turns bits of one byte over."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ mask]))
+
+
+def write_at(path: Path, position: int, raw: bytes) -> None:
+    """Overwrites bytes in place."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(raw)
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, str]]:
+    """Every path below a directory with its time of change, mode and content: equal when nothing was touched."""
+    result = {}
+    for path in sorted(root.rglob("*")):
+        stat = path.stat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        result[str(path.relative_to(root))] = (stat.st_mtime_ns, stat.st_mode, content)
+    return result
