@@ -149,19 +149,13 @@ class FastSends:
             if not tags or (at and raw[at - 1] != _SEPARATOR):
                 return False
             code = tags_code(tags.decode())
-        words = b""
-        at = raw.rfind(_KEYS)
-        if at >= 0:
-            words = raw[at + 5 : raw.find(b"\x02", at)]
-            if not words or (at and raw[at - 1] != _SEPARATOR):
-                return False
         raw += self._enrichment
         if target is None or len(raw) > PROPERTIES_SIZE_MAX_BYTES:
             return False
         queue = target.queue
         queue_offset = queue.next_offset
         physical_offset, size = self._stage(
-            queue, body, raw, code, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes, unique_key, words
+            queue, body, raw, code, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes
         )
         meter = target.meter
         meter.count += 1
@@ -209,7 +203,6 @@ class FastSends:
             ext.g,
             connection.host_bytes,
             self._config.batch_count_max,
-            unique_key,
             _UNUSUAL_BYTES,
         )
         if placed is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import accumulate, repeat
 from typing import NamedTuple
 from zlib import crc32
 
@@ -16,7 +17,7 @@ from pymq.model import sysflag
 from pymq.model.record import HEAD_V4, encode_record, record_size
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import UNIT, ConsumeQueue
-from pymq.store.index_keys import KeyRows
+from pymq.store.index_keys import KeyedRecords
 from pymq.store.index_service import IndexService
 from pymq.store.queue_table import QueueTable
 from pymq.store.scan import has_index_entries, has_queue_unit
@@ -64,7 +65,7 @@ class Appender:
         self._settings = settings
         self._store_host = store_host
         self.staged_queues: list[ConsumeQueue] = []
-        self.staged_keys = KeyRows()
+        self.staged_keys = KeyedRecords()
         self.hidden = HiddenCommits()
         self.listeners: list[ArrivalListener] = []
         self.last_store_ms = 0
@@ -140,9 +141,8 @@ class Appender:
                 self.staged_queues.append(queue)
             staged.append(UNIT.pack(physical_offset, size, tags_code))
             queue.next_offset = queue_offset + 1
-        # Both properties that are looked up by, UNIQ_KEY and KEYS, have these letters in their names.
-        if b"KEY" in properties and has_index_entries(sys_flag):
-            self.staged_keys.add_record(topic, properties, physical_offset, store_ms)
+        if has_index_entries(sys_flag):
+            self.staged_keys.add(topic, properties, physical_offset, store_ms)
         return Placed(queue_offset, physical_offset, size)
 
     def stage_many(
@@ -177,37 +177,40 @@ class Appender:
             ]  # fmt: skip
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         store_ms = self.stamp()
-        overhead, magic, topic_part = queue.overhead_bytes, queue.magic, queue.topic_part
-        sizes = [overhead + len(body) + len(properties) for _, body, properties, _ in entries]
-        physical_offset = log.reserve(sum(sizes))
-        queue_offset = queue.next_offset
-        if entries and not queue.staged:
-            self.staged_queues.append(queue)
-        parts, staged, pack_unit, pack_start = log.parts, queue.staged, UNIT.pack, _HEAD_START.pack
+        bodies, owns = [entry[1] for entry in entries], [entry[2] for entry in entries]
+        body_sizes, properties_sizes = [len(body) for body in bodies], [len(own) for own in owns]
+        overhead = queue.overhead_bytes
+        sizes = [overhead + body + own for body, own in zip(body_sizes, properties_sizes, strict=True)]
+        first = log.reserve(sum(sizes))
+        offsets = list(accumulate(sizes, initial=first))[:-1]
+        count, queue_offset = len(sizes), queue.next_offset
+        queue_offsets = range(queue_offset, queue_offset + count)
         sys_flag &= ~_HOST_FLAGS
         middle = _HEAD_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
-        body_size = properties_size = -1
-        middle_and_length = tail = b""
-        keys = self.staged_keys
-        placed: list[Placed] = []
-        for (flag, body, properties, tags_code), size in zip(entries, sizes, strict=True):
-            # Neighbours in a batch are alike: the pieces with the lengths are made only when a length changes.
-            if len(body) != body_size:
-                body_size = len(body)
-                middle_and_length = middle + _I32.pack(body_size)
-            if len(properties) != properties_size:
-                properties_size = len(properties)
-                tail = topic_part + properties_size.to_bytes(2, "big")
-            start = pack_start(size, magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset)
-            parts += (start, middle_and_length, body, tail, properties)
-            staged.append(pack_unit(physical_offset, size, tags_code))
-            if b"KEY" in properties:
-                keys.add_record(topic, properties, physical_offset, store_ms)
-            placed.append(Placed(queue_offset, physical_offset, size))
-            queue_offset += 1
-            physical_offset += size
-        queue.next_offset = queue_offset
-        return placed
+        # The pieces that hold a length are made once for each different length.
+        middles = {size: middle + _I32.pack(size) for size in set(body_sizes)}
+        tails = {size: queue.topic_part + size.to_bytes(2, "big") for size in set(properties_sizes)}
+        parts: list[bytes] = [b""] * (5 * count)
+        parts[0::5] = map(
+            _HEAD_START.pack, sizes, repeat(queue.magic), [crc32(body) & 0x7FFFFFFF for body in bodies],
+            repeat(queue_id), [entry[0] for entry in entries], queue_offsets, offsets,
+        )  # fmt: skip
+        parts[1::5] = map(middles.__getitem__, body_sizes)
+        parts[2::5] = bodies
+        parts[3::5] = map(tails.__getitem__, properties_sizes)
+        parts[4::5] = owns
+        if entries and not queue.staged:
+            self.staged_queues.append(queue)
+        log.parts += parts
+        queue.staged += map(UNIT.pack, offsets, sizes, [entry[3] for entry in entries])
+        queue.next_offset = queue_offset + count
+        if b"KEY" in b"".join(owns):
+            keys = self.staged_keys
+            keys.topics += repeat(topic, count)
+            keys.properties += owns
+            keys.offsets += offsets
+            keys.times_ms += repeat(store_ms, count)
+        return list(map(Placed._make, zip(queue_offsets, offsets, sizes, strict=True)))
 
     def commit(self, *, hide: bool = False) -> None:
         """Everything staged reaches the log's file in one write, then the queues; then listeners are told.
@@ -230,7 +233,7 @@ class Appender:
             self._hide(start, last_store_ms, log.max_offset if hide else NEEDS_NO_SYNC)
             return
         if self.staged_keys:
-            keys, self.staged_keys = self.staged_keys, KeyRows()
+            keys, self.staged_keys = self.staged_keys, KeyedRecords()
             self._hand_over_keys(keys)
         if not queues:
             return
@@ -251,7 +254,7 @@ class Appender:
 
     def _hide(self, start: int, last_store_ms: int, needs_synced: int) -> None:
         queues, self.staged_queues = self.staged_queues, []
-        keys, self.staged_keys = self.staged_keys, KeyRows()
+        keys, self.staged_keys = self.staged_keys, KeyedRecords()
         units = [(queue, queue.take_staged()) for queue in queues]
         self.hidden.add(HiddenCommit(start, last_store_ms, needs_synced, units, keys))
         self._note_hidden()
@@ -274,12 +277,12 @@ class Appender:
     def drop_staged(self) -> None:
         """Forgets everything staged; the offsets will be given to others."""
         self._log.rollback()
-        self.staged_keys = KeyRows()
+        self.staged_keys = KeyedRecords()
         for queue in self.staged_queues:
             queue.drop_staged()
         self.staged_queues = []
 
-    def _hand_over_keys(self, keys: KeyRows) -> None:
+    def _hand_over_keys(self, keys: KeyedRecords) -> None:
         if self._index is None:
             return
         self._index.extend(keys)

@@ -1,4 +1,7 @@
-"""Keys that wait for the index, one row a key, kept in columns: bulk work takes them without a loop over rows."""
+"""Records whose keys wait for the index, and the keys themselves, in columns: bulk work needs no loop over rows.
+
+A send only notes its record's properties; keys are found in them when the index takes a batch, off the answer's path.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,63 @@ class KeyColumns(NamedTuple):
     times_ms: NDArray[np.int64]
 
 
+class KeyedRecords:
+    """Records, one row each, in the order of their physical offsets. ``properties`` may leave out what is no key."""
+
+    __slots__ = ("offsets", "properties", "times_ms", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.properties: list[bytes] = []
+        self.offsets: list[int] = []
+        self.times_ms: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
+        """One record, unless it can't have keys."""
+        # Both names that are looked up by have these letters in them.
+        if b"KEY" in properties:
+            self.topics.append(topic)
+            self.properties.append(properties)
+            self.offsets.append(offset)
+            self.times_ms.append(store_ms)
+
+    def extend(self, other: KeyedRecords) -> None:
+        """All rows of ``other`` behind these."""
+        self.topics += other.topics
+        self.properties += other.properties
+        self.offsets += other.offsets
+        self.times_ms += other.times_ms
+
+    def first(self, count: int) -> KeyedRecords:
+        """A copy of the first ``count`` rows."""
+        rows = KeyedRecords()
+        rows.topics = self.topics[:count]
+        rows.properties = self.properties[:count]
+        rows.offsets = self.offsets[:count]
+        rows.times_ms = self.times_ms[:count]
+        return rows
+
+    def drop_first(self, count: int) -> None:
+        """Forgets the first ``count`` rows."""
+        del self.topics[:count]
+        del self.properties[:count]
+        del self.offsets[:count]
+        del self.times_ms[:count]
+
+    def cut(self, end: int) -> None:
+        """Forgets records from physical offset ``end`` on."""
+        count = len(self)
+        while count and self.offsets[count - 1] >= end:
+            count -= 1
+        for column in (self.topics, self.properties, self.offsets, self.times_ms):
+            del column[count:]
+
+
 class KeyRows:
-    """Columns of equal length. Rows stand in the order of their records' physical offsets."""
+    """Keys, one row each. Rows stand in the order of their records' physical offsets."""
 
     __slots__ = ("keys", "offsets", "times_ms", "topics")
 
@@ -37,54 +95,16 @@ class KeyRows:
 
     def add_record(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
         """A row for each key in a record's properties."""
-        # Both names that are looked up by have these letters in them.
-        if b"KEY" in properties:
-            found = dict(_KEYS.findall(properties))
-            unique_key = found.get(b"UNIQ_KEY")
-            if unique_key:
-                self.add(topic, unique_key, offset, store_ms)
-            self.add_words(topic, found.get(b"KEYS", b""), offset, store_ms)
+        found = dict(_KEYS.findall(properties))
+        unique_key = found.get(b"UNIQ_KEY")
+        if unique_key:
+            self._add(topic, unique_key, offset, store_ms)
+        for word in found.get(b"KEYS", b"").split(b" "):
+            if word:
+                self._add(topic, word, offset, store_ms)
 
-    def add(self, topic: str, key: bytes, offset: int, store_ms: int) -> None:
-        """One row."""
+    def _add(self, topic: str, key: bytes, offset: int, store_ms: int) -> None:
         self.topics.append(topic)
         self.keys.append(key)
         self.offsets.append(offset)
         self.times_ms.append(store_ms)
-
-    def add_words(self, topic: str, words: bytes, offset: int, store_ms: int) -> None:
-        """A row for each word of a KEYS property."""
-        for word in words.split(b" "):
-            if word:
-                self.add(topic, word, offset, store_ms)
-
-    def extend(self, other: KeyRows) -> None:
-        """All rows of ``other`` behind these."""
-        self.topics += other.topics
-        self.keys += other.keys
-        self.offsets += other.offsets
-        self.times_ms += other.times_ms
-
-    def first(self, count: int) -> KeyRows:
-        """A copy of the first ``count`` rows."""
-        rows = KeyRows()
-        rows.topics = self.topics[:count]
-        rows.keys = self.keys[:count]
-        rows.offsets = self.offsets[:count]
-        rows.times_ms = self.times_ms[:count]
-        return rows
-
-    def drop_first(self, count: int) -> None:
-        """Forgets the first ``count`` rows."""
-        del self.topics[:count]
-        del self.keys[:count]
-        del self.offsets[:count]
-        del self.times_ms[:count]
-
-    def cut(self, end: int) -> None:
-        """Forgets rows of records from physical offset ``end`` on."""
-        count = len(self)
-        while count and self.offsets[count - 1] >= end:
-            count -= 1
-        for column in (self.topics, self.keys, self.offsets, self.times_ms):
-            del column[count:]

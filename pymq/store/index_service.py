@@ -15,8 +15,7 @@ from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
 from pymq.store.fs import Files, make_directory
 from pymq.store.index_file import IndexFile
-from pymq.store.index_hash import key_hashes
-from pymq.store.index_keys import KeyColumns, KeyRows
+from pymq.store.index_keys import KeyColumns, KeyedRecords, KeyRows
 from pymq.store.scan import End, Scanned, has_index_entries, parse_record, scan
 from pymq.store.settings import StoreSettings
 from pymq.store.windows import read_record
@@ -39,7 +38,7 @@ class IndexService:
         self.files: list[IndexFile] = []
         self.bulk_ready = True  # a server turns it off until numpy is loaded, for loading it holds up the event loop
         self.problem: str | None = None  # why keys wait; None when all is well
-        self._pending = KeyRows()
+        self._pending = KeyedRecords()
         self._behind_from: int | None = None  # keys of records from here on are read from the log again
         self._sealed_ms = 0  # end time of the newest file that is full: RocketMQ's indexMsgTimestamp
         self._inserted = 0
@@ -133,7 +132,7 @@ class IndexService:
         """Queues one record's keys; inserts at once when many wait."""
         if self._behind_from is not None:
             return
-        self._pending.add_record(topic, properties, physical_offset, store_ms)
+        self._pending.add(topic, properties, physical_offset, store_ms)
         if len(self._pending) >= self._settings.index_batch_count:
             self.work()
             self._bound_pending()
@@ -150,19 +149,19 @@ class IndexService:
         except OSError as error:
             self._pause(error)
             self._behind_from = self._pending.offsets[0] if self._pending else int(columns.offsets[0])
-        self._pending = KeyRows()
+        self._pending = KeyedRecords()
 
-    def extend(self, rows: KeyRows) -> None:
-        """Queues the keys of one commit. When the index can't follow, they are left to the log."""
+    def extend(self, records: KeyedRecords) -> None:
+        """Queues the records of one commit. When the index can't follow, they are left to the log."""
         if self._behind_from is not None:
             return
-        self._pending.extend(rows)
+        self._pending.extend(records)
         self._bound_pending()
 
     def _bound_pending(self) -> None:
         if len(self._pending) > _PENDING_COUNT_MAX:
             self._behind_from = self._pending.offsets[0]
-            self._pending = KeyRows()
+            self._pending = KeyedRecords()
 
     @property
     def next_offset(self) -> int:
@@ -217,32 +216,34 @@ class IndexService:
                 return
             self._behind_from = record.offset + record.size
             if has_index_entries(record.sys_flag):
-                self._pending.add_record(record.topic, record.properties, record.offset, record.store_ms)
+                self._pending.add(record.topic, record.properties, record.offset, record.store_ms)
                 if len(self._pending) >= self._settings.index_batch_count:
                     return
 
-    def _insert(self, rows: KeyRows) -> None:
-        """Inserts keys. Raises OSError; those already in stay in then: a key found twice is answered once."""
-        if len(rows) < _BULK_COUNT_MIN or not self.bulk_ready:
-            entries = [
-                (index_key_hash(topic, key.decode("utf-8", "replace")), offset, store_ms)
-                for topic, key, offset, store_ms in zip(
-                    rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True
-                )
-            ]
-            while entries:
-                file = self._writable_file()
-                with self._changing(file):
-                    del entries[: file.insert(entries)]
-            self._note_inserted(len(rows))
-        else:
-            import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
+    def _insert(self, records: KeyedRecords) -> None:
+        """Inserts the records' keys. Raises OSError; those in already stay then: a key found twice is answered once."""
+        if len(records) < _BULK_COUNT_MIN or not self.bulk_ready:
+            self._insert_plain(records)
+            return
+        from pymq.store.bulk_keys import waiting_keys  # noqa: PLC0415 - it needs numpy
 
-            hashes = key_hashes(rows.topics, rows.keys)
-            self._insert_columns(KeyColumns(hashes, np.array(rows.offsets), np.array(rows.times_ms)))
+        self._insert_columns(waiting_keys(records))
+
+    def _insert_plain(self, records: KeyedRecords) -> None:
+        rows = KeyRows()
+        for record in zip(records.topics, records.properties, records.offsets, records.times_ms, strict=True):
+            rows.add_record(*record)
+        entries = [
+            (index_key_hash(topic, key.decode("utf-8", "replace")), offset, store_ms)
+            for topic, key, offset, store_ms in zip(rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True)
+        ]
+        while entries:
+            file = self._writable_file()
+            with self._changing(file):
+                del entries[: file.insert(entries)]
+        self._note_inserted(len(rows))
 
     def _insert_columns(self, columns: KeyColumns) -> None:
-        """As :meth:`_insert`."""
         hashes, offsets, times_ms = columns
         done = 0
         while done < len(hashes):

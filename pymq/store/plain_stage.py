@@ -57,13 +57,10 @@ class PlainStager:
         sys_flag: int,
         born_timestamp_ms: int,
         born_host: bytes,
-        unique_key: bytes,
-        words: bytes,
     ) -> tuple[int, int]:
         """(physical offset, size in bytes) of the record; its queue offset is ``queue.next_offset`` before the call.
 
-        ``born_host`` has 8 bytes and ``sys_flag`` no transaction bits; ``unique_key`` and ``words`` (empty for
-        none) are what the properties' UNIQ_KEY and KEYS hold. Raises as :meth:`MessageStore.stage`.
+        ``born_host`` has 8 bytes and ``sys_flag`` no transaction bits. Raises as :meth:`MessageStore.stage`.
         """
         store, log = self._appender, self._log
         parts = log.parts
@@ -100,11 +97,9 @@ class PlainStager:
         queue.next_offset = queue_offset + 1
         keys = store.staged_keys
         keys.topics.append(queue.topic)
-        keys.keys.append(unique_key)
+        keys.properties.append(properties)
         keys.offsets.append(at)
         keys.times_ms.append(store_ms)
-        if words:
-            keys.add_words(queue.topic, words, at, store_ms)
         return at, size
 
     def stage_batch(
@@ -116,14 +111,13 @@ class PlainStager:
         born_timestamp_ms: int,
         born_host: bytes,
         count_max: int,
-        unique_key: bytes,
         unusual: tuple[bytes, ...],
     ) -> tuple[list[int], int] | None:
         """Stages the entries of a batch request's body, each with the ``shared`` properties behind its own.
 
         Returns (physical offsets, bytes in all), or None with nothing staged when the batch is none of the plain ones:
         malformed, too many entries or properties, with one of the ``unusual`` words in them, or it doesn't fit into the
-        segment at hand. ``shared`` has no TAGS, no KEYS, and ``unique_key`` is its UNIQ_KEY.
+        segment at hand. ``shared`` has a UNIQ_KEY, but no TAGS and no KEYS.
         """
         store, log = self._appender, self._log
         if not store.is_writable:
@@ -135,7 +129,7 @@ class PlainStager:
                 if len(uniform.offsets) > count_max or _is_unusual(uniform.own, unusual):
                     return None
                 records, joined_units, places, own = uniform
-                return self._take(queue, [records], [joined_units], places, own, shared, unique_key, store_ms)
+                return self._take(queue, [records], [joined_units], places, own, shared, store_ms)
         if _is_unusual(entries, unusual):
             return None
         position = log.staged_end
@@ -184,7 +178,7 @@ class PlainStager:
             return None
         if not offsets or len(offsets) > count_max:
             return None
-        return self._take(queue, parts, units, offsets, parts[4::6], shared, unique_key, store_ms)
+        return self._take(queue, parts, units, offsets, parts[4::6], shared, store_ms)
 
     def _encode_uniform(
         self,
@@ -220,13 +214,12 @@ class PlainStager:
         offsets: list[int],
         own: bytes | list[bytes],
         shared: bytes,
-        unique_key: bytes,
         store_ms: int,
     ) -> tuple[list[int], int] | None:
         """Makes encoded records the staged ones if the segment at hand has room for them.
 
-        ``own``: the entries' own properties, one by one or joined when they have equal sizes. ``unique_key`` is the
-        batch's, which stands behind the entries' and so counts for each of them.
+        ``own``: the entries' own properties, one by one or joined when they have equal sizes. The batch's ``shared``
+        UNIQ_KEY stands behind them and so counts for each of them.
         """
         store, log = self._appender, self._log
         size = sum(map(len, parts))
@@ -244,10 +237,10 @@ class PlainStager:
             step = len(own) // count
             each = [own[i * step : (i + 1) * step] for i in range(count)] if isinstance(own, bytes) else own
             for properties, offset in zip(each, offsets, strict=True):
-                keys.add_record(queue.topic, properties + shared, offset, store_ms)
+                keys.add(queue.topic, properties + shared, offset, store_ms)
         else:
             keys.topics += [queue.topic] * count
-            keys.keys += [unique_key] * count
+            keys.properties += [shared] * count
             keys.offsets += offsets
             keys.times_ms += [store_ms] * count
         return offsets, size

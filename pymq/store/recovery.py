@@ -15,7 +15,7 @@ from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
-from pymq.store.consume_queue import ConsumeQueue
+from pymq.store.consume_queue import FILLER_SIZE, ConsumeQueue
 from pymq.store.index_keys import KeyColumns
 from pymq.store.queue_table import QueueTable, settle
 from pymq.store.scan import (
@@ -94,8 +94,7 @@ def recover(
         run.scan_from(queue_start, index_start)
     except _QueueGap as gap:
         report.notes.append(f"{gap}: all queues were made again from the log")
-        for queue in queues:
-            settle(queue, log, log.min_offset)
+        _settle_all(queues, log, log.min_offset)
         run.scan_from(log.min_offset, run.index_next)
     return report
 
@@ -110,16 +109,24 @@ def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, 
         below = min(max(below, log.min_offset), log.end_of_files)
         if durable is not None and durable.unit_count and not len(queues):
             below = log.min_offset
-        for queue in queues:
-            settle(queue, log, below, trusted=durable is not None)
+        _settle_all(queues, log, below, trusted=durable is not None)
         return below
     below = durable.log_offset if durable else log.end_of_files
-    for queue in queues:
-        settle(queue, log, below, trusted=durable is not None)
+    _settle_all(queues, log, below, trusted=durable is not None)
     if durable is not None:
         return durable.queue_offset if queues.unit_count == durable.unit_count else log.min_offset
     # Another broker's clean stop: everything behind the newest unit is dispatched again.
     return max((queue.last_physical_offset for queue in queues), default=log.min_offset)
+
+
+def _settle_all(queues: QueueTable, log: CommitLog, below: int, *, trusted: bool = False) -> None:
+    for queue in queues:
+        settle(queue, log, below, trusted=trusted)
+        deleted_end = queues.deleted_end(queue.topic)
+        if deleted_end:
+            physical_offset, size, _ = queue.unit(queue.max_offset - 1)
+            if 0 < size < FILLER_SIZE and physical_offset < deleted_end:
+                queue.reset()  # a crash interrupted the deletion of its topic
 
 
 def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
@@ -224,7 +231,7 @@ class _Run:
 
     def _take_many(self, records: Records, queue_start: int) -> None:
         """As :meth:`_take`. Records that don't simply continue their queues are looked at one by one, in order."""
-        from pymq.store.bulk_dispatch import append_units, key_columns  # noqa: PLC0415 - it needs numpy
+        from pymq.store.bulk_dispatch import append_units, record_keys  # noqa: PLC0415 - it needs numpy
 
         self._report.records_scanned += len(records)
         self._report.bytes_scanned += records.end - int(records.offsets[0])
@@ -241,7 +248,7 @@ class _Run:
             fresh = records.starting_at(self.index_next)
             self.index_next = records.end
             if self._index is not None:
-                self._index.add_columns(key_columns(fresh))
+                self._index.add_columns(record_keys(fresh))
 
     def _to_queue(self, record: Scanned, queue_start: int) -> None:
         """Adds the record's unit, if its place in the queue can be true.
@@ -250,6 +257,8 @@ class _Run:
         log a queue's offsets follow each other: a record that breaks the row is suspected and left out, until the next
         one of its queue proves it right by following it.
         """
+        if record.offset < self._queues.deleted_end(record.topic):
+            return
         queue = self._queues.get(record.topic, record.queue_id)
         expected = queue.max_offset if queue is not None else 0
         if queue is not None and record.queue_offset == expected:
@@ -303,8 +312,8 @@ class _Run:
         room = (record.offset - self._log.min_offset) // RECORD_OVERHEAD_BYTES
         if before is not None and expected <= before.queue_offset == record.queue_offset - 1:
             self._append(before, record)
-        elif expected == 0 and self._log.min_offset > 0:
-            self._append(record)
+        elif expected == 0 and (self._log.min_offset > 0 or self._queues.deleted_end(record.topic)):
+            self._append(record)  # what was before is deleted
         elif self._report.damaged and record.queue_offset - expected <= room:
             lost = f"{expected} to {record.queue_offset - 1}"
             self._report.notes.append(f"{name} lacks offsets {lost}: their records are gone or damaged")

@@ -143,7 +143,7 @@ class Window:
         if not topic_at < topic_end <= size - 2:
             return False
         properties_size = int.from_bytes(read_piece(self.segment, at + topic_end, 2), "big", signed=True)
-        return topic_end + 2 + properties_size == size
+        return bool(topic_end + 2 + properties_size == size)
 
 
 def record_in(segment: Segment, offset: int) -> Scanned | None:

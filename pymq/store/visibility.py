@@ -11,7 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from pymq.store.consume_queue import ConsumeQueue
-from pymq.store.index_keys import KeyRows
+from pymq.store.index_keys import KeyedRecords
 
 NEEDS_NO_SYNC = 0
 
@@ -27,7 +27,7 @@ class HiddenCommit(NamedTuple):
     last_store_ms: int
     needs_synced: int
     units: list[tuple[ConsumeQueue, bytes]]
-    keys: KeyRows
+    keys: KeyedRecords
 
 
 class HiddenCommits:

@@ -14,7 +14,8 @@ from pymq.errors import CorruptRecordError
 from pymq.model.javahash import index_key_hash
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store import bulk_scan, recovery, scan
-from pymq.store.bulk_dispatch import Properties, append_units, key_columns
+from pymq.store.bulk_dispatch import append_units, record_keys
+from pymq.store.bulk_keys import Properties
 from pymq.store.bulk_scan import Records, scan_bulk
 from pymq.store.index_keys import KeyRows
 from pymq.store.memory_fs import MemoryFiles
@@ -116,7 +117,7 @@ def test_keys_and_tags_are_those_of_the_plain_way(messages: list) -> None:
             index_key_hash(topic, key.decode("utf-8", "replace"))
             for topic, key in zip(rows.topics, rows.keys, strict=True)
         ]
-        assert [column.tolist() for column in key_columns(part)] == [hashes, rows.offsets, rows.times_ms]
+        assert [column.tolist() for column in record_keys(part)] == [hashes, rows.offsets, rows.times_ms]
         made = make_store(MemoryFiles()).queue_table
         appended = append_units(part, made)
         for queue in appended.queues:

@@ -50,7 +50,7 @@ def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes]:
     queue = stager.queue("T", 3)
     assert queue is not None
     store.set_bulk_ready(by_columns)
-    result = stager.stage_batch(queue, entries, SHARED, 0, 5, HOST, 32767, b"ABC", (b"DELAY\x01",))
+    result = stager.stage_batch(queue, entries, SHARED, 0, 5, HOST, 32767, (b"DELAY\x01",))
     return result, b"".join(store.log.parts), b"".join(queue.staged)
 
 

@@ -1,0 +1,48 @@
+"""Which records of the log belong to topics that were deleted: their queues must not come back when they are rebuilt.
+
+The log keeps a deleted topic's records until their segments go. RocketMQ forgets the deletion when its queues are made
+again from the log; PyMQ writes it down before the first queue file goes, so that a start finishes a deletion that a
+crash interrupted, and a rebuild leaves those records out.
+"""
+
+from __future__ import annotations
+
+from pymq.store.fs import Files
+from pymq.store.tables import JsonTable
+
+_KEY = "deletedTopics"
+
+
+class DeletedTopics:
+    """Kept in a JSON file beside the config tables; RocketMQ ignores it."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._table = JsonTable(files, path)
+        self._ends: dict[str, int] = {}
+
+    def load(self) -> None:
+        entries = self._table.load().get(_KEY)
+        self._ends = {}
+        if isinstance(entries, dict):
+            self._ends = {topic: end for topic, end in entries.items() if isinstance(end, int)}
+
+    def end(self, topic: str) -> int:
+        """Records of the topic below this physical offset are deleted; 0 when none are."""
+        return self._ends.get(topic, 0)
+
+    def add(self, topic: str, log_end: int) -> None:
+        """All records of the topic below ``log_end``, which is on the disk, count as deleted. Durable on return.
+
+        Raises StoreUnavailableError; then nothing has changed.
+        """
+        self._save({**self._ends, topic: log_end})
+
+    def bound(self, log_min_offset: int, log_end: int) -> None:
+        """Forgets deletions whose records are gone. A log that ends earlier will give the rest of offsets to others."""
+        ends = {topic: min(end, log_end) for topic, end in self._ends.items() if min(end, log_end) > log_min_offset}
+        if ends != self._ends:
+            self._save(ends)
+
+    def _save(self, ends: dict[str, int]) -> None:
+        self._table.save({_KEY: ends})
+        self._ends = ends
