@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pymq.errors import UsageError
+from pymq.model import fastjson
 from pymq.offline.log_files import LogFiles, open_log
 from pymq.offline.queue_files import QueueReader
 from pymq.store.checkpoint import Checkpoint, CheckpointFile
 from pymq.store.fs import Files
 from pymq.store.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
 from pymq.store.settings import StoreSettings, parse_delay_levels
-from pymq.store.tables import JsonTable
 
 _ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most keep when they change the sizes
 
@@ -67,7 +67,15 @@ class Directory:
 
     def table(self, name: str) -> dict[str, object]:
         """One of the JSON tables in ``config``, from its backup when the file is bad; empty without either."""
-        return JsonTable(self.files, f"{self.root}/config/{name}").load()
+        path = f"{self.root}/config/{name}"
+        for candidate in (path, path + ".bak"):
+            try:
+                table = fastjson.loads(self.files.read_bytes(candidate))
+            except (FileNotFoundError, fastjson.JsonError):
+                continue
+            if isinstance(table, dict):
+                return table
+        return {}
 
     def topics(self) -> set[str] | None:
         """Names in topics.json; None when there is no table to tell."""

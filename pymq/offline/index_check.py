@@ -210,7 +210,7 @@ class IndexCheck:
 
     def finish(self, log_end: int) -> None:
         """Compares what waits, then entries behind the log's end, then every file's slots and chains."""
-        if not self._files:
+        if not self._files and not self._unreadable:
             self._report.note("there are no index files: messages can't be looked up by key")
             return
         self._compare()

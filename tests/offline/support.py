@@ -39,9 +39,13 @@ def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
 
 def small_store(root: Path, count: int = 100, *, clean: bool = True, **settings: Any) -> Path:
     """A directory of PyMQ with ``count`` messages in four queues of two topics, over several files of each kind."""
-    store = make_store(RealFiles(), ManualClock(), str(root), **settings)
+    # Four entries a slot, as RocketMQ has them: then the size of an index file tells its geometry.
+    geometry = {"index_slot_count": 5, **settings}
+    store = make_store(RealFiles(), ManualClock(), str(root), **geometry)
     store.open()
-    fill(store, count)
+    fill(store, count // 2)
+    store.tick()
+    fill(store, count - count // 2, count // 2)
     store.close() if clean else die(store)
     (root / "config" / "topics.json").write_text(TOPICS_TABLE)
     return root
@@ -52,7 +56,6 @@ def fill(store: MessageStore, count: int, start: int = 0) -> None:
     for number in range(start, start + count):
         topic = "orders" if number % 3 else "payments"
         put(store, topic, number % 2, b"body-%d " % number * 8, f"T{number % 5}", f"key-{number}")
-    store.tick()
 
 
 @contextmanager
