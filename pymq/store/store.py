@@ -12,6 +12,7 @@ from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.commit_log import CommitLog
 from pymq.store.damage import Refusals
+from pymq.store.deleted_topics import DeletedTopics
 from pymq.store.digests import Digests
 from pymq.store.expiry import Expiry
 from pymq.store.index_service import IndexService
@@ -51,7 +52,10 @@ class MessageStore:
         self._log_directory = log_directory or f"{root}/commitlog"
         s = self.settings
         self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max)
-        self.queue_table = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max)
+        deleted = DeletedTopics(files, f"{root}/config/deletedTopics.json")
+        self.queue_table = QueueTable(
+            files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
+        )
         self.refusals = Refusals()
         self.log.on_corrupt = self.refusals.note
         self.digests = Digests(files, f"{root}/digests", self.log) if s.digests_enabled else None
@@ -110,6 +114,8 @@ class MessageStore:
             self.index.drain()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
         self._open_digests(report)
+        if self.queue_table.deleted is not None:
+            self.queue_table.deleted.bound(self.log.min_offset, self.log.max_offset)
         self.appender.last_store_ms = self.log.last_store_ms
         self.appender.closed = None
         self._serving = True
@@ -331,9 +337,9 @@ class MessageStore:
     def delete_topic(self, topic: str) -> int:
         """Removes the topic's queues (its records stay in the log until their segment goes); returns their number."""
         assert not self.appender.anything_staged, "commit before deleting"
-        if self.appender.hidden:
-            self.reveal(self.log.sync())  # a checkpoint can't lie behind what is hidden
-        count = self.queue_table.delete_topic(topic)
+        end = self.log.sync()
+        self.reveal(end)  # a checkpoint can't lie behind what is hidden
+        count = self.queue_table.delete_topic(topic, end)
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
             self._write_queues()

@@ -192,7 +192,7 @@ Step = Callable[[Driver, random.Random], None]
 
 
 def _sizes(chance: random.Random) -> tuple[int, ...]:
-    return tuple(chance.choice((0, 10, 80, 300, 1_000)) for _ in range(chance.randint(1, 4)))
+    return tuple(chance.choice((0, 10, 80, 300, 800)) for _ in range(chance.randint(1, 4)))
 
 
 def _step_send(d: Driver, chance: random.Random) -> None:
@@ -222,7 +222,7 @@ _STEPS: list[Step] = [
     lambda d, _: d.send_half(),
     lambda d, chance: d.send_delayed(chance.randint(1, 3)),
 ]
-_WEIGHTS = [10, 6, 4, 5, 3, 2, 0, 1, 1, 1, 1, 1, 1]
+_WEIGHTS = [10, 6, 4, 5, 3, 2, 2, 1, 1, 1, 1, 1, 1]
 
 
 def workload(name: str) -> Workload:
