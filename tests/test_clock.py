@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta, timezone
+
 import pytest
 
 from pymq.clock import Clock, ManualClock, SystemClock
@@ -28,8 +30,18 @@ def test_monotonic_time_never_goes_back() -> None:
         ManualClock().advance(-1)
 
 
+def test_local_time_follows_the_wall_clock_in_the_zone_given() -> None:
+    clock = ManualClock(1_700_000_000_000, timezone(timedelta(hours=-3)))
+    assert clock.local_time().isoformat() == "2023-11-14T19:13:20-03:00"
+    clock.advance(3_600_000)
+    assert clock.local_time().hour == 20
+    assert ManualClock(1_700_000_000_000).local_time().isoformat() == "2023-11-14T22:13:20+00:00"
+
+
 def test_the_machines_clocks() -> None:
     clock: Clock = SystemClock()
+    assert abs(clock.local_time().timestamp() * 1000 - clock.now_ms()) < 60_000
+    assert clock.local_time().utcoffset() == clock.local_time().astimezone(UTC).astimezone().utcoffset()
     assert clock.now_ms() > 1_700_000_000_000  # milliseconds, not seconds
     assert clock.now_ms() < 10**14  # not microseconds
     first = clock.monotonic_ms()

@@ -154,3 +154,18 @@ def test_namesrv_settings_load() -> None:
 def test_roles_that_promise_copies_are_warned_about() -> None:
     for overrides in ({"brokerId": "1"}, {"brokerRole": "SYNC_MASTER"}):
         assert any("does not replicate" in warning for warning in load_broker_config(None, overrides).warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [("04", {4}), ("4", {4}), ("0;12;23", {0, 12, 23}), ("04;16;", {4, 16}), ("19", {19})]
+)
+def test_hours_of_retention(text: str, hours: set[int]) -> None:
+    assert load_broker_config(None, {"deleteWhen": text}).delete_hours == hours
+
+
+@pytest.mark.parametrize("text", ["", "24", "4,16", "4;;5", ";4", "-1", "004", "four", "4 ;5"])
+def test_hours_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"deleteWhen=.*: write hours from 0 to 23 separated by `;`, for example 04;16"
+    ):
+        load_broker_config(None, {"deleteWhen": text})

@@ -1,7 +1,7 @@
 """Cleaner: applies retention from time to time (Java: DefaultMessageStore.CleanCommitLogService).
 
-Each pass looks at ages and disks, deletes what must go, one segment at a time with the slow part in a worker thread, and
-says whether writes are refused for lack of space.
+Each pass looks at ages and disks, says whether writes are refused for lack of space, and deletes what must go: one
+segment at a time, the slow part in a worker thread.
 """
 
 from __future__ import annotations

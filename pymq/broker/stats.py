@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from pymq.clock import Clock
@@ -232,7 +231,7 @@ class StatsManager:
         self.got_yesterday_morning, self.got_today_morning = self.got_today_morning, now.got
 
     def _local_date(self) -> tuple[int, int, int]:
-        local = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone()
+        local = self._clock.local_time()
         return local.year, local.month, local.day
 
 

@@ -29,7 +29,7 @@ _METADATA_KEY = "setting"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key. ``minimum`` and ``maximum`` bound integers, ``choices`` text, or ``form``: a regular expression and words.
+    """One key. ``minimum`` and ``maximum`` bound integers, ``choices`` and ``form`` (regular expression, words) text.
 
     ``runtime`` allows operators to change it while the server runs.
     """

@@ -228,3 +228,43 @@ def test_answers_under_sync_flush_come_after_the_disk_has_them(tmp_path: Path) -
             await broker.stop()
 
     asyncio.run(scenario())
+
+
+def test_an_operator_has_old_messages_deleted_and_consumers_are_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "fileReservedTime": "0"}
+        queue = MessageQueue("T", "broker-a", 0)
+        async with name_server() as namesrv:
+            broker = make_broker(tmp_path / "data", namesrv.address, **settings)
+            address = await broker.start()
+            assert broker.parts is not None
+            log = broker.parts.store.log
+            async with (
+                Admin(namesrv.address) as admin,
+                Producer("P", namesrv=namesrv.address) as producer,
+                PullConsumer("G", namesrv=namesrv.address) as consumer,
+            ):
+                await admin.topics.put(address, TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+                for number in range(300):
+                    await producer.send(Message("T", b"%d" % number + b"x" * 1000, keys=f"k{number}"), queue=queue)
+                assert len(list((tmp_path / "data/commitlog").iterdir())) == len(log.segments) > 4
+                await admin.brokers.delete_expired_commit_log(address)
+                await until(lambda: len(log.segments) == 1)
+                await until(lambda: len(list((tmp_path / "data/consumequeue/T/0").iterdir())) <= 5)
+                assert len(list((tmp_path / "data/commitlog").iterdir())) == 1
+                low = await consumer.min_offset(queue)
+                assert 200 < low < 300
+                moved = await consumer.pull(queue, 0)
+                assert not moved.messages() and moved.next_offset == low
+                found = await consumer.pull(queue, low)
+                assert found.messages()[0].body.startswith(b"%dx" % low)
+                # Nothing of what is still there was harmed, and the queue goes on where it was.
+                assert (await producer.send(Message("T", b"next"), queue=queue)).queue_offset == 300
+            await broker.stop()
+            again = make_broker(tmp_path / "data", namesrv.address, **settings)
+            await again.start()
+            assert again.parts is not None and again.recovery is not None and again.recovery.clean
+            assert (again.parts.store.min_offset("T", 0), again.parts.store.max_offset("T", 0)) == (low, 301)
+            await again.stop()
+
+    asyncio.run(scenario())

@@ -287,7 +287,7 @@ def test_wipe_and_add_write_perm(world: World) -> None:
 
 
 def test_cleaning_commands(world: World) -> None:
-    for command in ("cleanExpiredCQ", "cleanUnusedTopic"):
+    for command in ("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"):
         assert "success" in world.admin.run(command, "-b", world.server.broker)
     assert world.topic in world.admin.run("topicList").split()
 

@@ -1,4 +1,4 @@
-"""ConsumeQueue: the minimum follows the log, also past fillers, and files go only when their successor is needed no more."""
+"""ConsumeQueue: the minimum follows the log, also past fillers; files go when nobody needs them, none too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry: segments go, queues and index follow; a crash at any call leaves a store without holes, offsets never go back."""
+"""Expiry: segments go, queues and index follow; a crash at any call leaves no hole, and offsets never go back."""
 
 from __future__ import annotations
 
@@ -352,5 +352,6 @@ def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: 
         store._write_queues()
         store.expiry.drop_oldest()
         low = store.min_offset("A", 0)
-        assert [int(path[-20:]) // 20 for path in paths(store._files, "consumequeue/A/0")][0] > low - 3 * UNITS_PER_FILE
+        first_file = int(paths(store._files, "consumequeue/A/0")[0][-20:]) // 20
+        assert first_file > low - 3 * UNITS_PER_FILE
         assert put(store, "B", 0, b"b").queue_offset == 5

@@ -1,4 +1,4 @@
-"""Operators' requests about the broker itself: configuration (25, 26), figures (28, 315, 321, 907), cleaning (306, 329)."""
+"""Operators' requests about the broker: configuration (25, 26), figures (28, 315, 321, 907), cleaning (306, 329)."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ class BrokerAdminHandlers:
     def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply:
         """Removes queues whose messages are all deleted and which no topic has any more.
 
-        Java's broker also removes those that a topic still has; their offsets begin at 0 again, below what its consumers
-        have committed.
+        Java's broker also removes those that a topic still has; their offsets begin at 0 again, below what its
+        consumers have committed.
         """
         self._writer.commit()
         gone = [queue for queue in self._store.expired_queues() if not self._is_in_use(*queue)]
