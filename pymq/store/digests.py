@@ -26,6 +26,8 @@ EXPLAINED_COUNT_MAX = 1024  # damaged blocks whose explanation is remembered
 def block_digests(data: memoryview) -> bytes:
     """The digests of consecutive blocks, 8 bytes each; the last block may be shorter."""
     digest = xxh3_64_digest
+    if len(data) <= BLOCK_SIZE_BYTES:
+        return digest(data)
     return b"".join([digest(data[at : at + BLOCK_SIZE_BYTES]) for at in range(0, len(data), BLOCK_SIZE_BYTES)])
 
 
@@ -219,16 +221,19 @@ class Digests:
 
         Bytes newer than the last :meth:`work` have no digest yet and pass. Raises OSError.
         """
-        size = min(len(data), self.next_offset - segment.start - at)
-        if size <= 0:
-            return self._check_tail(segment, data, at)
+        size, known = len(data), self.next_offset - segment.start - at
+        doubts = None
+        if known < size:
+            if known <= 0:
+                return self._check_tail(segment, data, at) if known == 0 else None
+            doubts = self._check_tail(segment, data[known:], at + known)
+            data = data[:known]
+        actual = block_digests(data)
         first = at // BLOCK_SIZE_BYTES
-        actual = block_digests(data[:size])
         wanted = self.table.get(segment.start, first, first + len(actual) // DIGEST_SIZE_BYTES)
-        doubts = self._check_tail(segment, data[size:], at + size) if size < len(data) else None
         if actual == wanted:
             return doubts
-        return self._doubts(segment, at, data[:size], wanted, actual, doubts)
+        return self._doubts(segment, at, data, wanted, actual, doubts)
 
     def _check_tail(self, segment: Segment, data: memoryview, at: int) -> Doubts | None:
         tail = self._tail_at(segment, at)

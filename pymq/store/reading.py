@@ -13,13 +13,12 @@ from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
 from pymq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
 from pymq.store.damage import Doubts
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
-from pymq.store.windows import NO_WINDOW, CheckedWindow, Unit, read_window, window_end
+from pymq.store.windows import NO_WINDOW, Unit, WindowReader
 
 Accept = Callable[[memoryview], bool]
 Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _FILTER_STEP_COUNT = 64  # units filtered in one go; few more are looked at than a read returns
-_LARGE_BYTES = 1 << 20  # a unit that promises a larger record is compared with the record's head first
 _EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
 
 
@@ -53,7 +52,7 @@ class GetResult:
 
 def get_messages(
     queue: ConsumeQueue | None,
-    log: CommitLog,
+    windows: WindowReader,
     settings: StoreSettings,
     offset: int,
     count_max: int,
@@ -77,7 +76,7 @@ def get_messages(
         status = GetStatus.OFFSET_OVERFLOW_ONE if offset == high else GetStatus.OFFSET_OVERFLOW_BADLY
         return GetResult(status, high, low, high)
     filtered = tag_codes is not None or accept is not None
-    limits = _Limits(settings, log, queue, offset, count_max, bytes_max)
+    limits = _Limits(settings, windows.log, queue, offset, count_max, bytes_max)
     count = max(settings.filter_scan_bytes // UNIT_SIZE_BYTES, count_max) if filtered else limits.count
     units = queue.read(offset, count)
     result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
@@ -89,9 +88,9 @@ def get_messages(
         )
         return result
     if filtered:
-        _collect_matching(result, queue, log, limits, units, tag_codes, accept)
+        _collect_matching(result, queue, windows, limits, units, tag_codes, accept)
     else:
-        _collect(result, queue, log, limits, units)
+        _collect(result, queue, windows, limits, units)
     if result.count:
         result.status = GetStatus.FOUND
     result.suggest_slave = limits.far_behind and result.count > 0
@@ -115,7 +114,7 @@ class _Limits:
         self.size_bytes = min(size, bytes_max)
 
 
-def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Limits, packed: Packed) -> None:
+def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: _Limits, packed: Packed) -> None:
     """Gathers every unit's record, one slice for each run of adjacent records.
 
     The hot loop of every pull: plain names and no calls that can be saved.
@@ -134,14 +133,14 @@ def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Li
                 if run_to > run_from:
                     result.chunks.append(data[run_from - start : run_to - start])
                     run_from = run_to = 0
-                segment = _segment_of(log, physical_offset, size)
+                segment = _segment_of(windows.log, physical_offset, size)
                 if segment is None:
                     start = end = 0
                     offset += 1
                     if not count:
                         result.status = GetStatus.MESSAGE_WAS_REMOVING
                     continue
-                data, start, end, doubts = _window(log, segment, units, number, bytes_max - total)
+                data, start, end, doubts = windows.window(segment, units, number, bytes_max - total)
             real_size, magic, real_queue_id, real_offset, real_physical = head(data, physical_offset - start)
             if (
                 real_offset != offset
@@ -165,7 +164,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Li
     except (CorruptRecordError, UnreadableError, struct.error) as error:
         # What lies before the damage is served; only a read that starts at it fails.
         if not count:
-            raise _refusal(log, queue, offset, error) from None
+            raise _refusal(windows.log, queue, offset, error) from None
     if run_to > run_from:
         result.chunks.append(data[run_from - start : run_to - start])
     result.next_offset, result.count, result.size_bytes = offset, count, total
@@ -174,7 +173,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, log: CommitLog, limits: _Li
 def _collect_matching(
     result: GetResult,
     queue: ConsumeQueue,
-    log: CommitLog,
+    windows: WindowReader,
     limits: _Limits,
     packed: Packed,
     tag_codes: frozenset[int] | None,
@@ -198,12 +197,12 @@ def _collect_matching(
                 return
             try:
                 if physical_offset < start or physical_offset + size > end:
-                    segment = _segment_of(log, physical_offset, size)
+                    segment = _segment_of(windows.log, physical_offset, size)
                     if segment is None:
                         if not result.count:
                             result.status = GetStatus.MESSAGE_WAS_REMOVING
                         continue
-                    data, start, end, doubts = _window(log, segment, units, number, limits.size_bytes)
+                    data, start, end, doubts = windows.window(segment, units, number, limits.size_bytes)
                 at = physical_offset - start
                 real_size, magic, *place = RECORD_HEAD.unpack_from(data, at)
                 if place != [queue.queue_id, offset, physical_offset] or real_size != size or magic not in _MAGICS:
@@ -213,7 +212,7 @@ def _collect_matching(
                     raise _corrupt(queue, offset, physical_offset)
             except (CorruptRecordError, UnreadableError, struct.error) as error:
                 if not result.count:
-                    raise _refusal(log, queue, offset, error) from None
+                    raise _refusal(windows.log, queue, offset, error) from None
                 return
             if accept is not None and not accept(record):
                 continue
@@ -227,17 +226,6 @@ def _collect_matching(
 
 def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:
     return result.size_bytes + size > limits.size_bytes or result.count >= limits.count
-
-
-def _window(log: CommitLog, segment: Segment, units: list[Unit], number: int, bytes_left: int) -> CheckedWindow:
-    """The part of the log that holds a unit's record, and those of the next units when they are near."""
-    physical_offset, size, _ = units[number]
-    if size > _LARGE_BYTES:
-        # A damaged unit must not make us read, and hold, a gigabyte.
-        window = read_window(log, segment, physical_offset, physical_offset + RECORD_HEAD.size)
-        if RECORD_HEAD.unpack_from(window.data, physical_offset - window.start)[0] != size:
-            raise CorruptRecordError(physical_offset, "a consume queue unit has another size than its record")
-    return read_window(log, segment, physical_offset, window_end(units, number, bytes_left))
 
 
 def _is_damaged(record: memoryview, doubts: Doubts, queue: ConsumeQueue, unit: Unit) -> bool:

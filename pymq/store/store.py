@@ -21,7 +21,7 @@ from pymq.store.queue_table import QueueTable
 from pymq.store.reading import Accept, GetResult, GetStatus, get_messages
 from pymq.store.recovery import Progress, RecoveryReport, recover
 from pymq.store.settings import StoreSettings
-from pymq.store.windows import read_record
+from pymq.store.windows import WindowReader, read_record
 
 __all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
 
@@ -56,6 +56,7 @@ class MessageStore:
         self.queue_table = QueueTable(
             files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
         )
+        self._windows = WindowReader(self.log)
         self.refusals = Refusals()
         self.log.on_corrupt = self.refusals.note
         self.digests = Digests(files, f"{root}/digests", self.log) if s.digests_enabled else None
@@ -75,6 +76,7 @@ class MessageStore:
         self._written = (0, 0, 0, (0, 0, 0, 0))
         self._next_queue_write_ms = 0
         self._next_checkpoint_ms = 0
+        self._checkpoint_offset = 0  # the log's end when the checkpoint was moved last
         self._checkpoint_lock = Lock()
         self.expiry = Expiry(
             log=self.log,
@@ -208,20 +210,21 @@ class MessageStore:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """True when the next whole :meth:`sync` moves the checkpoint."""
-        return self._clock.monotonic_ms() >= self._next_checkpoint_ms
+        """True when the next whole :meth:`sync` moves the checkpoint: it is old, or far behind the log."""
+        behind = self.log.max_offset - self._checkpoint_offset
+        return self._clock.monotonic_ms() >= self._next_checkpoint_ms or behind >= self.settings.checkpoint_bytes
 
     def sync(self, *, log_only: bool = False) -> int:
         """What was committed before the call is on the disk when it returns; gives that physical offset.
 
-        Meant for a worker thread. Now and then (``checkpoint_interval_ms``, and whenever the store is being opened or
-        closed) it also makes queues durable and moves the checkpoint, unless ``log_only``. Raises
+        Meant for a worker thread. Now and then (``checkpoint_interval_ms``, ``checkpoint_bytes``, and whenever the store
+        is being opened or closed) it also makes queues durable and moves the checkpoint, unless ``log_only``. Raises
         StoreUnavailableError when the disk fails: the store then takes no more writes.
         """
         synced = self.log.sync()
-        now_ms = self._clock.monotonic_ms()
-        if not log_only and (now_ms >= self._next_checkpoint_ms or not self._serving):
-            self._next_checkpoint_ms = now_ms + self.settings.checkpoint_interval_ms
+        if not log_only and (self.is_checkpoint_due or not self._serving):
+            self._next_checkpoint_ms = self._clock.monotonic_ms() + self.settings.checkpoint_interval_ms
+            self._checkpoint_offset = self.log.max_offset
             self._save_checkpoint()
         return synced
 
@@ -271,7 +274,7 @@ class MessageStore:
         Raises CorruptRecordError when the first message to return is damaged.
         """
         queue = self.queue_table.get(topic, queue_id)
-        return get_messages(queue, self.log, self.settings, offset, count_max, bytes_max, tag_codes, accept)
+        return get_messages(queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept)
 
     def record_at(self, physical_offset: int) -> memoryview:
         """One record. Raises NotFoundError outside the log, CorruptRecordError when none starts there or it is damaged,
@@ -283,6 +286,11 @@ class MessageStore:
         """First readable offset; 0 for a queue without messages ever."""
         queue = self.queue_table.get(topic, queue_id)
         return queue.min_offset if queue else 0
+
+    def queue_end(self, topic: str, queue_id: int) -> int | None:
+        """The next message's offset; None when there is no such queue."""
+        queue = self.queue_table.get(topic, queue_id)
+        return queue.max_offset if queue else None
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The next message's offset; 0 for a queue without messages ever."""

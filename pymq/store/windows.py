@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
 
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
 from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
@@ -13,59 +12,129 @@ from pymq.store.damage import Doubts
 from pymq.store.digest_file import BLOCK_SIZE_BYTES
 
 Unit = tuple[int, int, int]  # physical offset, record size, tags code
+# Bytes, the physical offsets of their begin and end, and doubts about them: None when they are as written.
+Window = tuple[memoryview, int, int, Doubts | None]
+NO_WINDOW: Window = (memoryview(b""), 0, 0, None)
 
-# Measured with a warm page cache: a read of its own costs as much as copying and comparing 8 KiB that nobody wanted.
-GAP_BYTES_MAX = 8192
+# Measured with a warm page cache: a read of its own costs as much as copying and comparing 16 KiB that nobody wanted.
+GAP_BYTES_MAX = 16_384
+CHUNK_BYTES = 65_536
+CHUNK_COUNT_MAX = 256  # 16 MiB
+_LARGE_BYTES = 1 << 20  # a unit that promises a larger record is compared with the record's head first
 _FIRST_READ_BYTES = 4096  # holds most records whole
-SPAN_BYTES_MAX = 65_536  # records that lie within this are fetched at once, whatever lies between them
 
 
-class CheckedWindow(NamedTuple):
-    """Bytes ``start`` to ``end`` (physical offsets) of the log. ``doubts`` is None when they are as written."""
+class WindowReader:
+    """Reads the log for queues.
 
-    data: memoryview
-    start: int
-    end: int
-    doubts: Doubts | None
-
-
-NO_WINDOW = CheckedWindow(memoryview(b""), 0, 0, None)
-
-
-def window_end(units: Sequence[Unit], number: int, bytes_left: int) -> int:
-    """How far one read should go that begins with record ``number`` of a queue: further when the next ones are near.
-
-    ``bytes_left``: records beyond it will not be returned.
+    Records that follow each other are fetched together. When a queue's records lie far apart, because many queues share
+    the log, the next queue's reader will want the same neighbourhood: a piece of the log that is asked for a second
+    time is kept for others.
     """
-    start, size, _ = units[number]
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self._chunks: dict[int, Window] = {}
+        self._seen: dict[int, None] = {}
+
+    def window(self, segment: Segment, units: Sequence[Unit], number: int, bytes_left: int) -> Window:
+        """The part of the log that holds the record of unit ``number``, and the next ones when they are near.
+
+        ``bytes_left``: records beyond it will not be returned. Raises UnreadableError, and CorruptRecordError for a
+        unit whose size can't be true.
+        """
+        start, size, _ = units[number]
+        end = start + size
+        if size > _LARGE_BYTES:
+            self._check_size(segment, start, size)
+        if number + 1 < len(units):
+            if units[number + 1][0] == end:
+                end = _run_end(units, number, bytes_left)
+            else:
+                chunk = self._chunk(segment, start, end)
+                if chunk is not None:
+                    return chunk
+                end = _reach(units, number, bytes_left)
+        return read_window(self.log, segment, start, end)
+
+    def _check_size(self, segment: Segment, start: int, size: int) -> None:
+        """A damaged unit must not make us read, and hold, a gigabyte."""
+        data, data_start, _, _ = read_window(self.log, segment, start, start + RECORD_HEAD.size)
+        if RECORD_HEAD.unpack_from(data, start - data_start)[0] != size:
+            raise CorruptRecordError(start, "a consume queue unit has another size than its record")
+
+    def _chunk(self, segment: Segment, start: int, end: int) -> Window | None:
+        """The kept piece that holds a record; None the first time, at the log's end and across pieces."""
+        at = (start - segment.start) // CHUNK_BYTES * CHUNK_BYTES
+        key = segment.start + at
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            if key not in self._seen:
+                self._seen[key] = None
+                _bound(self._seen, CHUNK_COUNT_MAX)
+                return None
+            chunk = self._load(segment, key)
+            if chunk is None:
+                return None
+            self._chunks[key] = chunk
+            _bound(self._chunks, CHUNK_COUNT_MAX)
+        return chunk if end <= chunk[2] else None
+
+    def _load(self, segment: Segment, key: int) -> Window | None:
+        end = min(key + CHUNK_BYTES, segment.end)
+        if end > self.log.max_offset:
+            return None
+        data, start, end, doubts = read_window(self.log, segment, key, end)
+        if doubts is not None:
+            return None
+        # The newest segment's bytes come as a map: a copy stays as it was compared.
+        return (data if segment.sealed else memoryview(bytes(data)), start, end, None)
+
+
+def _bound(table: dict[int, Window] | dict[int, None], count_max: int) -> None:
+    if len(table) > count_max:
+        del table[next(iter(table))]
+
+
+def _run_end(units: Sequence[Unit], number: int, bytes_left: int) -> int:
+    """How far one read should go for a record that the next one follows: mostly to the last of them at once."""
+    start, _, _ = units[number]
     last, last_size, _ = units[-1]
+    if last - start == sum([unit[1] for unit in islice(units, number, len(units) - 1)]) <= bytes_left - last_size:
+        return last + max(last_size, 0)
+    return _reach(units, number, bytes_left)
+
+
+def _reach(units: Sequence[Unit], number: int, bytes_left: int) -> int:
+    """How far one read should go: to the next record while the gap is small and the record will be returned."""
+    start, size, _ = units[number]
     end = start + size
-    if size <= last + last_size - start <= SPAN_BYTES_MAX:
-        return last + last_size
     left = bytes_left - size
     for offset, size, _ in islice(units, number + 1, None):
         left -= size
-        if not 0 <= offset - end <= GAP_BYTES_MAX or left < 0:
+        if size < 0 or not 0 <= offset - end <= GAP_BYTES_MAX or left < 0:
             break
         end = offset + size
     return end
 
 
-def read_window(log: CommitLog, segment: Segment, start: int, end: int) -> CheckedWindow:
+def read_window(log: CommitLog, segment: Segment, start: int, end: int) -> Window:
     """Physical offsets ``start`` to ``end`` of a segment, widened to whole blocks. Raises UnreadableError."""
     base = segment.start
     at = (start - base) // BLOCK_SIZE_BYTES * BLOCK_SIZE_BYTES
     to = min(-(-(end - base) // BLOCK_SIZE_BYTES) * BLOCK_SIZE_BYTES, segment.end - base)
     try:
         data = segment.read(at, to - at)
-        doubts = log.guard.check(segment, data, at) if log.guard is not None else None
+        guard = log.guard
+        doubts = guard.check(segment, data, at) if guard is not None else None
     except OSError as error:
         raise UnreadableError(
             f"{segment.file.path} can't be read at {at}: {error.strerror} (errno {error.errno}); messages elsewhere "
             f"are served; mend the disk, or go on behind this message"
         ) from error
-    segment.note_read(to - at, log.resident_bytes_max)
-    return CheckedWindow(data, base + at, base + to, doubts)
+    if not segment.sealed:
+        segment.note_read(to - at, log.resident_bytes_max)
+    return data, base + at, base + to, doubts
 
 
 def read_record(log: CommitLog, offset: int) -> memoryview:
@@ -78,22 +147,20 @@ def read_record(log: CommitLog, offset: int) -> memoryview:
     if segment is None or offset >= log.max_offset:
         raise NotFoundError(f"the log holds {log.min_offset} to {log.max_offset}, not offset {offset}")
     room = min(segment.end, log.max_offset) - offset
-    window = read_window(log, segment, offset, offset + min(room, _FIRST_READ_BYTES))
-    at = offset - window.start
     if room < RECORD_OVERHEAD_BYTES:
         raise CorruptRecordError(offset, f"no message record starts at offset {offset}")
-    size, magic, _, _, physical_offset = RECORD_HEAD.unpack_from(window.data, at)
+    data, start, end, doubts = read_window(log, segment, offset, offset + min(room, _FIRST_READ_BYTES))
+    size, magic, _, _, physical_offset = RECORD_HEAD.unpack_from(data, offset - start)
     fits = RECORD_OVERHEAD_BYTES <= size <= room
     if magic not in (MAGIC_V1, MAGIC_V2) or not fits or physical_offset != offset:
         error = CorruptRecordError(offset, f"no message record starts at offset {offset}, or it is corrupt")
-        if window.doubts is not None and window.doubts.touch(offset, offset + RECORD_OVERHEAD_BYTES):
+        if doubts is not None and doubts.touch(offset, offset + RECORD_OVERHEAD_BYTES):
             log.on_corrupt(error)  # an offset that somebody made up counts for nothing
         raise error
-    if offset + size > window.end:
-        window = read_window(log, segment, offset, offset + size)
-        at = offset - window.start
-    record = window.data[at : at + size]
-    if window.doubts is not None and window.doubts.refuse(record, offset):
+    if offset + size > end:
+        data, start, end, doubts = read_window(log, segment, offset, offset + size)
+    record = data[offset - start : offset - start + size]
+    if doubts is not None and doubts.refuse(record, offset):
         error = CorruptRecordError(offset, f"the record at offset {offset} is corrupt: its bytes are not those written")
         log.on_corrupt(error)
         raise error
