@@ -312,3 +312,19 @@ def test_keys_reach_the_policy_at_run_time(
     assert value(retention_settings(config)) == value(RetentionSettings())
     config.change_at_runtime({key: text})
     assert value(retention_settings(config)) == expected
+
+
+def test_a_write_that_fails_is_a_problem_until_one_succeeds() -> None:
+    retained = Retained()
+    retained.fill(1)
+    store = retained.store
+    with failing(retained.world, "pwrite", "commitlog"):
+        retained.world.put("T", b"x")
+        (problem,) = store.problems
+        assert "can't write /data/commitlog" in problem and "No space left" in problem and "free there" in problem
+        retained.files.others_bytes = 1000  # type: ignore[attr-defined]
+        retained.world.put("T", b"x")
+        assert store.problems == [problem]  # the same text, so it is logged once
+        assert retained.pull(0)[0] == ResponseCode.SUCCESS
+    retained.world.put("T", b"x")
+    assert store.problems == []
