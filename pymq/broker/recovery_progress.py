@@ -1,0 +1,32 @@
+"""Tells how far a long recovery is: one log line a second, so that nobody takes a start that reads much for a hang."""
+
+from __future__ import annotations
+
+import logging
+
+from pymq.clock import Clock
+from pymq.units import format_bytes
+
+log = logging.getLogger(__name__)
+
+INTERVAL_MS = 1000  # a recovery that takes less says nothing
+
+
+class RecoveryProgress:
+    """What :meth:`MessageStore.open` calls with the bytes of the log it has read and will read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started_ms = self._told_ms = clock.monotonic_ms()
+
+    def __call__(self, done_bytes: int, total_bytes: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._told_ms < INTERVAL_MS:
+            return
+        self._told_ms = now_ms
+        rate = done_bytes * 1000 / (now_ms - self._started_ms)
+        log.warning(
+            "recovering the store: %d %%, %s of %s of the log read, %s/s",
+            done_bytes * 100 // max(total_bytes, 1), format_bytes(done_bytes), format_bytes(total_bytes),
+            format_bytes(rate),
+        )  # fmt: skip
