@@ -38,6 +38,7 @@ class StoreSettings:
     delay_levels_ms: tuple[int, ...] = parse_delay_levels(DELAY_LEVELS)  # messageDelayLevel
     queue_write_interval_ms: int = 1000  # flushIntervalConsumeQueue: tails go to the page cache
     checkpoint_interval_ms: int = 10_000  # flushConsumeQueueThoroughInterval, shorter: it bounds an unclean start
+    checkpoint_bytes: int = 256 << 20  # so much more in the log moves the checkpoint early: a start reads little more
     queue_tail_bytes: int = 65_536  # a queue's tail is written early when it grows beyond this
     index_batch_count: int = 2048  # records whose keys one tick inserts
     resident_bytes_max: int = 32 << 20  # mapped bytes read before their pages are given back

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
 from pymq.model.names import SCHEDULE_TOPIC
+from pymq.store.fs import File
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.recovery import RecoveryReport
 from pymq.store.store import MessageStore
@@ -265,3 +267,66 @@ def test_wrong_queue_file_size_is_refused() -> None:
     filled(files).close()
     with pytest.raises(StoreError, match="mappedFileSizeConsumeQueue is 400"):
         reopen(files, queue_file_size_bytes=400)
+
+
+class CountingFile:
+    """Passes everything on and counts what is read."""
+
+    def __init__(self, file: File, read: dict[str, int]) -> None:
+        self._file = file
+        self._read = read
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def pread(self, at: int, size: int) -> bytes:
+        found = self._file.pread(at, size)
+        self._read[self._file.path] = self._read.get(self._file.path, 0) + len(found)
+        return found
+
+    def view(self) -> memoryview:
+        raise AssertionError("recovery reads through no map: its size can't be told")
+
+
+class CountingFiles:
+    """A file system that counts the bytes read of each path."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+        self.read: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def open(self, path: str, *, create: bool = False, size: int | None = None) -> CountingFile:
+        return CountingFile(self._files.open(path, create=create, size=size), self.read)
+
+    def of_log(self) -> int:
+        return sum(count for path, count in self.read.items() if "/commitlog/" in path)
+
+
+@pytest.mark.parametrize("by", ["time", "bytes"])
+def test_a_start_after_a_kill_reads_little_of_a_long_log(by: str) -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    sizes = {"segment_size_bytes": 8 << 20, "queue_file_size_bytes": 20_000, "checkpoint_bytes": 4 << 20}
+    store = make_store(files, clock, **sizes)
+    store.open()
+    for _ in range(140):
+        store.stage_many("T", 0, [(0, bytes(range(256)) * 4, b"", 0)] * 100, born_timestamp_ms=1, born_host=BORN)
+        store.commit()
+        # In 140 steps of 60 ms no checkpoint is due by its age, but the log grows by 14 MiB.
+        clock.advance(60 if by == "bytes" else store.settings.checkpoint_interval_ms)
+        store.tick()
+        store.sync()
+    for body in bodies(5):
+        put(store, "T", 0, body)
+    end = store.physical_max_offset
+    assert end > 14 << 20
+    die(store)
+    counting = CountingFiles(files)
+    store = make_store(counting, clock, **sizes)
+    report = store.open()
+    assert not report.clean
+    assert report.log_end == end
+    assert counting.of_log() < (3 << 20 if by == "time" else 9 << 20)
+    assert store.max_offset("T", 0) == 14_005
