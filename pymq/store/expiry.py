@@ -25,7 +25,7 @@ from pymq.store.index_service import IndexService
 from pymq.store.queue_table import QueueTable
 from pymq.store.retention import DiskFacts, SegmentFacts
 
-QUEUES_PER_SWEEP = 200
+QUEUES_PER_SWEEP = 100
 FILES_PER_SWEEP = 16
 
 
