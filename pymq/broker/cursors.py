@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.state import Table, read_numbers, read_version
+from pymq.broker.state import read_numbers, read_version
+from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import Refusal, StoreError
+from pymq.errors import Refusal
 from pymq.model import names
 from pymq.model.tables import DataVersion
 from pymq.wire.codes import ResponseCode
@@ -31,7 +32,7 @@ class CursorManager:
     A commit past the queue's end is refused: it would make the group skip messages that are still to come.
     """
 
-    def __init__(self, table: Table, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
         self.data_version = DataVersion()
         self._table = table
         self._clock = clock
@@ -51,6 +52,24 @@ class CursorManager:
             topic, _, group = key.partition(_SEPARATOR)
             if topic and group and _SEPARATOR not in group:
                 self._offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
+
+    def fit(self, queue_end: Callable[[str, int], int | None]) -> None:
+        """Takes back offsets behind their queue's end, where a power loss took messages that had been consumed.
+
+        Java's broker leaves them: the group then misses the messages that get the lost ones' offsets. ``queue_end`` is
+        None for a queue that is not here.
+        """
+        for (topic, group), queues in self._offsets.items():
+            for queue_id, offset in queues.items():
+                end = queue_end(topic, queue_id)
+                if end is not None and offset > end:
+                    log.warning(
+                        "group %s had consumed %s queue %d to offset %d, but the queue ends at %d since the last stop: "
+                        "it goes on there",
+                        group, topic, queue_id, offset, end,
+                    )  # fmt: skip
+                    queues[queue_id] = end
+                    self._dirty = True
 
     # -- one queue -----------------------------------------------------------------------------------------------
 
@@ -161,34 +180,30 @@ class CursorManager:
 
     def as_table(self) -> dict[str, Any]:
         """The persisted object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
-        groups: dict[str, list[str]] = {}
-        for topic, group in self._offsets:
-            groups.setdefault(group, []).append(topic)
-        return {
-            "dataVersion": msgspec.to_builtins(self.data_version),
-            "groupTopicMap": groups,
-            "offsetTable": {
-                f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
-                for (topic, group), queues in self._offsets.items()
-            },
-        }
+        return _as_table(self._offsets, self.data_version)
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Saves when something changed and ``flushConsumerOffsetInterval`` has passed."""
+        """Saves when something changed and ``flushConsumerOffsetInterval`` has passed, in a worker thread."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms:
             return
         self._next_save_ms = now_ms + self._config.flush_consumer_offset_interval_ms
-        try:
-            self.save()
-        except StoreError as error:
+        if self._dirty and not self._table.is_busy:
+            self._dirty = False
+            version = self.data_version = self.data_version.next(self._clock.now_ms())
+            offsets = {key: queues.copy() for key, queues in self._offsets.items()}
+            self._table.save_soon(lambda: _as_table(offsets, version), self._saved)
+
+    def _saved(self, error: Exception | None) -> None:
+        if error is not None:
+            self._dirty = True
             log.warning("consumer offsets could not be saved, the next try follows: %s", error)
 
     def save(self) -> None:
         """Saves now if anything changed. Raises StoreError."""
-        if self._dirty:
+        if self._dirty or self._table.is_busy:
             self.data_version = self.data_version.next(self._clock.now_ms())
             self._table.save(self.as_table())
             self._dirty = False
@@ -209,3 +224,17 @@ class CursorManager:
                 self._dirty = True
         for reset_key in [key for key in self._resets if doomed(key[:2])]:
             del self._resets[reset_key]
+
+
+def _as_table(offsets: dict[tuple[str, str], dict[int, int]], version: DataVersion) -> dict[str, Any]:
+    groups: dict[str, list[str]] = {}
+    for topic, group in offsets:
+        groups.setdefault(group, []).append(topic)
+    return {
+        "dataVersion": msgspec.to_builtins(version),
+        "groupTopicMap": groups,
+        "offsetTable": {
+            f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+            for (topic, group), queues in offsets.items()
+        },
+    }

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pymq.broker.state import Table, read_numbers, read_version
+from pymq.broker.state import read_numbers, read_version
+from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
-from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
+from pymq.errors import CorruptRecordError, StoreUnavailableError
 from pymq.model import properties as props
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
@@ -41,7 +42,7 @@ class DelayService:
 
     def __init__(
         self,
-        table: Table,
+        table: TableSaver,
         *,
         clock: Clock,
         config: BrokerConfig,
@@ -107,7 +108,7 @@ class DelayService:
 
     def save(self) -> None:
         """Saves now if anything changed. Raises StoreError."""
-        if self._dirty:
+        if self._dirty or self._table.is_busy:
             self.data_version = self.data_version.next(self._clock.now_ms())
             self._table.save(self.as_table())
             self._dirty = False
@@ -206,7 +207,13 @@ class DelayService:
         if now_ms < self._next_save_ms:
             return
         self._next_save_ms = now_ms + self._config.flush_delay_offset_interval_ms
-        try:
-            self.save()
-        except StoreError as error:
+        if self._dirty and not self._table.is_busy:
+            self._dirty = False
+            self.data_version = self.data_version.next(self._clock.now_ms())
+            table = self.as_table()
+            self._table.save_soon(lambda: table, self._saved)
+
+    def _saved(self, error: Exception | None) -> None:
+        if error is not None:
+            self._dirty = True
             log.warning("the delay levels' progress could not be saved, the next try follows: %s", error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from pymq.broker.cleaner import Cleaner
 from pymq.broker.clients import ClientManager
@@ -19,12 +19,15 @@ from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.leaser import Leaser
 from pymq.broker.reader import Reader
+from pymq.broker.recovery_progress import RecoveryProgress
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
+from pymq.broker.table_saver import TableSaver
 from pymq.broker.topics import TopicManager
 from pymq.broker.writer import SYNC_FLUSH, Writer
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC
@@ -63,21 +66,34 @@ class BrokerParts:
         )
         # Runs a callback once the name servers know the present topics; the composition root puts the registrar here.
         self.when_registered: Callable[[Callable[[], None]], None] = lambda callback: callback()
-        self._make_metadata()
+        self._make_metadata(run_in_thread)
         self._make_data_path(rng, run_in_thread, after_sync)
         self._make_message_handlers(UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32)))
         self.store.add_arrival_listener(self._on_arrival)
 
-    def _table(self, name: str) -> JsonTable:
-        return JsonTable(self.files, f"{self.config.store_path_root_dir}/config/{name}.json")
+    def _table(self, name: str, member: str) -> JsonTable:
+        return JsonTable(self.files, f"{self.config.store_path_root_dir}/config/{name}.json", member)
 
-    def _make_metadata(self) -> None:
+    def _sync_log(self) -> None:
+        self.store.sync(log_only=True)
+
+    def _sync_if_possible(self) -> None:
+        """So that no saved offset lies behind the log's end after a power loss; consumers of a broken log go on."""
+        with suppress(StoreUnavailableError):
+            self._sync_log()
+
+    def _make_metadata(self, run_in_thread: RunInThread) -> None:
         """What is known of topics, groups, cursors and clients."""
         config, clock = self.config, self.clock
-        self.topics = TopicManager(self._table("topics"), clock=clock, config=config)
-        self.groups = GroupManager(self._table("subscriptionGroup"), clock=clock, config=config)
+        self.topics = TopicManager(self._table("topics", "topicConfigTable"), clock=clock, config=config)
+        self.groups = GroupManager(
+            self._table("subscriptionGroup", "subscriptionGroupTable"), clock=clock, config=config
+        )
         self.cursors = CursorManager(
-            self._table("consumerOffset"), clock=clock, config=config, max_offset=self.store.max_offset
+            TableSaver(self._table("consumerOffset", "offsetTable"), run_in_thread, self._sync_if_possible),
+            clock=clock,
+            config=config,
+            max_offset=self.store.max_offset,
         )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
@@ -110,7 +126,8 @@ class BrokerParts:
             stats=self.stats,
         )
         self.delays = DelayService(
-            self._table("delayOffset"),
+            # What was delivered must be on the disk before its delayed original counts as dealt with.
+            TableSaver(self._table("delayOffset", "offsetTable"), run_in_thread, self._sync_log),
             clock=clock,
             config=config,
             store=self.store,
@@ -154,11 +171,12 @@ class BrokerParts:
 
     def open(self) -> RecoveryReport:
         """Recovers the store and reads the tables. Raises StoreError."""
-        report = self.store.open()
+        report = self.store.open(RecoveryProgress(self.clock))
         try:
             self.topics.load()
             self.groups.load()
             self.cursors.load()
+            self.cursors.fit(self.store.queue_end)
             self.delays.start()
         except BaseException:
             self.store.close()

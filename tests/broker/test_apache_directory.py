@@ -19,6 +19,7 @@ from pymq.config import load_broker_config
 from pymq.model import fastjson
 from pymq.model.record import decode_records
 from pymq.store.fs import RealFiles
+from pymq.store.tables import CHECKSUM
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
 
@@ -80,6 +81,34 @@ def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
     offsets = original("consumerOffset")["offsetTable"]
     shown = parts.cursors.as_table()["offsetTable"]
     assert shown == {key: {str(queue): at for queue, at in queues.items()} for key, queues in offsets.items()}
+
+
+def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
+    """What PyMQ saves has Apache's members with Apache's values; only topics of PyMQ's own defaults come to it."""
+    parts.topics._save()
+    parts.groups._save()
+    parts.cursors._dirty = parts.delays._dirty = True
+    parts.cursors.save()
+    parts.delays.save()
+    for name in ("topics", "subscriptionGroup", "consumerOffset", "delayOffset"):
+        before = with_text_keys(original(name))
+        after = with_text_keys(fastjson.loads(parts.files.read_bytes(f"{parts.store.root}/config/{name}.json")))
+        assert after.pop(CHECKSUM) and after["dataVersion"].keys() == before["dataVersion"].keys()
+        assert after["dataVersion"]["counter"] > before["dataVersion"]["counter"]
+        del after["dataVersion"], before["dataVersion"]
+        for topic in ("TBW102", "RMQ_SYS_TRACE_TOPIC") if name == "topics" else ():
+            del after["topicConfigTable"][topic]
+        for derived in (before, after):
+            for topics in derived.get("groupTopicMap", {}).values():
+                topics.sort()
+        assert after == before
+
+
+def with_text_keys(value: Any) -> Any:
+    """Without nulls too, which Apache leaves out and reads as missing."""
+    if isinstance(value, dict):
+        return {str(key): with_text_keys(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def test_delayed_messages_that_apache_left_are_delivered_once(parts: BrokerParts) -> None:

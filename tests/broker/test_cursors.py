@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.broker.cursors import NO_OFFSET, CursorManager
+from pymq.broker.flusher import RunInThread
+from pymq.broker.table_saver import TableSaver, run_inline
+from pymq.broker.worker_threads import Outcome
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.errors import Refusal, StoreUnavailableError
@@ -18,15 +23,23 @@ PATH = "/data/config/consumerOffset.json"
 class Setup:
     """Cursors over queues that end at 100."""
 
-    def __init__(self, files: MemoryFiles | None = None, **settings: str) -> None:
+    def __init__(
+        self, files: MemoryFiles | None = None, run_in_thread: RunInThread = run_inline, **settings: str
+    ) -> None:
         self.files = files or MemoryFiles()
         self.files.makedirs("/data/config")
         self.clock = ManualClock()
         self.config = load_broker_config(None, settings)
         self.cursors = CursorManager(
-            JsonTable(self.files, PATH), clock=self.clock, config=self.config, max_offset=lambda topic, queue_id: 100
+            TableSaver(JsonTable(self.files, PATH), run_in_thread),
+            clock=self.clock,
+            config=self.config,
+            max_offset=lambda topic, queue_id: 100,
         )
         self.cursors.load()
+
+    def saved(self) -> Any:
+        return JsonTable(self.files, PATH).load()["offsetTable"]
 
 
 def test_commit_and_query() -> None:
@@ -146,3 +159,41 @@ def test_how_far_a_group_pulled() -> None:
     assert cursors.pulled("g", "T", 0) == 5
     cursors.note_pulled("g", "T", 0, 9)
     assert cursors.pulled("g", "T", 0) == 9
+
+
+# -- saving beside the loop, and a lost end ------------------------------------------------------------------------
+
+
+def test_a_tick_saves_what_stood_then_in_a_thread() -> None:
+    waiting: list[tuple[Any, Any]] = []
+    home = Setup(run_in_thread=lambda work, done: waiting.append((work, done)))
+    home.cursors.commit("g", "T", 0, 1)
+    home.clock.advance(5_000)
+    home.cursors.tick()
+    home.cursors.commit("g", "T", 0, 2)
+    home.clock.advance(5_000)
+    home.cursors.tick()
+    assert len(waiting) == 1, "one save at a time"
+    work, done = waiting.pop()
+    done(Outcome(work))
+    assert home.saved() == {"T@g": {"0": 1}}
+    home.clock.advance(5_000)
+    home.cursors.tick()
+    work, done = waiting.pop()
+    home.cursors.save()
+    assert home.saved() == {"T@g": {"0": 2}}
+    home.cursors.commit("g", "T", 0, 3)
+    home.cursors.save()
+    done(Outcome(work))
+    assert home.saved() == {"T@g": {"0": 3}}, "an older state never replaces a newer one"
+
+
+def test_offsets_behind_their_queue_s_end_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+    home = Setup()
+    for queue_id in range(3):
+        home.cursors.commit("g", "T", queue_id, 50)
+    home.cursors.fit(lambda topic, queue_id: [49, 50, None][queue_id])
+    assert home.cursors.offsets("g", "T") == {0: 49, 1: 50, 2: 50}
+    assert "group g had consumed T queue 0 to offset 50, but the queue ends at 49" in caplog.text
+    home.cursors.save()
+    assert home.saved() == {"T@g": {"0": 49, "1": 50, "2": 50}}

@@ -7,7 +7,9 @@ import errno
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pymq.broker.table_saver import run_inline
 from pymq.model.tables import TopicConfig
+from tests.broker.disk import Threads, failing
 from tests.broker.world import World
 
 
@@ -108,13 +110,43 @@ def test_progress_is_saved_by_interval() -> None:
     world = world_with_topic()
     world.put("T", b"1", DELAY="1")
     world.clock.advance(10_000)
+    world.run_in_thread = run_inline
     world.parts.delays.tick()
     assert world.files.exists("/data/config/delayOffset.json")
-    world.parts.delays.save()
+    assert world.parts.store.synced_offset == world.parts.store.physical_max_offset, "what was delivered comes first"
     # Not closed: the next start is after a crash.
     version = world.parts.delays.data_version
     world.parts.delays.save()
     assert world.parts.delays.data_version == version
+
+
+def test_delivered_messages_are_not_forgotten_with_the_power() -> None:
+    """Progress is saved only behind the log's sync: else a power loss takes the copy, and nobody has the original."""
+    world = world_with_topic()
+    world.put("T", b"1", DELAY="1")
+    world.parts.store.sync()
+    world.clock.advance(10_000)
+    threads = Threads.of(world)
+    world.run_in_thread = threads
+    world.parts.delays.tick()
+    assert bodies(world) == [b"1"]
+    while threads.waiting:
+        threads.run_one()
+    lost = world.files.after_power_loss(lambda path, page: False, lambda path: False)
+    again = World(lost, world.clock)
+    again.parts.delays.tick()
+    assert bodies(again) == [b"1"]
+
+
+def test_progress_is_not_saved_when_the_disk_refuses_the_log() -> None:
+    world = world_with_topic()
+    world.run_in_thread = run_inline
+    world.put("T", b"1", DELAY="1")
+    world.parts.store.sync()
+    world.clock.advance(10_000)
+    with failing(world, "sync", "/commitlog/", errno.EIO):
+        world.parts.delays.tick()
+    assert not world.files.exists("/data/config/delayOffset.json")
 
 
 def test_a_clock_set_back_delays_nobody_longer_than_the_level() -> None:

@@ -82,7 +82,7 @@ def test_a_table_that_can_t_be_read_frees_the_directory(table: str) -> None:
     world.parts.cursors.commit("g", "T", 0, 1)
     world.parts.groups.ensure("g")
     world.parts.close()
-    with failing(world, "read_bytes", f"/config/{table}.json", errno.EIO), pytest.raises(OSError, match=table):
+    with failing(world, "read_bytes", f"/config/{table}.json", errno.EIO), pytest.raises(StoreError, match=table):
         World(world.files, world.clock)
     again = World(world.files, world.clock)
     assert [message.body for message in again.messages("T")] == [b"1"]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.flusher import RunInThread
 from pymq.broker.parts import BrokerParts
 from pymq.broker.routes import broker_dispatcher
 from pymq.clock import ManualClock
@@ -68,12 +69,13 @@ class World:
         }
         overrides = {name: str(value) for name, value in {**small, "storePathRootDir": ROOT, **settings}.items()}
         self.config = load_broker_config(None, overrides)
+        self.run_in_thread: RunInThread = lambda work, done: None
         self.parts = BrokerParts(
             self.config,
             clock=self.clock,
             files=self.files,
             rng=random.Random(7),
-            run_in_thread=lambda work, done: None,
+            run_in_thread=lambda work, done: self.run_in_thread(work, done),
             after_sync=lambda: None,
         )
         self.parts.open()
