@@ -95,7 +95,7 @@ class QueueTable:
                 self._files.sync_dir(directory)
 
     def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
-        """Raises the queue's minimum to the log's and removes files it needs no more; returns how many. Raises OSError."""
+        """Raises the queue's minimum to the log's, removes files it needs no more; returns how many. Raises OSError."""
         with self._lock:
             queue.raise_min(log_min_offset)
             return queue.drop_old_files(file_count_max)

@@ -132,7 +132,7 @@ def test_many_queues_are_swept_in_slices() -> None:
     store.open()
     for queue_id in range(QUEUES_PER_SWEEP + 1):
         put(store, "Q", queue_id, b"x" * 100)
-    fill(store, 400)
+    fill(store, 700)
     store._write_queues()
     store.expiry.work(0)
     assert store.expiry.forget_oldest(0)
