@@ -52,7 +52,8 @@ class ConcurrentConsumption:
         """Starts no further handler call and waits for the running ones, ``timeout_s`` at most."""
         self._stopping = True
         try:
-            await asyncio.wait_for(self._idle.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
         except TimeoutError:
             log.warning(
                 "%d handler calls still ran after %g s: their messages will come again", self._running, timeout_s

@@ -49,7 +49,9 @@ class Rebalancer:
             if self._incomplete:
                 pause_s = min(pause_s, SOON_S)
             try:
-                await asyncio.wait_for(self._wanted.wait(), pause_s)
+                # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the event.
+                async with asyncio.timeout(pause_s):
+                    await self._wanted.wait()
             except TimeoutError:
                 pass
             await self.rebalance()
@@ -99,7 +101,8 @@ class Rebalancer:
         try:
             process_queue.drop()
             await self._consumption.end(process_queue)
-            await asyncio.wait_for(process_queue.wait_until_done(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await process_queue.wait_until_done()
         except TimeoutError:
             log.warning("handlers on %s still run while its offset is reset", queue)
         self._state.offsets.move(queue, offset, back=True)

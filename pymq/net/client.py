@@ -109,7 +109,9 @@ class RemotingClient:
         connection = self._connections.get(address) or await self._connect(address, timeout_s)
         if connection.writable is not None:
             try:
-                await asyncio.wait_for(asyncio.shield(connection.writable), timeout_s)
+                # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the result.
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.shield(connection.writable)
             except TimeoutError:
                 raise RequestTimeoutError(f"{address} took no bytes for {timeout_s:g} s: it is overloaded") from None
         if connection.closed:
@@ -125,7 +127,8 @@ class RemotingClient:
             self._connecting[address] = task
             task.add_done_callback(lambda done: self._connect_ended(address, done))
         try:
-            return await asyncio.wait_for(asyncio.shield(task), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(task)
         except TimeoutError:
             raise UnreachableError(f"no connection to {address} within {timeout_s:g} s: is a server there?") from None
         except asyncio.CancelledError:

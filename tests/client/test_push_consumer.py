@@ -182,6 +182,21 @@ def test_the_goodbye_also_goes_where_a_heartbeat_was_refused():
     run(scenario)
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns):
+    async def scenario(group, consumer, inbox):
+        rebalancing = asyncio.ensure_future(consumer._rebalancer.run())
+        await asyncio.sleep(0.01)
+        consumer._rebalancer.wake()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        rebalancing.cancel()
+        await asyncio.wait([rebalancing], timeout=5)
+        assert rebalancing.cancelled()
+
+    run(scenario, rebalance_interval_s=1000)
+
+
 def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_left():
     gate = asyncio.Event()
     started = []
