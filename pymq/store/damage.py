@@ -85,20 +85,25 @@ def explain(segment: Segment, at: int, block: bytes, wanted: bytes) -> list[Span
     Raises OSError.
     """
     start = segment.start + at
-    flipped = find_flip(block, wanted) if wanted != BAD else None
-    if flipped is not None:
-        return [(start + flipped // 8, start + flipped // 8 + 1)]
     gaps = _uncovered(segment, at, len(block))
+    if wanted != BAD:
+        suspected = [position for a, b in gaps for position in range(a - at, b - at)]
+        flipped = find_flip(block, wanted, suspected)
+        if flipped is None:
+            flipped = find_flip(block, wanted, range(len(block)))
+        if flipped is not None:
+            return [(start + flipped // 8, start + flipped // 8 + 1)]
     return [(segment.start + a, segment.start + b) for a, b in gaps] or [(start, start + len(block))]
 
 
-def find_flip(block: bytes, wanted: bytes) -> int | None:
+def find_flip(block: bytes, wanted: bytes, positions: Iterable[int]) -> int | None:
     """Number of the one bit (8 * byte + bit, lowest first) that has to be turned for ``wanted``; None when none does.
 
-    About 15 ms for 4 KiB.
+    About 15 ms for all bytes of a block.
     """
     trial = bytearray(block)
-    for at, byte in enumerate(block):
+    for at in positions:
+        byte = block[at]
         for bit in range(8):
             trial[at] = byte ^ (1 << bit)
             if xxh3_64_digest(trial) == wanted:

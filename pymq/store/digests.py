@@ -177,7 +177,9 @@ class Digests:
 
     def _wanted_digest(self, block: memoryview, tail: Tail) -> bytes:
         """The digest of a block whose begin was damaged before it was complete, as it would be without the damage."""
-        flipped = find_flip(bytes(block[: tail.size]), tail.digest) if tail.digest != BAD else None
+        if tail.digest == BAD:
+            return BAD
+        flipped = find_flip(bytes(block[: tail.size]), tail.digest, range(tail.size))
         if flipped is None:
             return BAD
         mended = bytearray(block)
@@ -304,9 +306,10 @@ class Digests:
 
     def _write(self, segment: Segment) -> None:
         is_settled = self._can_settle(segment)
-        tail = self._tail if segment.start == self._tail_segment_start else None
+        tail = None
+        if segment.start == self._tail_segment_start:
+            tail = self._written_tail = self._tail
         self.table.write(segment.start, Header(is_settled, tail))
-        self._written_tail = self._tail
         with self._lock:
             self._unsynced.add(self.table.path(segment.start))
             self._directory_unsynced |= segment.start not in self._with_file

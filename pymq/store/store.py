@@ -162,6 +162,9 @@ class MessageStore:
                     self.digests.work(self.settings.segment_size_bytes)
                 self._write_queues()
                 self.sync()
+                if self.digests is not None:
+                    self.digests.write()  # now that the log is on the disk, full segments count as settled
+                    self.digests.sync()
                 if self.appender.queue_problem is None:
                     self._files.remove(f"{self.root}/abort")
                     self._files.sync_dir(self.root)
