@@ -101,14 +101,14 @@ class QueueTable:
             return queue.drop_old_files(file_count_max)
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Removes one queue with its files."""
-        del self._queues[topic, queue_id]
+        """Removes one queue with its files. Raises OSError; then it is still there."""
         path = f"{self._root}/{topic}/{queue_id}"
         with self._lock:
             self._queue_files.forget(path + "/")
             if self._files.is_dir(path):
                 self._files.remove_tree(path)
                 self._files.sync_dir(f"{self._root}/{topic}")
+        del self._queues[topic, queue_id]
 
     def deleted_end(self, topic: str) -> int:
         """Records of the topic below this physical offset belong to no queue: they were deleted with it."""
@@ -117,39 +117,47 @@ class QueueTable:
     def delete_topic(self, topic: str, log_end: int) -> int:
         """Removes all queues of a topic with their files; returns how many there were.
 
-        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError and OSError; then the topic
-        is still there, though a part of it may be gone.
+        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the deletion can't be
+        written down; then the topic is still there.
         """
         queues = [key for key in self._queues if key[0] == topic]
         if queues and self.deleted is not None:
             self.deleted.add(topic, log_end)
+        for key in queues:
+            del self._queues[key]
         path = f"{self._root}/{topic}"
         with self._lock:
             self._queue_files.forget(path + "/")
-            if self._files.is_dir(path):
-                self._files.remove_tree(path)
-                self._files.sync_dir(self._root)
-        for key in queues:
-            del self._queues[key]
+            try:
+                if self._files.is_dir(path):
+                    self._files.remove_tree(path)
+                    self._files.sync_dir(self._root)
+            except OSError:
+                pass  # the next start knows old units from new ones, and drops them
         return len(queues)
 
     def close(self) -> None:
         self._queue_files.close()
 
 
-def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False) -> None:
+def settle(
+    queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False, deleted_end: int = 0
+) -> None:
     """Finds the queue's end among its files: behind the last unit that points below ``below`` and fits its record.
 
     Units behind may be anything (zeros, torn sectors, remains of a log that was cut): they are dropped. Binary search,
     because the units of records that were on the disk at a checkpoint are all good; then every candidate for the last
     one is compared with the log. A file may be missing: one that was never synced, before newer ones that were, or an
     old one. ``trusted``: PyMQ's own checkpoint vouches for ``below``, so a unit may also stand for
-    a record that is damaged by now; its offset must not be given away again.
+    a record that is damaged by now; its offset must not be given away again. Units of records below ``deleted_end``
+    are remains of a topic that was deleted, unless newer ones follow them in their row: then its deletion had failed.
     """
     starts = queue.open_files()
     for start in reversed(starts):
         first = start // UNIT_SIZE_BYTES
-        last = _last_good(queue, log, first, queue.max_offset, below, trusted=trusted)
+        last = _last_good(queue, log, first, queue.max_offset, (0, below), trusted=trusted)
+        if last >= 0 and _is_below(queue, last, deleted_end):
+            last = _last_good(queue, log, first, last, (deleted_end, below), trusted=trusted)
         if last >= 0:
             queue.end_with(starts, start, last + 1)
             queue.raise_min(log.min_offset)
@@ -158,12 +166,19 @@ def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = F
     queue.reset()
 
 
-def _last_good(queue: ConsumeQueue, log: CommitLog, first: int, end: int, below: int, *, trusted: bool) -> int:
+def _is_below(queue: ConsumeQueue, offset: int, physical_offset: int) -> bool:
+    place, size, _ = queue.unit(offset)
+    return place < physical_offset and size != FILLER_SIZE
+
+
+def _last_good(
+    queue: ConsumeQueue, log: CommitLog, first: int, end: int, between: tuple[int, int], *, trusted: bool
+) -> int:
     low, high = first, end
     while low < high:
         middle = (low + high) // 2
         physical_offset, size, _ = queue.unit(middle)
-        if size > 0 and 0 <= physical_offset < below:
+        if size > 0 and between[0] <= physical_offset < between[1]:
             low = middle + 1
         else:
             high = middle

@@ -15,7 +15,7 @@ from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
-from pymq.store.consume_queue import FILLER_SIZE, ConsumeQueue
+from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.index_keys import KeyColumns
 from pymq.store.queue_table import QueueTable, settle
 from pymq.store.scan import (
@@ -121,12 +121,7 @@ def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, 
 
 def _settle_all(queues: QueueTable, log: CommitLog, below: int, *, trusted: bool = False) -> None:
     for queue in queues:
-        settle(queue, log, below, trusted=trusted)
-        deleted_end = queues.deleted_end(queue.topic)
-        if deleted_end:
-            physical_offset, size, _ = queue.unit(queue.max_offset - 1)
-            if 0 < size < FILLER_SIZE and physical_offset < deleted_end:
-                queue.reset()  # a crash interrupted the deletion of its topic
+        settle(queue, log, below, trusted=trusted, deleted_end=queues.deleted_end(queue.topic))
 
 
 def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:

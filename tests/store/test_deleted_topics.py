@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from pymq.errors import StoreUnavailableError
 from pymq.store import recovery
 from pymq.store.deleted_topics import DeletedTopics
 from pymq.store.memory_fs import MemoryFiles
@@ -51,41 +52,60 @@ def test_a_rebuild_leaves_deleted_records_out(
     assert everything(opened(files)) == {("T", 0): [b"new"], ("Other", 0): OTHERS}
 
 
-def test_a_start_finishes_an_interrupted_deletion(files: MemoryFiles) -> None:
-    store = opened(files)
+def failing(files: MemoryFiles, call: str, after_count: int = 0) -> None:
+    """Lets a call fail from the ``after_count``-th on."""
+    seen: list[str] = []
 
-    def fault(call: str, path: str) -> None:
-        if call == "remove_tree":
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-
-    files.fault = fault
-    with pytest.raises(OSError, match="error"):
-        store.delete_topic("Other")
-    files.fault = None
-    die(store)
-    assert everything(opened(files)) == {("T", 0): [b"new"]}
-
-
-def test_a_topic_whose_deletion_failed_lives_on(files: MemoryFiles) -> None:
-    store = opened(files)
-    calls: list[str] = []
-
-    def fault(call: str, path: str) -> None:
-        if call == "remove_tree":
-            calls.append(path)
-            if len(calls) > 1:  # one file of several goes
+    def fault(called: str, path: str) -> None:
+        if called == call:
+            seen.append(path)
+            if len(seen) > after_count:
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     files.fault = fault
-    with pytest.raises(OSError, match="error"):
+
+
+@pytest.mark.parametrize("removed_count", [0, 1, 2])
+@pytest.mark.parametrize("used_again", [False, True])
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_start_drops_what_a_deletion_left(
+    files: MemoryFiles, removed_count: int, used_again: bool, clean: bool
+) -> None:
+    store = opened(files)
+    failing(files, "remove_tree", removed_count)
+    assert store.delete_topic("Other") == 1
+    files.fault = None
+    if used_again:
+        assert put(store, "Other", 0, b"anew").queue_offset == 0
+    store.close() if clean else die(store)
+    wanted = {("T", 0): [b"new"], **({("Other", 0): [b"anew"]} if used_again else {})}
+    store = opened(files)
+    assert everything(store) == wanted
+    assert put(store, "Other", 0, b"next").queue_offset == int(used_again)
+
+
+def test_a_deletion_that_can_not_be_written_down_does_not_happen(files: MemoryFiles) -> None:
+    store = opened(files)
+    failing(files, "replace")
+    with pytest.raises(StoreUnavailableError, match="deletedTopics"):
         store.delete_topic("Other")
     files.fault = None
     assert put(store, "Other", 0, b"next").queue_offset == 25
     store.close()
+    assert everything(opened(files)) == {("T", 0): [b"new"], ("Other", 0): [*OTHERS, b"next"]}
+
+
+def test_a_topic_lives_on_when_its_deletion_may_have_reached_the_disk(files: MemoryFiles) -> None:
+    store = opened(files)
+    failing(files, "sync_dir")
+    with pytest.raises(StoreUnavailableError, match="deletedTopics"):
+        store.delete_topic("Other")
+    files.fault = None
+    assert put(store, "Other", 0, b"next").queue_offset == 25
+    die(store)
     store = opened(files)
     assert everything(store)["Other", 0][-1] == b"next"
-    assert store.delete_topic("Other") == 1
-    assert put(store, "Other", 0, b"anew").queue_offset == 0
+    assert put(store, "Other", 0, b"after").queue_offset == 26
 
 
 def test_a_deletion_is_forgotten_with_its_records() -> None:
