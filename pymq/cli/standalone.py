@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig, NamesrvConfig
 
 DEFAULT_DIRECTORY = "~/.pymq/standalone"
+# A share of the disk says little on a desktop, whose disk is often fuller than a server's: free bytes decide instead.
+DEFAULT_SETTINGS = ("diskSpaceWarningLevelRatio=0", "diskSpaceCleanForciblyRatio=0", "diskFreeBytesMin=268435456")
 
 app = new_app()
 
@@ -68,7 +70,8 @@ def standalone(
     try:
         # The broker's only name server is the one started here, whose port is known only then.
         flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
-        broker_config = build_broker_config(config_file, settings, flags)
+        defaults = () if config_file is not None else DEFAULT_SETTINGS
+        broker_config = build_broker_config(config_file, [*defaults, *(settings or ())], flags)
         namesrv_config = build_namesrv_config(None, None, {"listenPort": namesrv_port, "bindAddress": host})
         run(_serve(namesrv_config, broker_config, as_json))
     finally:

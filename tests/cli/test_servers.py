@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pymq.cli import main as cli
+from pymq.client.admin import Admin
 from pymq.errors import EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 
@@ -105,6 +107,18 @@ def test_settings_reach_the_broker(tmp_path: Path, capsys: pytest.CaptureFixture
     with StandaloneProcess(settings={"autoCreateTopicEnable": "false"}) as server:
         assert cli.run(["send", "unmade", "x", "--namesrv", server.namesrv]) != EXIT_OK
     assert "unmade" in capsys.readouterr().err
+
+
+def test_a_standalone_goes_by_free_bytes_unless_told_otherwise() -> None:
+    async def retention(server: StandaloneProcess) -> list[str]:
+        async with Admin(namesrv=server.namesrv) as admin:
+            config = await admin.brokers.config(server.broker)
+        return [config["diskSpaceWarningLevelRatio"], config["diskFreeBytesMin"]]
+
+    with StandaloneProcess() as server:
+        assert asyncio.run(retention(server)) == ["0", "268435456"]
+    with StandaloneProcess(settings={"diskSpaceWarningLevelRatio": "95"}) as server:
+        assert asyncio.run(retention(server)) == ["95", "268435456"]
 
 
 def test_namesrv_and_broker_as_two_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
