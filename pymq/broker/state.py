@@ -50,6 +50,9 @@ def read_configs(loaded: dict[str, Any], member: str, kind: type[ConfigT]) -> di
 def read_numbers(value: Any) -> dict[int, int]:
     """A map of whole numbers, whose keys JSON holds as text; entries that are no numbers are left out."""
     result: dict[int, int] = {}
+    if not isinstance(value or {}, dict):
+        log.warning("%.100r is no map of numbers and was left out", value)
+        return result
     for key, number in (value or {}).items():
         try:
             result[int(key)] = int(number)
