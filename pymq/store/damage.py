@@ -17,7 +17,12 @@ from pymq.store.scan import parse_record
 log = logging.getLogger(__name__)
 
 REFUSED_COUNT_MAX = 10_000  # records remembered; a disk that loses more than that is not described by a list
-_SEARCH_BACK_BYTES = (1 << 16, 1 << 20, 1 << 24)  # how far before a block the record that reaches into it may start
+_SEARCH_BACK_BYTES = (
+    1 << 13,
+    1 << 16,
+    1 << 20,
+    1 << 24,
+)  # how far before a block the record that reaches into it may start
 _MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 Span = tuple[int, int]  # physical offsets, the second exclusive
@@ -62,7 +67,8 @@ class Refusals:
         if offset in self._offsets or len(self._offsets) >= REFUSED_COUNT_MAX:
             return
         self._offsets.add(offset)
-        self._first = min(self._offsets)
+        if not self.count:
+            self._first = offset
         self.count += 1
         log.error("corrupt record: %s", error)
 
@@ -72,8 +78,8 @@ class Refusals:
         if not self.count:
             return None
         return (
-            f"{self.count} corrupt messages were found since the start, the first at {self._first} in the commit log: "
-            f"they are refused, all others are served; `pymq store verify` on the stopped store lists them all"
+            f"corrupt messages were found, the first at {self._first} in the commit log: they are refused, all others "
+            f"are served; `pymq store verify` on the stopped store lists them"
         )
 
 
@@ -85,7 +91,7 @@ def explain(segment: Segment, at: int, block: bytes, wanted: bytes) -> list[Span
     Raises OSError.
     """
     start = segment.start + at
-    gaps = _uncovered(segment, at, len(block))
+    gaps = uncovered(segment, at, len(block))
     if wanted != BAD:
         suspected = [position for a, b in gaps for position in range(a - at, b - at)]
         flipped = find_flip(block, wanted, suspected)
@@ -112,7 +118,7 @@ def find_flip(block: bytes, wanted: bytes, positions: Iterable[int]) -> int | No
     return None
 
 
-def _uncovered(segment: Segment, at: int, size: int) -> list[Span]:
+def uncovered(segment: Segment, at: int, size: int) -> list[Span]:
     """Parts of ``at`` to ``at + size`` in a segment which no record with a good checksum covers."""
     end = at + size
     for back in _SEARCH_BACK_BYTES:

@@ -191,3 +191,9 @@ def _open_sector(raw: bytes, segment_start: int, number: int) -> bytes | None:
     if xxh3_64_digest(payload, (segment_start + number) & _SEED_MASK) != raw[_PAYLOAD_SIZE_BYTES:SECTOR_SIZE_BYTES]:
         return None
     return payload
+
+
+def split_digests(digests: bytes | bytearray) -> list[bytes]:
+    """Joined digests, one by one."""
+    raw = bytes(digests)
+    return [raw[at : at + DIGEST_SIZE_BYTES] for at in range(0, len(raw), DIGEST_SIZE_BYTES)]

@@ -15,7 +15,16 @@ from xxhash import xxh3_64_digest
 
 from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.damage import Doubts, Span, explain, find_flip
-from pymq.store.digest_file import BAD, BLOCK_SIZE_BYTES, DIGEST_SIZE_BYTES, UNKNOWN, DigestFiles, Header, Tail
+from pymq.store.digest_file import (
+    BAD,
+    BLOCK_SIZE_BYTES,
+    DIGEST_SIZE_BYTES,
+    UNKNOWN,
+    DigestFiles,
+    Header,
+    Tail,
+    split_digests,
+)
 from pymq.store.fs import Files, make_directory
 
 WORK_BYTES = 8 << 20  # digested in one call of :meth:`Digests.work`: about a millisecond
@@ -206,14 +215,11 @@ class Digests:
             wanted = self._wanted_digest(data, before)
             self._tail = Tail(at, size, wanted)
 
-    def set_checked(self, segment: Segment, at: int, data: memoryview) -> None:
-        """Takes blocks whose records were all compared with their CRCs: those without a digest get one."""
+    def set_checked(self, segment: Segment, at: int, digests: bytes) -> None:
+        """Takes digests of blocks whose records have passed all checks; blocks that have one keep it."""
         first = at // BLOCK_SIZE_BYTES
-        fresh = block_digests(data)
-        known = self.table.get(segment.start, first, first + len(fresh) // DIGEST_SIZE_BYTES)
-        if UNKNOWN not in _split(known):
-            return
-        merged = (new if old == UNKNOWN else old for old, new in zip(_split(known), _split(fresh), strict=True))
+        known = split_digests(self.table.get(segment.start, first, first + len(digests) // DIGEST_SIZE_BYTES))
+        merged = [new if old == UNKNOWN else old for old, new in zip(known, split_digests(digests), strict=True)]
         self.table.put(segment.start, first, b"".join(merged))
 
     # -- checking -----------------------------------------------------------------------------------------------
@@ -254,7 +260,7 @@ class Digests:
         doubts: Doubts | None,
     ) -> Doubts:
         damaged, unproven = doubts or Doubts([], [])
-        for number, (old, new) in enumerate(zip(_split(wanted), _split(actual), strict=True)):
+        for number, (old, new) in enumerate(zip(split_digests(wanted), split_digests(actual), strict=True)):
             if old == new:
                 continue
             position = at + number * BLOCK_SIZE_BYTES
@@ -346,8 +352,3 @@ class Digests:
             f"the digests in {self.table.directory} {what}: {error.strerror} (errno {error.errno}); messages without "
             f"a digest are checked by their CRC alone until that works again"
         )
-
-
-def _split(digests: bytes | bytearray) -> list[bytes]:
-    raw = bytes(digests)
-    return [raw[at : at + DIGEST_SIZE_BYTES] for at in range(0, len(raw), DIGEST_SIZE_BYTES)]

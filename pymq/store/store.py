@@ -20,6 +20,7 @@ from pymq.store.lookup import offset_by_time, record_store_ms
 from pymq.store.queue_table import QueueTable
 from pymq.store.reading import Accept, GetResult, GetStatus, get_messages
 from pymq.store.recovery import Progress, RecoveryReport, recover
+from pymq.store.scrubber import Scrubber
 from pymq.store.settings import StoreSettings
 from pymq.store.windows import WindowReader, read_record
 
@@ -60,6 +61,7 @@ class MessageStore:
         self.refusals = Refusals()
         self.log.on_corrupt = self.refusals.note
         self.digests = Digests(files, f"{root}/digests", self.log) if s.digests_enabled else None
+        self.scrubber = Scrubber(self.log, self.digests) if self.digests is not None else None
         self.index = IndexService(files, f"{root}/index", self.log, clock, s) if s.index_enabled else None
         self._checkpoint_file = CheckpointFile(files, f"{root}/checkpoint")
         self._checkpoint = Checkpoint()
@@ -336,6 +338,7 @@ class MessageStore:
             self.expiry.problem,
             self.digests.problem if self.digests is not None else None,
             self.refusals.problem,
+            self.scrubber.problem if self.scrubber is not None else None,
         )
         return [problem for problem in found if problem is not None]
 

@@ -128,7 +128,8 @@ def test_look_ups_by_id_and_key_refuse_damage_and_find_the_rest() -> None:
     flip(files, store, first[3] + 60, 0)
     with pytest.raises(CorruptRecordError):
         store.find_by_key("A", "twice", 9)
-    assert any("2 corrupt messages" in problem for problem in store.problems)
+    assert store.refusals.count == 2
+    assert any(f"first at {second[3]}" in problem for problem in store.problems)
 
 
 def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
