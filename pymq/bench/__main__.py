@@ -22,18 +22,20 @@ from pymq.bench.cases import (
     Bench,
     Case,
     Figure,
-    Server,
     Sizes,
     start_and_idle,
+    store_append,
 )
 from pymq.bench.control import BenchError
 from pymq.bench.export import export
 from pymq.bench.report import Collected
+from pymq.bench.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
 from pymq.bench.standalone import PyMQBroker
 
 START_CASE = "start"
 EXPORT_CASE = "export"
-ALL_CASES = [START_CASE, *CASES, *SYNC_CASES, EXPORT_CASE]
+APPEND_CASE = "store-append"
+ALL_CASES = [START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, *RESTART_CASES, EXPORT_CASE]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,6 +104,10 @@ class Run:
             self._load_cases("load", {**CASES, EXPORT_CASE: self._export}, {})
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
+        if APPEND_CASE in self._names and not self._options.only_apache:
+            self._append_case()
+        if set(self._names) & set(RESTART_CASES):
+            self._restart_cases()
         ours = ApacheBroker.name if self._options.only_apache else PyMQBroker.name
         other = ApacheBroker.name if self._options.apache and not self._options.only_apache else None
         self._collected.show(ours, other)
@@ -109,7 +115,9 @@ class Run:
             self._options.json.write_text(json.dumps(self._collected.as_data(), indent=1))
         return self._failures
 
-    def _make(self, kind: str, directory: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Server:
+    def _make(
+        self, kind: str, directory: Path, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> PyMQBroker | ApacheBroker:
         directory.mkdir(parents=True, exist_ok=True)
         if kind == ApacheBroker.name:
             return ApacheBroker(directory, self._options.heap, settings)
@@ -128,6 +136,25 @@ class Run:
             starts = 1 if self._options.quick else 5
             figures = start_and_idle(partial(self._make, kind), place, self._sizes, starts)
             self._collected.add(kind, figures)
+
+    def _append_case(self) -> None:
+        """Appending without a broker; other stores have no such way in."""
+        self._note(PyMQBroker.name, APPEND_CASE)
+        figures = store_append(self._sizes, self._rounds, self._directory)
+        self._collected.add(PyMQBroker.name, figures)
+
+    def _restart_cases(self) -> None:
+        wanted = [name for name in RESTART_CASES if name in self._names]
+        messages = QUICK_MESSAGES if self._options.quick else FULL_MESSAGES
+        for number in range(self._rounds):
+            for kind in self._kinds():
+                self._note(kind, ", ".join(wanted))
+                place = self._directory / f"restart-{kind.split()[0].lower()}-{number}"
+                try:
+                    self._collected.add(kind, measure_restarts(self._make(kind, place), messages, wanted))
+                except BenchError as problem:
+                    self._failures.append(f"{kind}, {wanted[0]}: {problem}")
+                shutil.rmtree(place, ignore_errors=True)
 
     def _load_cases(self, prefix: str, cases: Mapping[str, Case], settings: Mapping[str, str]) -> None:
         """Starts the servers with ``settings`` and runs those of ``cases`` that were asked for, alternating."""

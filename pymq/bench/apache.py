@@ -126,8 +126,8 @@ class ApacheBroker:
         self.broker = f"127.0.0.1:{broker_port}"
         namesrv_conf = self._write("namesrv.properties", {"listenPort": namesrv_port})
         self._spawn("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", namesrv_conf)
-        broker_conf = self._write("broker.properties", self._broker_settings(broker_port))
-        self._spawn("broker", "org.apache.rocketmq.broker.BrokerStartup", "-c", broker_conf)
+        self._broker_conf = self._write("broker.properties", self._broker_settings(broker_port))
+        self._spawn_broker()
         while not self._registered():
             if any(child.poll() is not None for child in self._processes):
                 raise BenchError(f"Apache RocketMQ ended during start; see {self._directory}/*.out")
@@ -135,6 +135,26 @@ class ApacheBroker:
                 raise BenchError(f"Apache RocketMQ did not register within {START_DEADLINE_S:.0f} s")
             time.sleep(0.02)
         self.ready_s = time.monotonic() - begin
+
+    @property
+    def store_directory(self) -> Path:
+        return self._directory / "store"
+
+    def kill(self) -> None:
+        """SIGKILL to the broker."""
+        self._processes[-1].kill()
+        self._processes[-1].wait()
+
+    def stop_broker(self) -> None:
+        """An orderly end of the broker alone."""
+        process.stop(self._processes[-1])
+
+    def restart(self) -> float:
+        """Starts the broker alone again without waiting for it; the monotonic time of that."""
+        del self._processes[-1]
+        begin = time.monotonic()
+        self._spawn_broker()
+        return begin
 
     def stop(self) -> None:
         for child in reversed(self._processes):
@@ -169,6 +189,9 @@ class ApacheBroker:
         path = self._directory / name
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return str(path)
+
+    def _spawn_broker(self) -> None:
+        self._spawn("broker", "org.apache.rocketmq.broker.BrokerStartup", "-c", self._broker_conf)
 
     def _spawn(self, role: str, *arguments: str) -> None:
         heap = self._heap if role == "broker" else "256m"

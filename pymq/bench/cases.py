@@ -1,7 +1,9 @@
 """The list of what is measured: each case takes a running broker and returns named figures with their targets."""
 
+import json
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -235,3 +237,18 @@ def start_and_idle(make: Callable[[Path], Server], directory: Path, sizes: Sizes
 
 def _cpu_of_all(server: Server) -> float:
     return sum(process.cpu_seconds(pid) for pid in server.pids)
+
+
+def store_append(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
+    """128-byte messages appended through the store's own interface in batches of 64, on one CPU."""
+    # A process of its own: what measures brokers from outside knows nothing of the store.
+    command = [sys.executable, "-m", "pymq.testing.store_append", "--rounds", str(rounds), "--dir", str(directory)]
+    command += ["--messages", str(sizes.send_messages)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"appending to a store failed: {done.stderr[-500:]}")
+    rates: dict[str, float] = json.loads(done.stdout)
+    return [
+        Figure("store-append with unique keys", rates["keyed"], "msg/s", 500_000, True),
+        Figure("store-append without keys", rates["plain"], "msg/s", 500_000, True),
+    ]

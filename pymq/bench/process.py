@@ -46,6 +46,12 @@ def resident_bytes(pid: int) -> int:
     return pages * PAGE_BYTES
 
 
+def peak_resident_bytes(pid: int) -> int:
+    """The most memory that the process itself ever had resident."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status[status.index("VmHWM:") :].split()[1]) * 1024
+
+
 def _stat_fields(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
     try:

@@ -53,16 +53,38 @@ class PyMQBroker:
         Raises:
             BenchError: it ended, or was not ready within 30 s.
         """
+        begin = self._spawn()
+        self._await_ready()
+        self.ready_s = time.monotonic() - begin
+
+    def _await_ready(self) -> None:
+        assert self._process is not None
+        # A server that hangs before its line is ended, which ends the read below too.
+        watchdog = threading.Timer(START_DEADLINE_S, self._process.kill)
+        watchdog.start()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            self._process.wait()
+            raise BenchError(f"pymq standalone did not get ready: {self._errors.read_text()[-2000:].strip()}")
+        ready = json.loads(line)
+        self.namesrv, self.broker = ready["namesrv"], ready["broker"]
+
+    def restart(self) -> float:
+        """Starts it again under the same addresses without waiting for it; the monotonic time of that."""
+        return self._spawn()
+
+    def _spawn(self) -> float:
         self._directory.mkdir(parents=True, exist_ok=True)
-        errors_path = self._directory / "standalone.err"
         begin = time.monotonic()
-        with errors_path.open("w") as errors:
+        with self._errors.open("a") as errors:
             self._process = subprocess.Popen(
                 [
                     *self._command,
                     "standalone",
                     "--dir",
-                    str(self._directory / "data"),
+                    str(self.store_directory),
                     *self._ports(),
                     *self._settings,
                     "--json",
@@ -71,21 +93,31 @@ class PyMQBroker:
                 stderr=errors,
                 text=True,
             )
-        # A server that hangs before its line is ended, which ends the read below too.
-        watchdog = threading.Timer(START_DEADLINE_S, self._process.kill)
-        watchdog.start()
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        self.ready_s = time.monotonic() - begin
-        watchdog.cancel()
-        if not line:
-            self._process.wait()
-            raise BenchError(f"pymq standalone did not get ready: {errors_path.read_text()[-2000:].strip()}")
-        ready = json.loads(line)
-        self.namesrv, self.broker = ready["namesrv"], ready["broker"]
+        return begin
 
     def _ports(self) -> list[str]:
-        return ["--namesrv-port", "0", "--port", "0"]
+        """Any free ones at first, the same ones later."""
+        namesrv_port, broker_port = (address.rpartition(":")[2] or "0" for address in (self.namesrv, self.broker))
+        return ["--namesrv-port", namesrv_port, "--port", broker_port]
+
+    @property
+    def _errors(self) -> Path:
+        return self._directory / "standalone.err"
+
+    @property
+    def store_directory(self) -> Path:
+        return self._directory / "data"
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop_broker(self) -> None:
+        """An orderly end after :meth:`restart`; before it is ready a signal would just kill it."""
+        self._await_ready()
+        self.stop()
 
     def stop(self) -> None:
         if self._process is not None:

@@ -26,6 +26,8 @@ _ENTRY = struct.Struct(">iqii")  # key hash, physical offset, seconds since the 
 _ALLOCATE_BYTES = 4 << 20
 _TIME_DIFF_MAX_S = 0x7FFFFFFF
 _REPAIR_COUNT = 1 << 18
+_CLEAR_BYTES = 1 << 16
+_PLAIN_COUNT_MAX = 1 << 13  # entries that a roll back goes through one by one
 
 IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
 
@@ -141,18 +143,13 @@ class IndexFile:
 
     def roll_back(self, count: int) -> None:
         """Keeps entries below number ``count`` and makes the slots again from them, whatever they held."""
-        import numpy as np  # noqa: PLC0415
-
         count = min(count, self.count)
-        self._prepare(count)
-        slots, entries = self._tables()
-        slots[:] = 0
-        for start in range(1, count, _REPAIR_COUNT):
-            end = min(start + _REPAIR_COUNT, count)
-            places = entries["hash"][start:end].astype(np.int64) % self._slot_count
-            # Numbers ascend and the last assignment to a slot counts: the newest entry of each chain.
-            slots[places] = np.arange(start, end)
-        self.used_slots = int(np.count_nonzero(slots))
+        view = self._prepare(count)
+        self._clear_slots(view)
+        if count <= _PLAIN_COUNT_MAX:
+            self.used_slots = self._fill_slots_plain(view, count)
+        else:
+            self.used_slots = self._fill_slots(count)
         self.count = count
         if count > 1:
             _, self.end_offset, diff_s, _ = self.entry(count - 1)
@@ -160,6 +157,36 @@ class IndexFile:
         else:
             self.end_ms, self.end_offset = self.begin_ms, self.begin_offset
         self._write_header()
+
+    def _clear_slots(self, view: memoryview) -> None:
+        """Writes only where something is: a table of a few keys is nearly all zeros."""
+        for at in range(HEADER_SIZE_BYTES, self._entries_at, _CLEAR_BYTES):
+            size = min(_CLEAR_BYTES, self._entries_at - at)
+            zeros = bytes(size)
+            if self._file.pread(at, size) != zeros:
+                view[at : at + size] = zeros
+
+    def _fill_slots_plain(self, view: memoryview, count: int) -> int:
+        """As :meth:`_fill_slots`, without numpy: most starts have few entries to look at."""
+        raw = self._file.pread(self._entries_at + ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES * (count - 1))
+        newest = {entry[0] % self._slot_count: number for number, entry in enumerate(_ENTRY.iter_unpack(raw), 1)}
+        for place, number in newest.items():
+            _SLOT.pack_into(view, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * place, number)
+        return len(newest)
+
+    def _fill_slots(self, count: int) -> int:
+        """Makes each slot the number of its newest entry below ``count``; returns how many are used."""
+        import numpy as np  # noqa: PLC0415
+
+        slots, entries = self._tables()
+        for start in range(1, count, _REPAIR_COUNT):
+            end = min(start + _REPAIR_COUNT, count)
+            # Read, not mapped: the whole table would stay in memory.
+            raw = self._file.pread(self._entries_at + ENTRY_SIZE_BYTES * start, ENTRY_SIZE_BYTES * (end - start))
+            places = np.frombuffer(raw, entries.dtype)["hash"].astype(np.int64) % self._slot_count
+            # Numbers ascend and the last assignment to a slot counts: the newest entry of each chain.
+            slots[places] = np.arange(start, end)
+        return int(np.count_nonzero(slots))
 
     def count_below(self, physical_offset: int) -> int:
         """The entry count of a file without entries of records from ``physical_offset`` on (offsets ascend)."""

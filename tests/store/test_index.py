@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.model.javahash import index_key_hash
+from pymq.store import index_file
 from pymq.store.index_file import IndexFile
 from pymq.store.index_hash import key_hashes
 from pymq.store.memory_fs import MemoryFiles
@@ -65,7 +66,12 @@ def test_bulk_insertion_writes_the_same_bytes_as_the_plain_one(entries: list, cu
 @settings(deadline=None)
 @given(ENTRIES.filter(bool), st.data())
 def test_rolling_back_restores_every_chain(entries: list, data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, min(len(entries), 49)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_file, "_PLAIN_COUNT_MAX", data.draw(st.sampled_from([0, 1 << 13])))
+        roll_back(entries, data.draw(st.integers(1, min(len(entries), 49))))
+
+
+def roll_back(entries: list, count: int) -> None:
     short, short_files = new_file()
     short.insert(entries[: count - 1])
     long, long_files = new_file()

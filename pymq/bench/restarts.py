@@ -1,0 +1,135 @@
+"""What a broker's start costs when it has to read its log: after a kill, and with queues and index deleted by hand."""
+
+import contextlib
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from pymq.bench import answers, frames, process
+from pymq.bench.cases import QUEUES, Figure, Server
+from pymq.bench.control import BenchError, Control, connect, wait_until
+from pymq.bench.sends import SendLoad, SendPlan
+
+UNCLEAN_CASE = "unclean-start"
+REBUILD_CASE = "rebuild"
+RESTART_CASES = [UNCLEAN_CASE, REBUILD_CASE]
+BODY_BYTES = 1024
+FULL_MESSAGES = 1_730_000  # 2 GiB of log
+QUICK_MESSAGES = 170_000
+KILL_AFTER_S = 1.0
+FIRST_SEND_DEADLINE_S = 120.0
+POLL_S = 0.01
+_TOPIC = "bench_restart"
+
+
+class RestartServer(Server, Protocol):
+    """A broker that can be killed and started again on what it left."""
+
+    @property
+    def store_directory(self) -> Path: ...
+    def stop_broker(self) -> None:
+        """An orderly end of the broker."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL to the broker."""
+        ...
+
+    def restart(self) -> float:
+        """Starts the broker again under the same address without waiting for it; the monotonic time of that."""
+        ...
+
+
+def measure_restarts(server: RestartServer, messages: int, wanted: list[str]) -> list[Figure]:
+    """Fills a log, kills the broker under load, and times its starts up to the first accepted send.
+
+    Raises:
+        BenchError: the broker did not come back, or with fewer messages than it had accepted.
+    """
+    server.start()
+    try:
+        with Control(server.broker) as control:
+            control.create_topic(_TOPIC, QUEUES)
+        accepted = _fill_and_kill(server, messages)
+        log_bytes = _disk_bytes(server.store_directory / "commitlog")
+        unclean_s = _time_restart(server, accepted)
+        figures = [
+            Figure("unclean-start first send", unclean_s, "s", 3.0),
+            Figure("unclean-start log", log_bytes / 2**30, "GiB", None),
+        ]
+        if REBUILD_CASE in wanted:
+            figures += _rebuild(server, accepted)
+        return figures
+    finally:
+        server.stop()
+
+
+def _fill_and_kill(server: RestartServer, messages: int) -> int:
+    """Messages that the broker accepted before it was killed, some more than ``messages``."""
+    plan = SendPlan(_TOPIC, QUEUES, body_bytes=BODY_BYTES, batch=32, connections=2, in_flight=8)
+    load = SendLoad(server.broker, plan)
+    try:
+        load.run(messages)
+        killer = threading.Timer(KILL_AFTER_S, server.kill)
+        killer.start()
+        with contextlib.suppress(BenchError, OSError):
+            load.run(messages)
+        killer.join()
+    finally:
+        load.close()
+    return messages
+
+
+def _time_restart(server: RestartServer, accepted: int) -> float:
+    """Seconds from the start of the process to the first accepted send; all messages must be there in the end."""
+    begin = server.restart()
+    _await_send(server.broker, begin)
+    seconds = time.monotonic() - begin
+    with Control(server.broker) as control:
+        wait_until(lambda: sum(control.max_offsets(_TOPIC, QUEUES)) > accepted, f"{accepted} messages to be back")
+    return seconds
+
+
+def _rebuild(server: RestartServer, accepted: int) -> list[Figure]:
+    server.stop_broker()
+    _time_restart(server, accepted)
+    usual_bytes = process.peak_resident_bytes(server.broker_pid)
+    server.stop_broker()
+    log_bytes = _disk_bytes(server.store_directory / "commitlog")
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(server.store_directory / name)
+    seconds = _time_restart(server, accepted)
+    growth = process.peak_resident_bytes(server.broker_pid) - usual_bytes
+    return [
+        Figure("rebuild rate", log_bytes / 1e6 / seconds, "MB/s", 300.0, True),
+        Figure("rebuild memory growth", growth / 1e6, "MB", 64.0),
+    ]
+
+
+def _await_send(address: str, begin: float) -> None:
+    """Returns when a send was answered with success."""
+    stream = frames.SendStream(_TOPIC, QUEUES, BODY_BYTES, first_number=1 << 30)
+    frame = bytes(stream.take(1))
+    while time.monotonic() - begin < FIRST_SEND_DEADLINE_S:
+        try:
+            with connect(address) as sock:
+                counter = answers.AnswerCounter()
+                sock.sendall(frame)
+                while not counter.frames:
+                    data = sock.recv(1 << 16)
+                    if not data:
+                        break
+                    counter.feed(data)
+                if counter.succeeded:
+                    return
+        except OSError:
+            pass  # nobody listens yet
+        time.sleep(POLL_S)
+    raise BenchError(f"no send was accepted within {FIRST_SEND_DEADLINE_S:.0f} s of the start")
+
+
+def _disk_bytes(directory: Path) -> int:
+    """Bytes on the disk; log segments are sparse."""
+    return sum(path.stat().st_blocks * 512 for path in directory.iterdir())
