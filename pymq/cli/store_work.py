@@ -115,6 +115,7 @@ def _print_report(report: Report) -> None:
             "log": f"{report.log_start} to {report.log_end}, {format_bytes(seen.get('log_bytes', 0))} of records",
             "records": seen.get("records", 0),
             "queue units": f"{seen.get('units', 0)} in {seen.get('queues', 0)} queues",
+            "digests": f"{seen.get('digests', 0)} blocks of 4 KiB",
             "index entries": f"{seen.get('index_entries', 0)} in {seen.get('index_files', 0)} files",
             "tables": seen.get("tables", 0),
         }
@@ -349,6 +350,10 @@ def _print_repair(report: RepairReport) -> None:
             "messages kept": report.message_count,
             "messages lost": report.lost_count,
         }
+    )
+    _print_lines(
+        "single flipped bits that a digest proves, turned back",
+        [f"{one['file']} at {one['position']}, bit {one['bit']}" for one in report.healed],
     )
     _print_lines(
         "damaged ranges of the log",

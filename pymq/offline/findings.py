@@ -70,7 +70,9 @@ class Report:
     @property
     def first_bad(self) -> Finding | None:
         """The damage that comes first: in the log by its offset, then in what is made from the log."""
-        in_log = [one for one in self.findings if one.kind in ("log", "record") and one.physical_offset is not None]
+        in_log = [
+            one for one in self.findings if one.kind in ("log", "record", "digest") and one.physical_offset is not None
+        ]
         if in_log:
             return min(in_log, key=lambda one: one.physical_offset or 0)
         return min(self.findings, key=lambda one: KINDS.index(one.kind), default=None)

@@ -23,6 +23,7 @@ class SegmentFile:
     size: int
     file: File
     unreadable: list[tuple[int, int]] = field(default_factory=list)  # (position, size) that gave EIO
+    patches: dict[int, int] = field(default_factory=dict)  # position -> bits that are turned over in what is read
 
     @property
     def end(self) -> int:
@@ -40,7 +41,16 @@ class SegmentFile:
             if error.errno != errno.EIO:
                 raise
             raw = b"".join(self._sector(start, at, size) for start in _sector_starts(at, size))
+        if self.patches:
+            raw = self._patched(raw, at)
         return raw if len(raw) == size else raw.ljust(size, b"\0")
+
+    def _patched(self, raw: bytes, at: int) -> bytes:
+        result = bytearray(raw)
+        for position, mask in self.patches.items():
+            if at <= position < at + len(raw):
+                result[position - at] ^= mask
+        return bytes(result)
 
     def _sector(self, start: int, at: int, size: int) -> bytes:
         begin, end = max(start, at), min(start + SECTOR_BYTES, at + size)

@@ -112,7 +112,8 @@ class _Walk:
             view = memoryview(segment.read(base - segment.start, window))
             records = self._parse(view, base)
             if records:
-                self._last_ms = records[-1].store_ms
+                # Of the last two the earlier: one whose time is damaged must not make all that follows look old.
+                self._last_ms = min([self._last_ms, *[r.store_ms for r in records[-2:]]][-2:])
                 yield Block(segment, view, base, records)
             rest = view[self._offset - base :]
             missing = self._offset + len(rest) < segment.end

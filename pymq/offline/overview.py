@@ -42,12 +42,12 @@ def log_end(directory: Directory) -> LogEnd:
     for reader in directory.queues():
         if reader.end > reader.base:
             physical_offset, size, _ = reader.unit(reader.end - 1)
-            if not is_filler(size) and record_at(log, physical_offset) is not None:
+            if not is_filler(size) and record_at(log, physical_offset, check_crc=True) is not None:
                 known.append(physical_offset)
         reader.close()
     start = max(known)
     # A preallocated segment, or several after a crash, may be empty.
-    while start > log.start and record_at(log, start) is None:
+    while start > log.start and record_at(log, start, check_crc=True) is None:
         start = max((s.start for s in log.segments if s.start < start), default=log.start)
     for step in walk(log, start):
         if isinstance(step, LogEnd):

@@ -9,6 +9,7 @@ from typing import Any
 from pymq.clock import Clock
 from pymq.errors import StoreError, UsageError
 from pymq.model import fastjson
+from pymq.offline.digest_check import turn_back
 from pymq.offline.directory import Directory, open_directory
 from pymq.offline.findings import Report
 from pymq.offline.log_files import open_log
@@ -22,7 +23,17 @@ from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
 # Made anew or not of a stopped broker; everything else of the directory is copied as it is.
-_MADE_ANEW = {"commitlog", "consumequeue", "consumequeue_ext", "index", "checkpoint", "abort", "abort.bak", "lock"}
+_MADE_ANEW = {
+    "commitlog",
+    "consumequeue",
+    "consumequeue_ext",
+    "index",
+    "digests",
+    "checkpoint",
+    "abort",
+    "abort.bak",
+    "lock",
+}
 _COPY_BYTES = 4 << 20
 
 
@@ -35,6 +46,7 @@ class RepairReport:
     message_count: int = 0
     ranges: list[dict[str, Any]] = field(default_factory=list)
     lost: list[dict[str, Any]] = field(default_factory=list)
+    healed: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -50,6 +62,7 @@ class RepairReport:
             "messages_lost": self.lost_count,
             "lost_ranges": list(self.ranges),
             "lost_messages": list(self.lost),
+            "bits_turned_back": list(self.healed),
             "notes": list(self.notes),
         }
 
@@ -70,9 +83,14 @@ def repair(
     The log is read twice and written once; ``advance`` is told the bytes of the first reading and of the writing.
     """
     check_target(files, directory.root, target)
+    healed = turn_back(directory)
     verification = Verification(directory, advance)
     found = verification.run()
     report = RepairReport(found, target)
+    report.healed = [
+        {"file": segment.path, "position": at, "physical_offset": segment.start + at, "bit": mask.bit_length() - 1}
+        for segment, at, mask in healed
+    ]
     ranges = [LostRange(one.start, one.end, one.reason) for one in verification.damaged.ranges]
     for offset in sorted(verification.bad_records):
         record = record_at(directory.log, offset)
@@ -105,12 +123,13 @@ def _settings(directory: Directory) -> StoreSettings:
     """Geometry as in the files, so that a broker with the old configuration opens the new directory."""
     settings = directory.settings
     queue_size = next((reader.file_size_bytes for reader in directory.queues() if reader.file_size_bytes), None)
-    slots, entries = settings.index_slot_count, settings.index_entry_count
+    options = directory.options
+    slots = int(options.get("maxHashSlotNum", settings.index_slot_count))
+    entries = int(options.get("maxIndexNum", settings.index_entry_count))
     for path in directory.index_paths():
         file = directory.files.open(path)
         slots, entries = directory.index_geometry(file.size()) or (slots, entries)
         file.close()
-    options = directory.options
     return StoreSettings(
         segment_size_bytes=directory.log.segment_size or settings.segment_size_bytes,
         queue_file_size_bytes=queue_size
@@ -143,6 +162,11 @@ def _rebuild(
             f"keys of {len(doubtful)} records differ from the old index: the records are kept as they are, see verify"
         )
     report.notes += [f"the record at {offset} repeats an offset and is in no queue" for offset in rebuilt.left_out]
+    report.notes += [
+        f"{topic} queue {queue_id}: PyMQ serves all that is left; RocketMQ passes over messages in the log's first "
+        f"segment that follow a lost one, up to 799 in one pull: let PyMQ serve this queue until it is read"
+        for topic, queue_id in sorted(rebuilt.passed_over)
+    ]
     # The index is made from the log when the store is opened: the checkpoint says that nothing of it is there.
     durable = Durable(
         log_offset=verification.report.log_end,

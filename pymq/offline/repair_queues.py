@@ -24,6 +24,9 @@ class Rebuilt:
     last_store_ms: int = 0
     lost: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     left_out: list[int] = field(default_factory=list)
+    # Queues with a lost offset before a record in the log's very first segment. A filler leads to offset 0; RocketMQ
+    # goes on behind the segment of a unit it finds nothing at, so it passes over what that segment still has.
+    passed_over: set[tuple[str, int]] = field(default_factory=set)
 
 
 def rebuild_queues(log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings) -> Rebuilt:
@@ -52,7 +55,7 @@ class _Builder:
 
     def add(self, records: Iterable[Scanned]) -> None:
         for record in records:
-            self.result.last_store_ms = max(self.result.last_store_ms, record.store_ms)
+            self.result.last_store_ms = record.store_ms
             if has_queue_unit(record.sys_flag) and not self._is_not_its_own(record):
                 self._append(self._table.make(record.topic, record.queue_id), record)
 
@@ -73,6 +76,8 @@ class _Builder:
             else:
                 self._lose(queue, queue.max_offset, record.queue_offset)
                 queue.skip_to(record.queue_offset)
+                if record.offset < self._settings.segment_size_bytes:
+                    self.result.passed_over.add((queue.topic, queue.queue_id))
         elif record.queue_offset == 0 and queue.max_offset > 0:
             queue.reset()  # its topic was deleted and made again, and its files are lost
             self.result.lost.pop((queue.topic, queue.queue_id), None)

@@ -58,7 +58,7 @@ def _backup(directory: Directory, path: str) -> str:
 
 
 def check_checkpoint(directory: Directory, report: Report, last_store_ms: int) -> None:
-    """The file's size, and that it vouches for nothing that is not there. ``last_store_ms``: of the newest record."""
+    """Its size, and that it vouches for nothing that is not there. ``last_store_ms``: the latest of all records."""
     path = f"{directory.root}/checkpoint"
     if not directory.files.exists(path):
         report.note("there is no checkpoint: the next start reads the whole log")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pymq.offline.damage import DamagedRanges
+from pymq.offline.digest_check import DigestCheck, report_bad_block
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.index_check import IndexCheck
-from pymq.offline.log_files import EMPTY_LAST_SEGMENT
+from pymq.offline.log_files import EMPTY_LAST_SEGMENT, SegmentFile
 from pymq.offline.log_walk import Block, Damaged, LogEnd, walk
 from pymq.offline.queue_check import QueueCheck
 from pymq.offline.table_check import check_checkpoint, check_tables
@@ -32,7 +33,10 @@ class Verification:
         self.damaged = DamagedRanges()
         self.queues = QueueCheck(directory, self.report, self.damaged)
         self._index = IndexCheck(directory, self.report, self.damaged)
+        self._digests = DigestCheck(directory)
+        self._digested: set[int] = set()
         self._last_ms = 0
+        self._latest_ms = 0
         self._went_back = 0
 
     @property
@@ -52,7 +56,11 @@ class Verification:
                 self._end(step)
         self.queues.finish(self.report.log_end)
         self._index.finish(self.report.log_end)
-        check_checkpoint(self._directory, self.report, self._last_ms)
+        for segment in self._log.segments:
+            self._check_digests(segment)
+        if self._digests.block_count:
+            self.report.saw("digests", self._digests.block_count)
+        check_checkpoint(self._directory, self.report, max(self._latest_ms, self._last_ms))
         check_tables(self._directory, self.report)
         if self._went_back:
             self.report.note(f"the store time goes back at {self._went_back} records: the clock was set back")
@@ -69,7 +77,15 @@ class Verification:
             if segment.end == self._log.end_of_files and segment.first_nonzero(0) is None:
                 self.report.note(f"{segment.path} holds nothing yet")
 
+    def _check_digests(self, segment: SegmentFile) -> None:
+        """Once for each segment, right before its records are read: then the system still has it in memory."""
+        if segment.start not in self._digested:
+            self._digested.add(segment.start)
+            for bad in self._digests.bad_blocks(segment):
+                report_bad_block(self.report, bad)
+
     def _take(self, block: Block) -> None:
+        self._check_digests(block.segment)
         records = block.records
         self.report.saw("records", len(records))
         self.report.saw("log_bytes", records[-1].offset + records[-1].size - records[0].offset)
@@ -77,6 +93,7 @@ class Verification:
         for record in records:
             if record.store_ms < last_ms:
                 self._went_back += 1
+                self._latest_ms = max(self._latest_ms, last_ms)
             last_ms = record.store_ms
         self._last_ms = last_ms
         self.queues.add(records)

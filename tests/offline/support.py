@@ -38,10 +38,13 @@ def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def small_store(root: Path, count: int = 100, *, clean: bool = True, **settings: Any) -> Path:
-    """A directory of PyMQ with ``count`` messages in four queues of two topics, over several files of each kind."""
+    """A directory of PyMQ with ``count`` messages in four queues of two topics, over several files of each kind.
+
+    Without digests, as RocketMQ would have written it, unless asked for them.
+    """
     # Four entries a slot, as RocketMQ has them: then the size of an index file tells its geometry.
-    geometry = {"index_slot_count": 5, **settings}
-    store = make_store(RealFiles(), ManualClock(), str(root), **geometry)
+    settings = {"index_slot_count": 5, "digests_enabled": False, **settings}
+    store = make_store(RealFiles(), ManualClock(), str(root), **settings)
     store.open()
     fill(store, count // 2)
     store.tick()
@@ -59,9 +62,9 @@ def fill(store: MessageStore, count: int, start: int = 0) -> None:
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Directory]:
-    """The directory as the tools open it."""
-    directory = open_directory(ReadOnlyFiles(), str(root))
+def opened(root: Path, options: dict[str, str] | None = None) -> Iterator[Directory]:
+    """The directory as the tools open it; ``options``: keys of its broker.conf."""
+    directory = open_directory(ReadOnlyFiles(), str(root), options=options)
     try:
         yield directory
     finally:

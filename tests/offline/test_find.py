@@ -1,0 +1,41 @@
+"""One message by its place or by either kind of id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.offline.find import by_id, by_offset
+from tests.offline.support import flip, log_place, opened, unpack
+
+
+def test_every_message_is_found_by_offset_and_by_both_ids(tmp_path: Path) -> None:
+    root, manifest = unpack("store-clean", tmp_path)
+    with opened(root) as directory:
+        for wanted in manifest["messages"][::40]:
+            place = (wanted["topic"], wanted["queueId"], wanted["queueOffset"])
+            for found in (
+                by_offset(directory.log, wanted["commitLogOffset"]),
+                by_id(directory.log, wanted["offsetMsgId"]),
+                by_id(directory.log, wanted["offsetMsgId"].lower()),
+            ):
+                assert (found.topic, found.queue_id, found.queue_offset) == place
+            assert by_id(directory.log, wanted["msgId"]).message_id == wanted["msgId"]
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    root, manifest = unpack("store-clean", tmp_path)
+    wanted = manifest["messages"][7]
+    path, position = log_place(root, wanted["commitLogOffset"])
+    flip(path, position + 90)
+    with opened(root) as directory:
+        with pytest.raises(NotFoundError, match="no message with id"):
+            by_id(directory.log, "7F000001000059810000000000000001")
+        with pytest.raises(NotFoundError, match="the log holds 0 to 262144"):
+            by_offset(directory.log, 262144)
+        with pytest.raises(CorruptRecordError, match="magic"):
+            by_offset(directory.log, 1)
+        with pytest.raises(CorruptRecordError, match=rf"at {position + 88}: the body's CRC"):
+            by_offset(directory.log, wanted["commitLogOffset"])
