@@ -205,7 +205,11 @@ class MemoryFile:
         return bytes(self._node.data[at : at + size])
 
     def pwrite(self, at: int, data: Buffer) -> None:
-        self._files.before("pwrite", self.path)
+        try:
+            self._files.before("pwrite", self.path)
+        except OSError:
+            self._node.write(at, data[: self._files.failing_write_bytes])
+            raise
         self._node.write(at, data)
         self._node.modified_ms = self._files.now_ms()
 
@@ -269,6 +273,7 @@ class MemoryFiles:
         self.directories: dict[str, Directory] = {"/": Directory()}
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
+        self.failing_write_bytes = 0  # so much of a write reaches the file when ``fault`` lets it fail
         self._free_bytes = free_bytes
         self._locks: set[str] = set()
 

@@ -140,9 +140,7 @@ class QueueTable:
         self._queue_files.close()
 
 
-def settle(
-    queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False, deleted_end: int = 0
-) -> None:
+def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False, deleted_end: int = 0) -> None:
     """Finds the queue's end among its files: behind the last unit that points below ``below`` and fits its record.
 
     Units behind may be anything (zeros, torn sectors, remains of a log that was cut): they are dropped. Binary search,

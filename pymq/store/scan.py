@@ -186,12 +186,15 @@ def is_blank(window: Window, at: int) -> bool:
 
 
 def is_torn(record: Scanned, at: int) -> bool:
-    """True when a disk sector's share of the properties is all zeros: that sector was never written.
+    """True when a disk sector's share of the properties is all zeros, or their last byte: it was never written.
 
     The record's CRC covers the body alone, the lengths prove head and topic; only the properties could pass for whole.
+    Brokers end them with a separator, so a zero there is no part of a value.
     """
     if b"\0" not in record.properties:
         return False
+    if record.properties.endswith(b"\0"):
+        return True
     start = at + record.size - len(record.properties)
     end = at + record.size
     while start < end:

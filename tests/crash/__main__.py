@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from itertools import product
 
+from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail, replay_failure
 from tests.crash.checking import BrokenPromiseError
 from tests.crash.exploring import Tally, explore, replay
 from tests.crash.workloads import FIXED, mixed
@@ -18,11 +20,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (default 1)")
     parser.add_argument("--seed", type=int, default=1, help="where to begin; each round takes the next one")
     parser.add_argument("--replay", metavar="POINT", help="run one crash point again, as a failure names it")
+    parser.add_argument("--errors", action="store_true", help="instead: let every call of every workload fail")
+    parser.add_argument("--fail", metavar="FAILURE", help="let one call fail again, as a failure names it")
     parser.add_argument("--keep-going", action="store_true", help="report every broken promise, not only the first")
     options = parser.parse_args()
     if options.replay:
         print(replay(options.replay))
         return 0
+    if options.fail:
+        print(replay_failure(options.fail))
+        return 0
+    if options.errors:
+        return _errors(options.keep_going)
     return _rounds(options.minutes, options.seed, options.keep_going)
 
 
@@ -47,6 +56,24 @@ def _rounds(minutes: float, seed: int, keep_going: bool) -> int:
                 return 1 if failures or not tally.fault_count else 0
         print(f"seed {seed}: {tally}", flush=True)
         seed += 1
+
+
+def _errors(keep_going: bool) -> int:
+    """Every call of every fixed workload, every error, once and for good."""
+    tally, failures = ErrorTally(), 0
+    for work in FIXED:
+        for call in range(1, call_count(work) + 1):
+            for number, lasting in product(NUMBERS, (False, True)):
+                try:
+                    fail(work, Failure(work.name, call, number, lasting), tally)
+                except BrokenPromiseError as error:
+                    failures += 1
+                    print(f"BROKEN PROMISE: {error}\n", flush=True)
+                    if not keep_going:
+                        return 1
+        print(f"{work.name}: {tally}", flush=True)
+    print(f"{tally}, {failures} broken promises")
+    return 1 if failures or not tally.faults else 0
 
 
 if __name__ == "__main__":

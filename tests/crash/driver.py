@@ -39,13 +39,16 @@ class Moment(NamedTuple):
 class Driver:
     """A store on a simulated disk. Every message is unlike every other one."""
 
-    def __init__(self, *, recording: bool = True, **settings: Any) -> None:
+    def __init__(
+        self, *, recording: bool = True, on_call: Callable[[str, str], None] | None = None, **settings: Any
+    ) -> None:
+        """``on_call(call, path)`` runs before each call and may raise OSError."""
         self.settings = settings
         self.clock = ManualClock()
         self.ledger = Ledger()
         self.moments: list[Moment] = []
         self.refused: list[Record] = []
-        self.on_call: Callable[[str, str], None] | None = None
+        self._on_call = on_call
         self._recording = recording
         self._number = 0
         self._power = 0
@@ -60,8 +63,8 @@ class Driver:
     def _before(self, call: str, path: str) -> None:
         if self._recording:
             self.record(f"{call} {path}")
-        if self.on_call is not None:
-            self.on_call(call, path)
+        if self._on_call is not None:
+            self._on_call(call, path)
 
     def record(self, call: str) -> None:
         """Keeps this moment unless it is the same as the last one."""
@@ -104,60 +107,58 @@ class Driver:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def send(
-        self, topic: str = "Alpha", queue_id: int = 0, sizes: tuple[int, ...] = (60,), *, sync: bool = False
-    ) -> None:
-        """One commit with a message for each body size. Refused ones leave the ledger."""
-        with_keys = (self._number // 3) % 2 == 0
-        before = len(self.ledger.records)
-        try:
+    def send(self, topic: str, queue_id: int, sizes: tuple[int, ...], *, sync: bool = False) -> None:
+        """One commit with a message for each body size."""
+        keyed = (self._number // 3) % 2 == 0
+
+        def stage() -> None:
             for size in sizes:
-                self._stage(topic, queue_id, size, keyed=with_keys)
-            self._commit(sync)
-        except StoreUnavailableError:
-            self._refuse(before)
+                self._stage(topic, queue_id, size, keyed=keyed)
+
+        self._put(stage, sync)
 
     def send_to(self, *queues: tuple[str, int], size: int = 60, sync: bool = False) -> None:
         """One commit with a message for each queue."""
-        before = len(self.ledger.records)
-        try:
+
+        def stage() -> None:
             for topic, queue_id in queues:
                 self._stage(topic, queue_id, size, keyed=True)
-            self._commit(sync)
-        except StoreUnavailableError:
-            self._refuse(before)
+
+        self._put(stage, sync)
 
     def send_batch(self, topic: str, queue_id: int, sizes: tuple[int, ...], *, sync: bool = False) -> None:
         """One batch message."""
         parts = [self._content(size, keyed=True) for size in sizes]
-        before = len(self.ledger.records)
-        try:
+
+        def stage() -> None:
             placed = self.store.stage_many(
                 topic, queue_id, [(0, body, properties, tags_code(TAGS)) for body, properties, _ in parts],
                 born_timestamp_ms=1_000, born_host=BORN,
             )  # fmt: skip
             for place, (body, properties, keys) in zip(placed, parts, strict=True):
                 self._note(topic, queue_id, place.queue_offset, place.physical_offset, body, properties, keys)
-            self._commit(sync)
-        except StoreUnavailableError:
-            self._refuse(before)
+
+        self._put(stage, sync)
 
     def send_half(self) -> None:
         """A prepared transaction record: in the log and the index, in no queue."""
-        self._stage("Alpha", 0, 40, keyed=True, sys_flag=TRANSACTION_PREPARED)
-        self._commit(False)
+        self._put(lambda: self._stage("Alpha", 0, 40, keyed=True, sys_flag=TRANSACTION_PREPARED), False)
 
     def send_delayed(self, level: int) -> None:
         """A delayed message in its level's queue, which holds due times."""
         body, properties, keys = self._content(50, keyed=True)
         properties += b"DELAY\x01%d\x02" % level
         due_ms = self.store.settings.schedule_deliver_ms(level, self.clock.now_ms())
-        placed = self.store.stage(
-            SCHEDULE_TOPIC, level - 1, body=body, properties=properties, tags_code=due_ms,
-            born_timestamp_ms=1_000, born_host=BORN,
-        )  # fmt: skip
-        self._note(SCHEDULE_TOPIC, level - 1, placed.queue_offset, placed.physical_offset, body, properties, keys)
-        self._commit(False)
+
+        def stage() -> None:
+            placed = self.store.stage(
+                SCHEDULE_TOPIC, level - 1, body=body, properties=properties, tags_code=due_ms,
+                born_timestamp_ms=1_000, born_host=BORN,
+            )  # fmt: skip
+            place = (SCHEDULE_TOPIC, level - 1, placed.queue_offset, placed.physical_offset)
+            self._note(*place, body, properties, keys)
+
+        self._put(stage, False)
 
     def _content(self, size: int, *, keyed: bool) -> tuple[bytes, bytes, tuple[str, ...]]:
         self._number += 1
@@ -189,19 +190,23 @@ class Driver:
         )  # fmt: skip
         self.ledger.records.append(Record(topic, queue_id, queue_offset, start, raw, keys, not sys_flag))
 
-    def _commit(self, sync: bool) -> None:
-        self.store.commit(hide=sync)
+    def _put(self, stage: Callable[[], None], sync: bool) -> None:
+        """Stages, commits, answers. What the store refuses leaves the ledger; the error is the caller's."""
+        before = len(self.ledger.records)
+        try:
+            stage()
+            self.store.commit(hide=sync)
+        except StoreUnavailableError:
+            self.store.appender.drop_staged()
+            self.refused += self.ledger.records[before:]
+            self.ledger.records = self.ledger.records[:before]
+            raise
         if not sync:
             self.ledger.acked_end = self.store.physical_max_offset
             return
         end = self.store.sync(log_only=True)
         self.store.reveal(end)
         self.ledger.acked_end = self.ledger.synced_end = end
-
-    def _refuse(self, first: int) -> None:
-        self.store.appender.drop_staged()
-        self.refused += self.ledger.records[first:]
-        self.ledger.records = self.ledger.records[:first]
 
     # -- the rest -----------------------------------------------------------------------------------------------
 

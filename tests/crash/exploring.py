@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from xxhash import xxh32_intdigest
 
-from pymq.store.memory_fs import PAGE_SIZE_BYTES, Frozen, Image
+from pymq.store.memory_fs import Frozen, Image
 from tests.crash.checking import BrokenPromiseError, Checker, Served, verify
 from tests.crash.driver import Moment
 from tests.crash.losses import (
@@ -101,10 +101,9 @@ def _ways(
 
 
 def _partly_written(old: bytes, new: bytes, chance: random.Random) -> bytes:
-    """A write that had put some of its pages into the file when the process died (a kernel copies whole ones)."""
+    """A write that had put some of its bytes into the file when the process died."""
     at = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    pages = range(at // PAGE_SIZE_BYTES + 1, len(new.rstrip(b"\0")) // PAGE_SIZE_BYTES + 1)
-    stop = chance.choice(pages) * PAGE_SIZE_BYTES if pages else at
+    stop = chance.randint(at, max(at, len(new.rstrip(b"\0"))))
     return new[:stop] + old[stop:]
 
 

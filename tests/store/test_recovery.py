@@ -86,6 +86,19 @@ def test_a_torn_tail_is_cut_zeroed_and_overwritten() -> None:
     assert put(store, "T", 1, b"next").queue_offset == 9
 
 
+@pytest.mark.parametrize("lost_count", [1, 2, 6])
+def test_a_record_whose_last_bytes_never_arrived_is_cut(lost_count: int) -> None:
+    """Only its properties lack something, which no CRC covers; a broker ends them with a separator."""
+    files = MemoryFiles()
+    store = filled(files)
+    end = store.physical_max_offset
+    die(store)
+    files.nodes[LOG].data[end - lost_count : end] = bytes(lost_count)
+    store, report = reopen(files)
+    assert report.damaged == []
+    assert everything(store) == {("T", 0): contents(20)["T", 0], ("T", 1): contents(20)["T", 1][:9]}
+
+
 def test_damage_in_the_middle_is_stepped_over_and_reported() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = filled(files)

@@ -1,0 +1,35 @@
+"""Every call of workloads fails once, or from then on, with each error a disk can give; then the disk is well again.
+
+What was answered stays and is served all along, what was refused is not there by half, and the store takes messages
+again by itself, or after a restart when an fsync had failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail, replay_failure
+from tests.crash.workloads import workload
+
+WORKLOADS = ("batches", "segment-roll", "keys", "sync-flush", "tables", "deleted-topics")
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_call_fails(name: str, tell: Callable[[object], None]) -> None:
+    work, tally = workload(name), ErrorTally()
+    count = call_count(work)
+    for call in range(1, count + 1):
+        for place, number in enumerate(NUMBERS):
+            # Half of them for good, half once: the other halves are left to scripts/crash --errors.
+            fail(work, Failure(name, call, number, (call + place) % 2 == 0), tally)
+    assert tally.runs == count * len(NUMBERS)
+    assert tally.faults > count
+    tell(f"{count} calls, {tally}")
+
+
+def test_a_failure_is_replayed_by_its_name() -> None:
+    failure = Failure("batches", 40, NUMBERS[0], True)
+    assert Failure.parse(str(failure)) == failure
+    assert replay_failure(str(failure)).runs == 1
