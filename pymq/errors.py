@@ -30,6 +30,15 @@ class ConfigError(UsageError):
     """A setting is unknown, ill-typed or out of its range."""
 
 
+class ExpressionError(UsageError):
+    """A filter expression is wrong or over a limit; ``column`` counts its characters from 1."""
+
+    def __init__(self, column: int, text: str) -> None:
+        super().__init__(f"column {column}: {text}")
+        self.column = column
+        self.reason = text
+
+
 class NotFoundError(PymqError):
     """The topic, group, message or file asked for does not exist."""
 

@@ -1,0 +1,1 @@
+"""Filter expressions over message properties: SQL92 as RocketMQ understands it."""

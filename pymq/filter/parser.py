@@ -1,0 +1,121 @@
+"""SQL92 text to a tree, within limits. Needs lark, and is therefore imported when the first expression comes."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+from pymq.errors import ExpressionError
+from pymq.filter.nodes import Node
+from pymq.filter.tree import TreeBuilder, column_of
+
+EXPRESSION_LENGTH_MAX = 32_768
+TOKEN_COUNT_MAX = 4096
+
+_END = "$END"
+_SHOWN = {
+    "NAME": "a name",
+    "TEXT": "'text'",
+    "INTEGER": "a number",
+    "FLOAT": "a number",
+    "TRUE": "TRUE",
+    "FALSE": "FALSE",
+    "EQUAL": "=",
+    "NOT_EQUAL": "<>",
+    "LESS": "<",
+    "LESS_EQUAL": "<=",
+    "GREATER": ">",
+    "GREATER_EQUAL": ">=",
+    "OPEN": "(",
+    "CLOSE": ")",
+    "COMMA": ",",
+    "PLUS": "+",
+    "MINUS": "-",
+    _END: "the end",
+}
+
+
+class Parsed(NamedTuple):
+    """A tree, and the column of what stands behind the expression and does not count (None: nothing)."""
+
+    tree: Node
+    ignored_from: int | None
+
+
+def parse(text: str) -> Parsed:
+    """The tree of an expression.
+
+    RocketMQ's parser stops at the first word that can't go on a complete expression and ignores what follows; so does
+    this one, and says where. Raises ExpressionError.
+    """
+    if len(text) > EXPRESSION_LENGTH_MAX:
+        raise ExpressionError(
+            EXPRESSION_LENGTH_MAX + 1,
+            f"the expression has {len(text)} characters, the limit is {EXPRESSION_LENGTH_MAX}: shorten it",
+        )
+    _check_characters(text)
+    steps = _lark().parse_interactive(text)
+    state = steps.parser_state
+    last: Token | None = None
+    ignored_from = None
+    try:
+        for count, token in enumerate(steps.lexer_thread.lex(state), 1):
+            if count > TOKEN_COUNT_MAX:
+                raise ExpressionError(
+                    column_of(token), f"more than {TOKEN_COUNT_MAX} words and signs: use a shorter expression"
+                )
+            try:
+                steps.feed_token(token)
+            except UnexpectedToken as error:
+                if _END not in steps.accepts():
+                    raise _unexpected(column_of(token), str(token), steps.accepts()) from error
+                ignored_from = column_of(token)
+                break
+            last = token
+        return Parsed(steps.feed_eof(last), ignored_from)
+    except UnexpectedCharacters as error:
+        at = error.pos_in_stream or 0
+        raise ExpressionError(at + 1, _strange(text[at:])) from error
+    except UnexpectedToken as error:
+        raise _unexpected(len(text) + 1, "the end", steps.accepts()) from error
+
+
+@cache
+def _lark() -> Lark:
+    # ASCII: key words and names are made of plain letters alone, whatever Unicode says of lower case.
+    return Lark.open_from_package(
+        __name__,
+        "sql92.lark",
+        parser="lalr",
+        lexer="basic",
+        transformer=TreeBuilder(),
+        propagate_positions=False,
+        maybe_placeholders=False,
+        g_regex_flags=re.ASCII,
+    )
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ExpressionError(error.start + 1, "half a surrogate pair is no character") from error
+
+
+def _strange(rest: str) -> str:
+    if rest.startswith("'"):
+        return "the text that begins here has no closing quote"
+    if rest.startswith("/*"):
+        return "the comment that begins here has no end"
+    hint = " (not equal is <>)" if rest.startswith("!") else ""
+    return f"unexpected character {rest[0]!r}{hint}"
+
+
+def _unexpected(column: int, found: str, accepted: set[str]) -> ExpressionError:
+    expected = sorted({_SHOWN.get(name, name) for name in accepted})
+    shown = found if len(found) <= 40 else f"{found[:37]}..."
+    return ExpressionError(column, f"found {shown}, expected {' or '.join(expected)}")

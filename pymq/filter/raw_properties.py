@@ -1,0 +1,46 @@
+"""Finding a property in a message's raw properties without taking them apart.
+
+A *source* is the raw properties with one separator put before them: ``0x02 name 0x01 value 0x02 name 0x01 value``, so
+that every name, also the first, stands between a separator and its 0x01.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from pymq.model import sysflag
+from pymq.model.properties import find_property
+from pymq.model.record import MAGIC_V1, decode_record
+
+SEPARATOR = b"\x02"
+_NAME_END = b"\x01"
+_HEAD = struct.Struct(">4xi28xi44xi")  # magic, sysFlag, and the body's length when both hosts are IPv4
+_BODY_AT = _HEAD.size
+_V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+
+
+def source_of(record: memoryview) -> bytes:
+    """The source of one stored record."""
+    magic, flags, body_size = _HEAD.unpack_from(record)
+    if magic == MAGIC_V1 and not flags & _V6_HOSTS:
+        topic_at = _BODY_AT + body_size
+        return SEPARATOR + record[topic_at + 3 + record[topic_at] :].tobytes()
+    return SEPARATOR + decode_record(record).raw_properties
+
+
+def getter(name: str) -> Callable[[bytes], bytes | None]:
+    """A function from a source to the value of a property; None without it, as with an empty value.
+
+    The last one counts when a name comes more than once.
+    """
+    key = name.encode()
+    needle = SEPARATOR + key + _NAME_END
+
+    def get(source: bytes) -> bytes | None:
+        _, found, rest = source.rpartition(needle)
+        if not found:
+            return None
+        return rest.partition(SEPARATOR)[0] or find_property(source[1:], key)
+
+    return get
