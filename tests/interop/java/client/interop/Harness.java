@@ -29,6 +29,7 @@ final class Harness {
     }
 
     static final long WAIT_MS = 60_000;
+    private static final int STABLE_POLLS = 20;
     private static final int SIDE_BY_SIDE = 5;
 
     final String namesrv;
@@ -169,12 +170,20 @@ final class Harness {
         return false;
     }
 
-    /** Waits until the queues of the topic are shared out: each consumer holds count of them. */
+    /**
+     * Waits until the queues of the topic are shared out: each consumer holds count of them, and still does a while
+     * later. One that just joins passes through every number on its way to all queues, before it hears of the others.
+     */
     static void awaitShares(String topic, int count, DefaultMQPushConsumer... consumers) throws InterruptedException {
-        for (DefaultMQPushConsumer consumer : consumers) {
-            await("a share of " + count + " queues of " + topic, () -> consumer.getDefaultMQPushConsumerImpl()
-                .getRebalanceImpl().getProcessQueueTable().keySet().stream()
-                .filter(queue -> queue.getTopic().equals(topic)).count() == count);
-        }
+        int[] inARow = {0};
+        await("shares of " + count + " queues of " + topic, () -> {
+            boolean shared = true;
+            for (DefaultMQPushConsumer consumer : consumers) {
+                shared &= consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()
+                    .stream().filter(queue -> queue.getTopic().equals(topic)).count() == count;
+            }
+            inARow[0] = shared ? inARow[0] + 1 : 0;
+            return inARow[0] >= STABLE_POLLS;
+        });
     }
 }
