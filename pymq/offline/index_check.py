@@ -14,15 +14,15 @@ from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_walk import record_at
-from pymq.store.index_hash import key_hashes
-from pymq.store.index_keys import KeyRows
+from pymq.store.index_keys import KeyedRecords, KeyRows
 from pymq.store.scan import Scanned, has_index_entries
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-BATCH_ROWS = 1 << 16
+BATCH_RECORDS = 1 << 14
+_ENTRIES_AT_ONCE = 1 << 16
 _CHAIN_ROWS = 1 << 18
 _TIME_DIFF_MAX_S = 0x7FFFFFFF
 _LISTED_MAX = 1000  # wrong slots and chains of one file that are looked at singly
@@ -37,7 +37,7 @@ class IndexCheck:
         self._report = report
         self._damaged = damaged
         self._files: list[IndexReader] = []
-        self._rows = KeyRows()
+        self._waiting = KeyedRecords()
         self._file_at = 0  # the file and the entry the next key should have
         self._entry_at = 1
         self._missing_rows = 0
@@ -74,29 +74,27 @@ class IndexCheck:
         """Good records, in the order of the log."""
         if not self._files or self._unreadable:
             return
-        rows = self._rows
+        waiting = self._waiting
         for record in records:
-            if has_index_entries(record.sys_flag):
-                rows.add_record(record.topic, record.properties, record.offset, record.store_ms)
-        if len(rows) >= BATCH_ROWS:
+            if not record.sys_flag or has_index_entries(record.sys_flag):
+                waiting.add(record.topic, record.properties, record.offset, record.store_ms)
+        if len(waiting) >= BATCH_RECORDS:
             self._compare()
 
     # -- entries against records --------------------------------------------------------------------------------
 
     def _compare(self) -> None:
-        import numpy as np  # noqa: PLC0415
+        from pymq.store.bulk_keys import waiting_keys  # noqa: PLC0415 - loads numpy
 
-        rows, self._rows = self._rows, KeyRows()
-        if not len(rows):
+        waiting, self._waiting = self._waiting, KeyedRecords()
+        if not len(waiting):
             return
-        hashes = key_hashes(rows.topics, rows.keys)
-        offsets = np.array(rows.offsets, dtype=np.int64)
-        times_ms = np.array(rows.times_ms, dtype=np.int64)
+        hashes, offsets, times_ms = waiting_keys(waiting)
         done = 0
         while done < len(hashes):
             taken = self._compare_equal(hashes[done:], offsets[done:], times_ms[done:])
             if taken == 0:
-                self._compare_singly(rows, hashes, offsets, times_ms, done)
+                self._compare_singly(_key_rows(waiting), hashes, offsets, times_ms, done)
                 return
             done += taken
 
@@ -119,7 +117,9 @@ class IndexCheck:
         while self._file_at < len(self._files):
             file = self._files[self._file_at]
             while self._entry_at < file.count:
-                entries = file.entries(self._entry_at, BATCH_ROWS)
+                if file.entries(self._entry_at, 1)["offset"][0] >= self._log.start:
+                    return file
+                entries = file.entries(self._entry_at, _ENTRIES_AT_ONCE)
                 gone = int((entries["offset"] < self._log.start).sum())
                 if gone < len(entries):
                     self._entry_at += gone if bool((entries["offset"][:gone] < self._log.start).all()) else 0
@@ -186,7 +186,7 @@ class IndexCheck:
     def _entries_up_to(self, limit: int) -> Iterable[tuple[IndexReader, int, tuple[int, int, int, int]]]:
         """Entries of records up to ``limit``; one beyond it is passed too when the entry behind it is not."""
         while (file := self._current_file(limit)) is not None:
-            entries: list[Any] = file.entries(self._entry_at, BATCH_ROWS).tolist()
+            entries: list[Any] = file.entries(self._entry_at, _ENTRIES_AT_ONCE).tolist()
             for at, entry in enumerate(entries):
                 stray = at + 1 < len(entries) and self._log.start <= entries[at + 1][1] <= limit
                 if entry[1] > limit and not stray:
@@ -240,6 +240,16 @@ class IndexCheck:
                 f"{self._missing_rows} keys of records from {first} to {last} are in no index file"
                 + ("" if self._clean else "; the next start adds those behind the last entry")
             )
+
+
+def _key_rows(records: KeyedRecords) -> KeyRows:
+    """The keys as text, in the order in which they were hashed."""
+    rows = KeyRows()
+    for topic, properties, offset, time_ms in zip(
+        records.topics, records.properties, records.offsets, records.times_ms, strict=True
+    ):
+        rows.add_record(topic, properties, offset, time_ms)
+    return rows
 
 
 def _time_diffs(times_ms: Any, begin_ms: int) -> Any:

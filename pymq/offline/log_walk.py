@@ -130,7 +130,9 @@ class _Walk:
         offset, check = self._offset, self._check_crc
         while True:
             record = parse_record(view, offset - base, offset, check)
-            if record is None or (check and not _property_crc_fits(view, offset - base, record)):
+            if record is None:
+                break
+            if check and _CRC_PROPERTY in record.properties and not _property_crc_fits(view, offset - base, record):
                 break
             records.append(record)
             offset += record.size

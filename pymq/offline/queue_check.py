@@ -126,7 +126,7 @@ class QueueCheck:
         """Good records, in the order of the log."""
         queues, settings, pack = self._queues, self._settings, UNIT.pack
         for record in records:
-            if not has_queue_unit(record.sys_flag):
+            if record.sys_flag and not has_queue_unit(record.sys_flag):
                 continue
             queue = queues.get((record.topic, record.queue_id)) or self._make(record)
             if record.queue_offset == queue.next and record.offset >= queue.from_offset:
