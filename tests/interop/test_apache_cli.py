@@ -14,7 +14,7 @@ from tests.interop.support import probe
 from tests.interop.support.apache import BROKER_NAME, CLUSTER, ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY
 
-COMMAND_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 180
 
 
 class Pymq:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.interop.support.maven import compiled
 from tests.interop.support.tools import require
 
-COMMAND_TIMEOUT_S = 60
+COMMAND_TIMEOUT_S = 180
 
 
 class MqAdmin:

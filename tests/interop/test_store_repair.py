@@ -1,0 +1,61 @@
+"""A damaged directory of Apache RocketMQ 5.3.3, repaired, opens in the Java broker with every message that is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pymq.clock import SystemClock
+from pymq.offline.repair import repair
+from pymq.store.fs import RealFiles
+from tests.interop.support import probe
+from tests.interop.support.apache import ApacheServer
+from tests.offline.support import flip, log_place, opened, records, unpack
+
+QUEUES = [("TopicPlain", 0), ("TopicPlain", 1), ("TopicOrder", 0), ("TopicBatch", 1)]
+
+
+def _pull_one(broker: str, topic: str, queue_id: int, offset: int) -> list[probe.Record]:
+    ext = {"consumerGroup": "repair-group", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset)}
+    ext |= {"sysFlag": "4", "maxMsgNums": "1", "commitOffset": "0", "suspendTimeoutMillis": "0"}
+    return probe.records(probe.call(broker, 11, {**ext, "subscription": "*", "subVersion": "0"}).body)
+
+
+def test_the_java_broker_serves_what_a_repair_kept(tmp_path: Path) -> None:
+    root, manifest = unpack("store-clean", tmp_path)
+    whole = records(root)
+    # The log's first record, neighbours, one in a later segment, the last of a queue, and all of a segment's end.
+    victims = [whole[0], whole[40], whole[41], [r for r in whole if (r.topic, r.queue_id) == QUEUES[2]][-1]]
+    victims += [record for record in whole if 190_000 <= record.offset < 196_608]
+    for victim in victims:
+        path, position = log_place(root, victim.offset)
+        flip(path, position + 90)
+    target = tmp_path / "repaired"
+    with opened(root) as directory:
+        report = repair(directory, RealFiles(), str(target), SystemClock())
+    lost = {(victim.topic, victim.queue_id, victim.queue_offset) for victim in victims}
+    assert report.lost_count == len(lost)
+
+    settings = {key: str(value) for key, value in manifest["brokerConfig"].items() if key.startswith(("mapped", "max"))}
+    server = ApacheServer(tmp_path / "apache", settings, store=target)
+    try:
+        for topic, queue_id in QUEUES:
+            wanted = {
+                message["queueOffset"]: message["commitLogOffset"]
+                for message in manifest["messages"]
+                if (message["topic"], message["queueId"]) == (topic, queue_id)
+            }
+            assert probe.max_offset(server.broker, topic, queue_id) == len(wanted)
+            for offset, physical_offset in wanted.items():
+                found = [(r.queue_offset, r.physical_offset) for r in _pull_one(server.broker, topic, queue_id, offset)]
+                if (topic, queue_id, offset) in lost:
+                    assert offset not in [queue_offset for queue_offset, _ in found]
+                else:
+                    assert found == [(offset, physical_offset)]
+        key = next(message for message in manifest["messages"] if message["topic"] == "TopicPlain" and message["keys"])
+        ext = {"topic": "TopicPlain", "key": key["keys"].split()[0], "maxNum": "32"}
+        ext |= {"beginTimestamp": "0", "endTimestamp": str(2**62)}
+        assert key["commitLogOffset"] in [
+            r.physical_offset for r in probe.records(probe.call(server.broker, 12, ext).body)
+        ]
+    finally:
+        server.stop()
