@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from pymq.clock import Clock
@@ -182,7 +182,7 @@ class Writer:
         sys_flag: int,
         born_timestamp_ms: int,
         born_host: bytes,
-    ) -> list[Placed]:
+    ) -> Sequence[Placed]:
         """Stages (flag, body, properties) entries as messages with consecutive queue offsets in one segment."""
         placed = self._store.stage_many(
             topic,

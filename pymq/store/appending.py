@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from itertools import accumulate, repeat
-from typing import NamedTuple
+from typing import NamedTuple, overload
 from zlib import crc32
 
 from pymq.clock import Clock
@@ -44,6 +44,30 @@ class Placed(NamedTuple):
     queue_offset: int
     physical_offset: int
     size_bytes: int
+
+
+class PlacedBatch(Sequence[Placed]):
+    """Where the messages of a staged batch will be; each is made when it is looked at."""
+
+    __slots__ = ("_offsets", "_queue_offset", "_sizes")
+
+    def __init__(self, queue_offset: int, offsets: list[int], sizes: list[int]) -> None:
+        self._queue_offset = queue_offset
+        self._offsets = offsets
+        self._sizes = sizes
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    @overload
+    def __getitem__(self, place: int) -> Placed: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Placed]: ...
+    def __getitem__(self, place: int | slice) -> Placed | Sequence[Placed]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        offset = self._offsets[place]
+        return Placed(self._queue_offset + place % len(self), offset, self._sizes[place])
 
 
 class Appender:
@@ -155,7 +179,7 @@ class Appender:
         born_timestamp_ms: int,
         born_host: bytes,
         reconsume_times: int = 0,
-    ) -> list[Placed]:
+    ) -> Sequence[Placed]:
         """A batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
 
         Raises as :meth:`stage`; then nothing of it is staged.
@@ -210,7 +234,7 @@ class Appender:
             keys.properties += owns
             keys.offsets += offsets
             keys.times_ms += repeat(store_ms, count)
-        return list(map(Placed._make, zip(queue_offsets, offsets, sizes, strict=True)))
+        return PlacedBatch(queue_offset, offsets, sizes)
 
     def commit(self, *, hide: bool = False) -> None:
         """Everything staged reaches the log's file in one write, then the queues; then listeners are told.

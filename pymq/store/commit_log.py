@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
 from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
+from pymq.store.cold_file import ColdFile, ColdFiles
 from pymq.store.fs import File, Files, make_directory
 from pymq.store.zeroing import first_nonzero, zero_from
 from pymq.units import format_bytes
@@ -85,8 +87,17 @@ class CommitLog:
     One thread stages, commits and reads; :meth:`sync` may run in another.
     """
 
-    def __init__(self, files: Files, directory: str, segment_size_bytes: int, resident_bytes_max: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        segment_size_bytes: int,
+        resident_bytes_max: int,
+        cold: ColdFiles | None = None,
+    ) -> None:
+        """``cold``: where compressed segments are, if there may be any."""
         self._files = files
+        self._cold = cold
         self._directory = directory
         self._segment_size = segment_size_bytes
         self.resident_bytes_max = resident_bytes_max
@@ -117,8 +128,9 @@ class CommitLog:
         """Opens every segment. Raises StoreError when sizes or names don't fit together."""
         make_directory(self._files, self._directory)
         names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
-        for name in names:
-            file = self._files.open(f"{self._directory}/{name}")
+        cold = self._cold_names(names)
+        for name in sorted([*names, *cold]):
+            file = cold[name]() if name in cold else self._files.open(f"{self._directory}/{name}")
             size = file.size()
             if size == 0 and name == names[-1]:
                 file.close()
@@ -134,6 +146,7 @@ class CommitLog:
                     f"set it to the size this directory was written with"
                 )
             segment = Segment(int(name), size, file)
+            segment.sealed = name in cold
             if self.segments and self.segments[-1].end != segment.start:
                 raise StoreError(
                     f"{file.path} does not follow the segment before it, which ends at {self.segments[-1].end}"
@@ -142,6 +155,25 @@ class CommitLog:
                 self.segments[-1].sealed = True
             self.segments.append(segment)
         self._set_end(self.end_of_files)
+
+    def _cold_names(self, plain_names: list[str]) -> dict[str, Callable[[], File]]:
+        """What opens each compressed segment. Where a crash has left both forms, the compressed one goes."""
+        result: dict[str, Callable[[], File]] = {}
+        if self._cold is not None:
+            self._cold.remove_leftovers()
+            for start in self._cold.starts():
+                if f"{start:020d}" in plain_names:
+                    self._cold.remove(start)
+                else:
+                    result[f"{start:020d}"] = partial(self._cold.open, start)
+        return result
+
+    def replace_file(self, segment: Segment, file: File) -> File:
+        """A sealed segment is read from another file with the same content from now on; returns the one before."""
+        with self._lock:
+            self._unsynced.pop(segment.start, None)
+        before, segment.file = segment.file, file
+        return before
 
     @property
     def min_offset(self) -> int:
@@ -187,12 +219,16 @@ class CommitLog:
         self._directory_unsynced = True
         self._files.sync_dir(self._directory)
         if self.segments:
-            self.segments[-1].sealed = False
+            self.segments[-1].sealed = isinstance(self.segments[-1].file, ColdFile)
         return 0 if dirty_at is None else segment.end - segment.start - dirty_at
 
     def _zero_from(self, end: int) -> int:
         segment = self.segments[-1]
         size = segment.end - segment.start
+        if isinstance(segment.file, ColdFile):
+            raise StoreError(
+                f"the log has to be cut at {end}, but {segment.file.path} is compressed: run `pymq store thaw` first"
+            )
         dirty_at = first_nonzero(segment.file, end - segment.start)
         if zero_from(segment.file, end - segment.start, size):
             segment.drop_view()
@@ -246,9 +282,9 @@ class CommitLog:
             if self._tail_dirty:
                 self._zero_tail()
             for start, parts in self._runs:
-                self._write(start, parts)
+                self._write(start, parts, sum(map(len, parts)))
             if self.parts:
-                self._write(self._run_start, self.parts)
+                self._write(self._run_start, self.parts, self.staged_end - self._run_start)
         except OSError as error:
             self._undo()
             raise StoreUnavailableError(self._describe(error)) from error
@@ -266,14 +302,14 @@ class CommitLog:
         """Forgets everything staged."""
         self._clear_staged()
 
-    def _write(self, start: int, parts: list[bytes]) -> None:
+    def _write(self, start: int, parts: list[bytes], size: int) -> None:
         segment = self.segments[-1] if self.segments else None
         if segment is None or start >= segment.end:
             segment = self._create_segment(start)
         assert segment.start <= start < segment.end
         if len(parts) == 1:
             segment.file.pwrite(start - segment.start, parts[0])
-        elif len(parts) < 16 or sum(map(len, parts)) < _JOIN_BYTES_MAX:
+        elif len(parts) < 16 or size < _JOIN_BYTES_MAX:
             segment.file.pwrite(start - segment.start, b"".join(parts))
         else:
             segment.file.pwritev(start - segment.start, parts)
@@ -371,6 +407,8 @@ class CommitLog:
 
     def size_on_disk(self, segment: Segment) -> int:
         """Bytes that deleting the segment gives back."""
+        if isinstance(segment.file, ColdFile):
+            return segment.file.stored_bytes
         return min(segment.end, self.max_offset) - segment.start
 
     def modified_ms(self, segment: Segment) -> int:

@@ -10,6 +10,7 @@ from pymq.clock import ManualClock
 from pymq.errors import StoreError
 from pymq.model.hosts import pack_host
 from pymq.model.record import encode_record
+from pymq.store.appending import Placed, PlacedBatch
 from pymq.store.consume_queue import tags_codes
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.plain_stage import PlainStager
@@ -82,6 +83,13 @@ def test_hosts_of_both_families(born_host: bytes, store_host: bytes, entries: li
         assert bytes(store.record_at(place.physical_offset)) == wanted
         assert place.size_bytes == len(wanted)
     assert store.store_time("T", 3, 0) == NOW_MS
+
+
+def test_what_a_batch_returns_is_a_sequence_of_places() -> None:
+    placed = PlacedBatch(5, [100, 210, 330], [110, 120, 130])
+    assert list(placed) == [Placed(5, 100, 110), Placed(6, 210, 120), Placed(7, 330, 130)]
+    assert (len(placed), placed[-1], placed[1:]) == (3, Placed(7, 330, 130), [Placed(6, 210, 120), Placed(7, 330, 130)])
+    assert len(PlacedBatch(5, [], [])) == 0
 
 
 def test_half_messages_and_rollbacks_take_no_queue_offset() -> None:

@@ -5,6 +5,7 @@ Checks in the order of Java's SendMessageProcessor; the answer waits in the writ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
@@ -232,7 +233,7 @@ class SendHandlers:
         self,
         request: Command,
         peer: Peer,
-        placed: list[Placed],
+        placed: Sequence[Placed],
         queue_id: int,
         unique_key: str,
         properties: bytes,
