@@ -11,11 +11,13 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from pymq.errors import ExpressionError
 from pymq.filter.nodes import Node
-from pymq.filter.tree import TreeBuilder, column_of
+from pymq.filter.tree import NESTING_DEPTH_MAX, TreeBuilder, column_of
 
 EXPRESSION_LENGTH_MAX = 32_768
 TOKEN_COUNT_MAX = 4096
 
+# What an operand may begin with, any number of times. A long run is refused before it is a tree.
+_PREFIXES = ("MINUS", "PLUS", "NOT", "OPEN")
 _END = "$END"
 _SHOWN = {
     "NAME": "a name",
@@ -59,15 +61,13 @@ def parse(text: str) -> Parsed:
         )
     _check_characters(text)
     steps = _lark().parse_interactive(text)
-    state = steps.parser_state
     last: Token | None = None
     ignored_from = None
+    prefix_count = 0
     try:
-        for count, token in enumerate(steps.lexer_thread.lex(state), 1):
-            if count > TOKEN_COUNT_MAX:
-                raise ExpressionError(
-                    column_of(token), f"more than {TOKEN_COUNT_MAX} words and signs: use a shorter expression"
-                )
+        for count, token in enumerate(steps.lexer_thread.lex(steps.parser_state), 1):
+            prefix_count = prefix_count + 1 if token.type in _PREFIXES else 0
+            _check_size(token, count, prefix_count)
             try:
                 steps.feed_token(token)
             except UnexpectedToken as error:
@@ -97,6 +97,17 @@ def _lark() -> Lark:
         maybe_placeholders=False,
         g_regex_flags=re.ASCII,
     )
+
+
+def _check_size(token: Token, count: int, prefix_count: int) -> None:
+    if count > TOKEN_COUNT_MAX:
+        raise ExpressionError(
+            column_of(token), f"more than {TOKEN_COUNT_MAX} words and signs: use a shorter expression"
+        )
+    if prefix_count > NESTING_DEPTH_MAX:
+        raise ExpressionError(
+            column_of(token), f"more than {NESTING_DEPTH_MAX} signs, NOTs and parentheses in a row: write it flatter"
+        )
 
 
 def _check_characters(text: str) -> None:

@@ -80,9 +80,10 @@ def test_length() -> None:
 
 
 def test_word_count() -> None:
-    most = "+" * (TOKEN_COUNT_MAX - 1) + "a"
-    assert parse(most).tree == IsTrue(A)
-    assert str(TOKEN_COUNT_MAX) in str(refusal("+" + most))
+    most = "a AND " * (TOKEN_COUNT_MAX // 2 - 1) + "+a"
+    assert isinstance(parse(most).tree, And)
+    error = refusal(most + " AND a")
+    assert error.column == len(most) + 2 and str(TOKEN_COUNT_MAX) in str(error)
 
 
 def test_nesting() -> None:
@@ -91,9 +92,18 @@ def test_nesting() -> None:
     assert error.column == 1 and f"deeper than {NESTING_DEPTH_MAX}" in str(error)
 
 
-def test_long_chains_and_many_parentheses_are_not_deep() -> None:
+@pytest.mark.parametrize("prefix", ["(", "+", "- ", "NOT "])
+def test_prefixes_in_a_row(prefix: str) -> None:
+    error = refusal(prefix * (NESTING_DEPTH_MAX + 1) + "a")
+    assert error.column == len(prefix) * NESTING_DEPTH_MAX + 1 and "in a row" in str(error)
+
+
+def test_most_parentheses() -> None:
+    assert parse("(" * NESTING_DEPTH_MAX + "a" + ")" * NESTING_DEPTH_MAX).tree == IsTrue(A)
+
+
+def test_a_long_chain_is_not_deep() -> None:
     assert parse(" AND ".join(["a = 5"] * 1000)).tree.depth == 3
-    assert parse("(" * 2000 + "a" + ")" * 2000).tree == IsTrue(A)
 
 
 def test_in_list() -> None:
