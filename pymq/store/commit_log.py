@@ -160,7 +160,7 @@ class CommitLog:
         """What opens each compressed segment. Where a crash has left both forms, the compressed one goes."""
         result: dict[str, Callable[[], File]] = {}
         if self._cold is not None:
-            self._cold.remove_leftovers()
+            self._cold.remove_leftovers(self._directory)
             for start in self._cold.starts():
                 if f"{start:020d}" in plain_names:
                     self._cold.remove(start)

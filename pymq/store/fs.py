@@ -120,6 +120,10 @@ class Files(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Makes ``modified_ms`` (Unix time) the time of the last change."""
+        ...
+
     def lock(self, path: str) -> Lock:
         """Takes the lock file or raises StoreError when another process (or this one) holds it."""
         ...
@@ -293,6 +297,9 @@ class RealFiles:
 
     def modified_ms(self, path: str) -> int:
         return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def lock(self, path: str) -> Lock:
         return _RealLock(path)

@@ -381,7 +381,15 @@ class MemoryFiles:
         return 1 << 41
 
     def modified_ms(self, path: str) -> int:
+        if path not in self.nodes:
+            raise _missing(path)
         return self.nodes[path].modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.before("set_modified_ms", path)
+        if path not in self.nodes:
+            raise _missing(path)
+        self.nodes[path].modified_ms = modified_ms
 
     def lock(self, path: str) -> Lock:
         if path in self._locks:

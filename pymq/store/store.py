@@ -10,6 +10,8 @@ from pymq.errors import StoreUnavailableError
 from pymq.store import fs
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
+from pymq.store.cold import COLD_DIRECTORY, Freezer
+from pymq.store.cold_file import ColdFiles
 from pymq.store.commit_log import CommitLog
 from pymq.store.damage import Refusals
 from pymq.store.deleted_topics import DeletedTopics
@@ -52,7 +54,9 @@ class MessageStore:
         self._owner = owner
         self._log_directory = log_directory or f"{root}/commitlog"
         s = self.settings
-        self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max)
+        cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
+        self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
+        self.freezer = Freezer(self.log, cold, lambda: self._checkpoint.durable)
         deleted = DeletedTopics(files, f"{root}/config/deletedTopics.json")
         self.queue_table = QueueTable(
             files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
@@ -152,6 +156,7 @@ class MessageStore:
             return
         try:
             self.expiry.close()
+            self.freezer.stop()
             if self._serving:
                 self._serving = False
                 self.appender.closed = "the store is closed: the broker stops"
@@ -338,6 +343,7 @@ class MessageStore:
             self.expiry.problem,
             self.digests.problem if self.digests is not None else None,
             self.refusals.problem,
+            self.freezer.problem,
             self.scrubber.problem if self.scrubber is not None else None,
         )
         return [problem for problem in found if problem is not None]
