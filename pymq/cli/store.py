@@ -1,4 +1,4 @@
-"""``pymq store``: verify, inspect, dump and repair a broker's data directory, without a broker."""
+"""``pymq store``: verify, inspect, dump, repair and thaw a broker's data directory, without a broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.cli.options import OutputOption
 from pymq.cli.output import OutputFormat
 from pymq.errors import EXIT_FAILED, UsageError
 
-app = new_app("Check, look into, dump and repair a broker's data directory, of PyMQ or RocketMQ, without a broker.")
+app = new_app("Check, look into, dump, repair or thaw a stopped broker's data directory, of PyMQ or of RocketMQ.")
 
 DirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="A broker's data directory (storePathRootDir).")]
 CommitLogOption = Annotated[
@@ -149,3 +149,23 @@ def repair(
     from pymq.cli import store_work as work
 
     work.run_repair(work.Place(directory, commit_log, config), target, output)
+
+
+@app.command(
+    epilog=examples(
+        "pymq store thaw /var/lib/pymq/broker-a",
+        "pymq store thaw ~/store --commitlog /disk2/commitlog -o json",
+    )
+)
+def thaw(
+    directory: DirectoryArgument,
+    commit_log: CommitLogOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Make compressed segments plain again, so that RocketMQ can read the directory. The one command that changes DIR.
+
+    It needs the space of the plain segments. What is done stays done when it is interrupted; another call goes on.
+    """
+    from pymq.cli import store_work as work
+
+    work.run_thaw(work.Place(directory, commit_log), output)

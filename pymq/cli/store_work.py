@@ -28,6 +28,7 @@ from pymq.offline.findings import Report
 from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
+from pymq.store.cold import thaw
 from pymq.store.fs import RealFiles
 from pymq.units import format_bytes, parse_time_ms
 
@@ -371,3 +372,27 @@ def _print_repair(report: RepairReport) -> None:
 
 def _span(first: int, last: int) -> str:
     return f" {first}" if first == last else f"s {first} to {last}"
+
+
+# -- thaw -------------------------------------------------------------------------------------------------------------
+
+
+def run_thaw(place: Place, output: OutputFormat) -> None:
+    """Makes every compressed segment plain again and prints which."""
+    root = _absolute(place.directory)
+    log_directory = _absolute(place.commit_log or f"{root}/commitlog")
+    check_is_store(root, log_directory)
+    with progress("thaw (segments)") as bar:
+
+        def tell(_: int, total: int) -> None:
+            bar.set_total(total)
+            bar.advance(1)
+
+        report = thaw(RealFiles(), root, log_directory, tell)
+    if output is OutputFormat.json:
+        print_json({"directory": root, "segments": report.segments, "bytes": report.bytes})
+    elif report.segments:
+        print(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, are plain again")
+        _print_lines("segments", report.segments)
+    else:
+        print_note("no segment is compressed")

@@ -10,6 +10,8 @@ from pymq.model import fastjson
 from pymq.offline.log_files import LogFiles, open_log
 from pymq.offline.queue_files import QueueReader
 from pymq.store.checkpoint import Checkpoint, CheckpointFile
+from pymq.store.cold import COLD_DIRECTORY
+from pymq.store.cold_file import ColdFiles
 from pymq.store.fs import Files
 from pymq.store.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
 from pymq.store.settings import StoreSettings, parse_delay_levels
@@ -97,7 +99,7 @@ def open_directory(
         log_directory=log_directory,
         files=files,
         options=options,
-        log=open_log(files, log_directory),
+        log=open_log(files, log_directory, ColdFiles(files, f"{root}/{COLD_DIRECTORY}")),
         checkpoint=CheckpointFile(files, f"{root}/checkpoint").load(),
         clean=not files.exists(f"{root}/abort"),
     )

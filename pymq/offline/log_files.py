@@ -6,7 +6,8 @@ import errno
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pymq.errors import NotFoundError
+from pymq.errors import NotFoundError, StoreError
+from pymq.store.cold_file import ColdFile, ColdFiles
 from pymq.store.fs import File, Files
 
 SECTOR_BYTES = 4096
@@ -28,6 +29,11 @@ class SegmentFile:
     @property
     def end(self) -> int:
         return self.start + self.size
+
+    @property
+    def is_cold(self) -> bool:
+        """True when the segment is kept compressed."""
+        return isinstance(self.file, ColdFile)
 
     def read(self, at: int, size: int) -> bytes:
         """``size`` bytes from position ``at``, fewer only at the segment's end.
@@ -114,15 +120,26 @@ class LogFiles:
             segment.file.close()
 
 
-def open_log(files: Files, directory: str) -> LogFiles:
-    """Opens every segment; its size is the file's own. Raises NotFoundError when there is none, OSError."""
-    names = [name for name in files.listdir(directory) if len(name) == 20 and name.isdigit()]
-    opened = []
+def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> LogFiles:
+    """Opens every segment; its size is the file's own. ``cold``: where compressed ones are, if there may be any.
+
+    Raises NotFoundError when all files are empty, OSError.
+    """
+    plain = {int(name) for name in files.listdir(directory) if len(name) == 20 and name.isdigit()}
+    frozen = set(cold.starts()) - plain if cold is not None else set()
+    opened: list[SegmentFile] = []
     odd: list[tuple[str, str]] = []
-    for name in names:
-        path = f"{directory}/{name}"
-        file = files.open(path)
-        opened.append(SegmentFile(path, int(name), file.size(), file))
+    for start in sorted(plain | frozen):
+        if start in plain:
+            file = files.open(f"{directory}/{start:020d}")
+        else:
+            assert cold is not None
+            try:
+                file = cold.open(start)
+            except StoreError as error:
+                odd.append((cold.path(start), str(error)))
+                continue
+        opened.append(SegmentFile(file.path, start, file.size(), file))
     sizes = [segment.size for segment in opened if segment.size]
     if not sizes:
         for segment in opened:

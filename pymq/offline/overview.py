@@ -75,6 +75,8 @@ def _segment(log: LogFiles, segment: SegmentFile, end: int) -> dict[str, Any]:
 
 
 def _state(segment: SegmentFile, last: Scanned | None, end: int) -> str:
+    if segment.is_cold:
+        return "compressed"
     if segment.start >= end:
         return "empty"
     if end < segment.end:

@@ -29,6 +29,7 @@ _MADE_ANEW = {
     "consumequeue_ext",
     "index",
     "digests",
+    "coldlog",
     "checkpoint",
     "abort",
     "abort.bak",

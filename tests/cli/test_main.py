@@ -25,7 +25,7 @@ SUBCOMMANDS = {
     "group": ["list", "describe", "lag"],
     "message": ["get", "query"],
     "bench": ["send", "consume", "latency"],
-    "store": ["verify", "inspect", "dump", "repair"],
+    "store": ["verify", "inspect", "dump", "repair", "thaw"],
 }
 ALL_COMMANDS = [
     path

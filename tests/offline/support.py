@@ -122,3 +122,15 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, str]]:
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
         result[str(path.relative_to(root))] = (stat.st_mtime_ns, stat.st_mode, content)
     return result
+
+
+def freeze(root: Path) -> int:
+    """Compresses all segments of a :func:`small_store` but the newest; returns how many."""
+    store = make_store(RealFiles(), ManualClock(), str(root), index_slot_count=5, digests_enabled=False)
+    store.open()
+    while (piece := store.freezer.next_piece(1 << 60)) is not None:
+        piece.run()
+        store.freezer.finish(piece)
+    count = store.freezer.frozen_count
+    store.close()
+    return count
