@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from pymq.errors import CorruptRecordError, UnreadableError
-from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
+from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
 from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
 from pymq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
 from pymq.store.damage import Doubts
@@ -180,20 +180,19 @@ def _collect_matching(
     accept: Accept | None,
 ) -> None:
     """Gathers the records that a filter lets through; units that don't match cost no look at the log."""
-    first = offset = result.next_offset
-    numbered = list(enumerate(UNIT.iter_unpack(packed), first))
+    first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
+    count = len(packed) // UNIT_SIZE_BYTES
     data, start, end, doubts = NO_WINDOW
-    for begin in range(0, len(numbered), _FILTER_STEP_COUNT):
-        step = [
-            (offset, unit)
-            for offset, unit in numbered[begin : begin + _FILTER_STEP_COUNT]
-            if tag_codes is None or unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
-        ]
-        units = [unit for _, unit in step]
-        for number, (offset, unit) in enumerate(step):
-            physical_offset, size, _ = unit
-            result.next_offset = offset
+    for begin in range(0, count, _FILTER_STEP_COUNT):
+        step = packed[begin * UNIT_SIZE_BYTES : (begin + _FILTER_STEP_COUNT) * UNIT_SIZE_BYTES]
+        offsets: Sequence[int] = range(first + begin, first + count)
+        units = list(UNIT.iter_unpack(step))
+        if tag_codes is not None:
+            offsets, units = _of_tags(offsets, units, tag_codes)
+        # Plain names and few calls, as in _collect: a filter on properties looks at every record of the queue.
+        for number, (offset, (physical_offset, size, _)) in enumerate(zip(offsets, units, strict=False)):
             if accept is None and result.count and _is_full(result, size, limits):
+                result.next_offset = offset
                 return
             try:
                 if physical_offset < start or physical_offset + size > end:
@@ -204,24 +203,42 @@ def _collect_matching(
                         continue
                     data, start, end, doubts = windows.window(segment, units, number, limits.size_bytes)
                 at = physical_offset - start
-                real_size, magic, *place = RECORD_HEAD.unpack_from(data, at)
-                if place != [queue.queue_id, offset, physical_offset] or real_size != size or magic not in _MAGICS:
+                real_size, magic, real_queue_id, real_offset, real_physical = head(data, at)
+                if (
+                    real_offset != offset
+                    or real_size != size
+                    or real_physical != physical_offset
+                    or real_queue_id != queue_id
+                    or magic not in _MAGICS
+                ):
                     raise _corrupt(queue, offset, physical_offset)
                 record = data[at : at + size]
-                if doubts is not None and _is_damaged(record, doubts, queue, unit):
+                if doubts is not None and _is_damaged(record, doubts, queue, units[number]):
                     raise _corrupt(queue, offset, physical_offset)
-            except (CorruptRecordError, UnreadableError, struct.error) as error:
+                if accept is not None and not accept(record):
+                    continue
+            except (CorruptRecordError, UnreadableError, MalformedRecordError, struct.error) as error:
+                result.next_offset = offset
                 if not result.count:
                     raise _refusal(windows.log, queue, offset, error) from None
                 return
-            if accept is not None and not accept(record):
-                continue
             if result.count and _is_full(result, size, limits):
+                result.next_offset = offset
                 return
             result.chunks.append(record)
             result.count += 1
             result.size_bytes += size
-    result.next_offset = first + len(numbered)
+    result.next_offset = first + count
+
+
+def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int]) -> tuple[Sequence[int], list[Unit]]:
+    """The units whose tags code is one of these, or may be, and their queue offsets."""
+    kept = [
+        (offset, unit)
+        for offset, unit in zip(offsets, units, strict=False)
+        if unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
+    ]
+    return [offset for offset, _ in kept], [unit for _, unit in kept]
 
 
 def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:
