@@ -187,7 +187,10 @@ def _last_good(
 
 
 def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True when the unit follows the one before it and no record at all can be read where it points."""
+    """True when the unit follows the one before it, and what it points at is no record, or this one but for one field.
+
+    A flipped bit can change a record's topic, queue id or queue offset: no CRC covers them.
+    """
     physical_offset, size, _ = queue.unit(offset)
     segment = log.find(physical_offset)
     if segment is None or size < RECORD_OVERHEAD_BYTES:
@@ -196,7 +199,11 @@ def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool
         before, before_size, _ = queue.unit(offset - 1)
         if before_size != FILLER_SIZE and before + before_size > physical_offset:
             return False
-    return record_in(segment, physical_offset) is None
+    record = record_in(segment, physical_offset)
+    if record is None:
+        return True
+    same = (record.topic == queue.topic, record.queue_id == queue.queue_id, record.queue_offset == offset)
+    return record.size == size and sum(same) == 2
 
 
 def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:

@@ -110,6 +110,8 @@ def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, 
         if durable is not None and durable.unit_count and not len(queues):
             below = log.min_offset
         _settle_all(queues, log, below, trusted=durable is not None)
+        if durable is not None and below == durable.queue_offset and queues.unit_count != durable.unit_count:
+            return log.min_offset  # a unit was damaged, or a queue deleted by hand
         return below
     below = durable.log_offset if durable else log.end_of_files
     _settle_all(queues, log, below, trusted=durable is not None)
