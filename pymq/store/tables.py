@@ -43,6 +43,7 @@ class JsonTable:
         self._files = files
         self._path = path
         self._backup_path = path + ".bak"
+        self._directory = path.rpartition("/")[0]
         self._requires = requires
         self._written: bytes | None = None
         self._rejected: bytes | None = None  # what the main file held when it couldn't be used: kept by the next save
@@ -116,11 +117,13 @@ class JsonTable:
             try:
                 if self._rejected is not None:
                     self._put(self._path + ".bad", self._rejected)
+                    self._files.sync_dir(self._directory)
                     self._rejected = None
-                # The backup first, so that at every moment one of the two is whole.
+                # Whole contents change places, so one sync of the directory at the end will do for all of them.
                 if self._written is not None:
                     self._put(self._backup_path, self._written)
                 self._put(self._path, raw)
+                self._files.sync_dir(self._directory)
             except OSError as error:
                 raise StoreUnavailableError(
                     f"{self._path} can't be saved: {error.strerror} (errno {error.errno}) on "
@@ -138,7 +141,6 @@ class JsonTable:
         finally:
             file.close()
         self._files.replace(temporary, path)
-        self._files.sync_dir(path.rpartition("/")[0])
 
 
 def _encode(table: Mapping[str, Any]) -> bytes:
