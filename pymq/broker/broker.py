@@ -126,6 +126,7 @@ class Broker:
         if parts is not None:
             parts.flusher.stop()
             parts.cleaner.stop()
+            parts.caretaker.stop()
             await asyncio.to_thread(parts.close)
         if self._disk_threads is not None:
             self._disk_threads.stop()
@@ -168,6 +169,7 @@ class Broker:
             Job("late flushes", TICK_PERIOD_MS, parts.writer.tick),
             Job("flush", config.flush_interval_commit_log_ms, parts.flusher.tick),
             Job("retention", TICK_PERIOD_MS, parts.cleaner.tick),
+            Job("old segments", TICK_PERIOD_MS, parts.caretaker.tick),
             Job("store problems", SLOW_TICK_PERIOD_MS, ProblemLog(parts.store).tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, parts.cursors.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, parts.clients.tick),

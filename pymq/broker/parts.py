@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
+from pymq.broker.caretaker import Caretaker, chores_of
 from pymq.broker.cleaner import Cleaner
 from pymq.broker.clients import ClientManager
 from pymq.broker.cursors import CursorManager
@@ -115,6 +116,7 @@ class BrokerParts:
         )
         self.flusher.writer = self.writer
         self.cleaner = Cleaner(config=config, clock=clock, store=self.store, run_in_thread=run_in_thread)
+        self.caretaker = Caretaker(chores_of(self.store, config, clock), clock, run_in_thread)
         self.reader = Reader(self.store, config)
         self.retries = Retries(
             config=config,
@@ -219,6 +221,7 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         index_slot_count=config.max_hash_slot_num,
         index_entry_count=config.max_index_num,
         index_enabled=config.message_index_enable,
+        digests_enabled=config.block_digest_enable,
         query_count_max=highest("maxMsgsNumBatch"),
         transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),
         transfer_count_in_memory=highest("maxTransferCountOnMessageInMemory"),

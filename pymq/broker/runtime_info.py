@@ -102,6 +102,11 @@ class RuntimeInfo:
             "earliestMessageTimeStamp": str(store.earliest_store_time()),
             # PyMQ's own: what an operator should know, empty when all is well.
             "storeProblems": "; ".join(store.problems),
+            "corruptMessages": str(store.refusals.count),
+            "scrubbedBytes": str(store.scrubber.bytes_read if store.scrubber is not None else 0),
+            "scrubPasses": str(store.scrubber.pass_count if store.scrubber is not None else 0),
+            "scrubDamagedPlaces": str(len(store.scrubber.found) if store.scrubber is not None else 0),
+            "coldSegments": str(store.cold_segment_count),
             "remainHowManyDataToFlush": format_bytes(store.physical_max_offset - store.synced_offset),
         }
 

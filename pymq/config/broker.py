@@ -61,6 +61,13 @@ class BrokerConfig(Config):
     delete_file_batch_max: int = setting("deleteFileBatchMax", 10, "Most segments deleted in one pass.", minimum=1, maximum=1000, runtime=True)
     clean_resource_interval_ms: int = setting("cleanResourceInterval", 10_000, "ms between passes; the first comes a minute after the start.", minimum=100, maximum=3_600_000, runtime=True)
 
+    # Integrity and cold segments
+    block_digest_enable: bool = setting("blockDigestEnable", True, "Keep a digest of each 4 KiB of the log and compare it on every read.")
+    scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 4 * MIB, "Bytes of sealed segments read again each second to find damage early; 0: off.", minimum=0, maximum=2**40, runtime=True, is_size=True)
+    scrub_interval_hours: int = setting("scrubIntervalHours", 168, "Hours between the end of one scrubbing pass and the next; the first comes a minute after the start.", minimum=1, maximum=876_000, runtime=True)
+    cold_segment_hours: int = setting("coldSegmentHours", 0, "Hours after its last change when a sealed segment is compressed (`pymq store thaw` makes it plain for Apache); 0: never.", minimum=0, maximum=876_000, runtime=True)
+    cold_bytes_per_second: int = setting("coldBytesPerSecond", 16 * MIB, "Bytes a second that are compressed, and compared afterwards.", minimum=4096, maximum=2**40, runtime=True, is_size=True)
+
     # Topics, groups, messages
     broker_permission: int = setting("brokerPermission", 6, "2 write, 4 read, 6 both.", minimum=0, maximum=7, runtime=True)
     auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True, "Create a topic on the first send to it.", runtime=True)

@@ -11,7 +11,7 @@ from pymq.store import fs
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.cold import COLD_DIRECTORY, Freezer
-from pymq.store.cold_file import ColdFiles
+from pymq.store.cold_file import ColdFile, ColdFiles
 from pymq.store.commit_log import CommitLog
 from pymq.store.damage import Refusals
 from pymq.store.deleted_topics import DeletedTopics
@@ -402,6 +402,11 @@ class MessageStore:
     @property
     def physical_max_offset(self) -> int:
         return self.log.max_offset
+
+    @property
+    def cold_segment_count(self) -> int:
+        """Segments that are kept compressed."""
+        return sum(isinstance(segment.file, ColdFile) for segment in self.log.segments)
 
     @property
     def synced_offset(self) -> int:
