@@ -16,6 +16,7 @@ from pymq.store.index_keys import KeyColumns, KeyedRecords
 Int64s = NDArray[np.int64]
 _NONE: Int64s = np.empty(0, np.int64)
 _SEPARATOR = 2
+_SPACE = 32
 _PADDING = bytes(16)  # so that a name can be compared at every place
 
 
@@ -78,16 +79,15 @@ def waiting_keys(records: KeyedRecords) -> KeyColumns:
 
 def _split(words: Found, text: bytes) -> Found:
     """A row for each word of the values."""
-    owners, starts, ends = [], [], []
-    for owner, start, end in zip(words.owners.tolist(), words.starts.tolist(), words.ends.tolist(), strict=True):
-        at = start
-        for word in text[start:end].split(b" "):
-            if word:
-                owners.append(owner)
-                starts.append(at)
-                ends.append(at + len(word))
-            at += len(word) + 1
-    return Found(np.array(owners, np.int64), np.array(starts, np.int64), np.array(ends, np.int64))
+    spaces = np.flatnonzero(np.frombuffer(text, np.uint8) == _SPACE)
+    values = np.searchsorted(words.starts, spaces, side="right") - 1
+    inside = spaces[(values >= 0) & (spaces < words.ends[values])]
+    # The values don't overlap, so the n-th start and the n-th end are those of one word.
+    starts = np.sort(np.concatenate((words.starts, inside + 1)))
+    ends = np.sort(np.concatenate((inside, words.ends)))
+    filled = ends > starts
+    starts, ends = starts[filled], ends[filled]
+    return Found(words.owners[np.searchsorted(words.starts, starts, side="right") - 1], starts, ends)
 
 
 def _merged(first: Found, then: Found) -> Found:
