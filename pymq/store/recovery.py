@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _PROGRESS_BYTES = 16 << 20
 PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
-_TAIL_BYTES_MAX = 16 << 20  # queue units held in memory, all queues together
+_TAIL_BYTES_MAX = 8 << 20  # queue units held in memory, all queues together
 _CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
 
 
