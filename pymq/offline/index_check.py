@@ -6,7 +6,7 @@ as arrays is done; only others are looked at entry by entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pymq.offline.damage import DamagedRanges
@@ -14,12 +14,14 @@ from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_walk import record_at
-from pymq.store.index_keys import KeyedRecords, KeyRows
+from pymq.store.index_keys import KeyColumns, KeyedRecords, KeyRows
 from pymq.store.scan import Scanned, has_index_entries
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from pymq.store.bulk_scan import Records
 
 BATCH_RECORDS = 1 << 14
 _ENTRIES_AT_ONCE = 1 << 16
@@ -37,7 +39,7 @@ class IndexCheck:
         self._report = report
         self._damaged = damaged
         self._files: list[IndexReader] = []
-        self._waiting = KeyedRecords()
+        self._waiting: list[Scanned] = []
         self._file_at = 0  # the file and the entry the next key should have
         self._entry_at = 1
         self._missing_rows = 0
@@ -74,27 +76,44 @@ class IndexCheck:
         """Good records, in the order of the log."""
         if not self._files or self._unreadable:
             return
-        waiting = self._waiting
-        for record in records:
-            if not record.sys_flag or has_index_entries(record.sys_flag):
-                waiting.add(record.topic, record.properties, record.offset, record.store_ms)
-        if len(waiting) >= BATCH_RECORDS:
+        self._waiting += [record for record in records if not record.sys_flag or has_index_entries(record.sys_flag)]
+        if len(self._waiting) >= BATCH_RECORDS:
             self._compare()
+
+    def add_columns(self, records: Records) -> None:
+        """As :meth:`add`."""
+        from pymq.store.bulk_dispatch import record_keys  # noqa: PLC0415 - loads numpy
+
+        if not self._files or self._unreadable:
+            return
+        self._compare()
+
+        def rows() -> KeyRows:
+            kept = map(records.at, range(len(records)))
+            return _key_rows(record for record in kept if has_index_entries(record.sys_flag))
+
+        self._compare_keys(record_keys(records), rows)
 
     # -- entries against records --------------------------------------------------------------------------------
 
     def _compare(self) -> None:
         from pymq.store.bulk_keys import waiting_keys  # noqa: PLC0415 - loads numpy
 
-        waiting, self._waiting = self._waiting, KeyedRecords()
-        if not len(waiting):
-            return
-        hashes, offsets, times_ms = waiting_keys(waiting)
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            keyed = KeyedRecords()
+            for record in waiting:
+                keyed.add(record.topic, record.properties, record.offset, record.store_ms)
+            self._compare_keys(waiting_keys(keyed), lambda: _key_rows(waiting))
+
+    def _compare_keys(self, keys: KeyColumns, rows: Callable[[], KeyRows]) -> None:
+        """``rows``: the same keys as text, for what has to be looked at singly."""
+        hashes, offsets, times_ms = keys
         done = 0
         while done < len(hashes):
             taken = self._compare_equal(hashes[done:], offsets[done:], times_ms[done:])
             if taken == 0:
-                self._compare_singly(_key_rows(waiting), hashes, offsets, times_ms, done)
+                self._compare_singly(rows(), hashes, offsets, times_ms, done)
                 return
             done += taken
 
@@ -242,13 +261,11 @@ class IndexCheck:
             )
 
 
-def _key_rows(records: KeyedRecords) -> KeyRows:
+def _key_rows(records: Iterable[Scanned]) -> KeyRows:
     """The keys as text, in the order in which they were hashed."""
     rows = KeyRows()
-    for topic, properties, offset, time_ms in zip(
-        records.topics, records.properties, records.offsets, records.times_ms, strict=True
-    ):
-        rows.add_record(topic, properties, offset, time_ms)
+    for record in records:
+        rows.add_record(record.topic, record.properties, record.offset, record.store_ms)
     return rows
 
 

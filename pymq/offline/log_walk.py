@@ -18,7 +18,7 @@ RECORD_BYTES_MAX = 64 << 20
 _MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
 _I32 = struct.Struct(">i")
-_CRC_PROPERTY = b"__CRC32#\x01"
+CRC_PROPERTY = b"__CRC32#\x01"
 _CRC_PROPERTY_BYTES = 20
 
 
@@ -51,9 +51,12 @@ class LogEnd(NamedTuple):
 Step = Block | Damaged | LogEnd
 
 
-def walk(log: LogFiles, start: int | None = None, *, check_crc: bool = True) -> Iterator[Step]:
-    """Everything from ``start`` on (the log's begin without it), one :class:`LogEnd` last. Raises OSError."""
-    return _Walk(log, log.start if start is None else start, check_crc).run()
+def walk(log: LogFiles, start: int | None = None, *, check_crc: bool = True, last_ms: int = 0) -> Iterator[Step]:
+    """Everything from ``start`` on (the log's begin without it), one :class:`LogEnd` last. Raises OSError.
+
+    ``last_ms``: the store time before ``start``, if it is known: what is older than that is no later record.
+    """
+    return _Walk(log, log.start if start is None else start, check_crc, last_ms).run()
 
 
 def record_bytes(log: LogFiles, offset: int, size: int) -> bytes:
@@ -74,11 +77,11 @@ def record_at(log: LogFiles, offset: int, *, check_crc: bool = False) -> Scanned
 
 
 class _Walk:
-    def __init__(self, log: LogFiles, start: int, check_crc: bool) -> None:
+    def __init__(self, log: LogFiles, start: int, check_crc: bool, last_ms: int = 0) -> None:
         self._log = log
         self._offset = start
         self._check_crc = check_crc
-        self._last_ms = 0
+        self._last_ms = last_ms
 
     def run(self) -> Iterator[Step]:
         while True:
@@ -132,7 +135,7 @@ class _Walk:
             record = parse_record(view, offset - base, offset, check)
             if record is None:
                 break
-            if check and _CRC_PROPERTY in record.properties and not _property_crc_fits(view, offset - base, record):
+            if check and CRC_PROPERTY in record.properties and not property_crc_fits(view, offset - base, record):
                 break
             records.append(record)
             offset += record.size
@@ -202,7 +205,7 @@ def _whole_record(segment: SegmentFile, at: int) -> Scanned | None:
         return None
     view = memoryview(segment.read(at, size))
     record = parse_record(view, 0, segment.start + at, True)
-    return record if record is not None and _property_crc_fits(view, 0, record) else None
+    return record if record is not None and property_crc_fits(view, 0, record) else None
 
 
 def _magic_positions(chunk: bytes) -> list[int]:
@@ -220,12 +223,12 @@ def _is_blank(segment: SegmentFile, at: int) -> bool:
     return len(raw) == BLANK.size and BLANK.unpack(raw) == (segment.size - at, MAGIC_BLANK)
 
 
-def _property_crc_fits(view: memoryview, at: int, record: Scanned) -> bool:
+def property_crc_fits(view: memoryview, at: int, record: Scanned) -> bool:
     """False when the record has RocketMQ's CRC over all of it and that is wrong (Java: enabledAppendPropCRC)."""
-    if _CRC_PROPERTY not in record.properties:
+    if CRC_PROPERTY not in record.properties:
         return True
     tail = record.properties[-_CRC_PROPERTY_BYTES:]
-    if not tail.startswith(_CRC_PROPERTY) or not tail[9:19].isdigit():
+    if not tail.startswith(CRC_PROPERTY) or not tail[9:19].isdigit():
         return True  # a property that a producer called so
     # Ten digits, the least significant first.
     covered = view[at : at + record.size - _CRC_PROPERTY_BYTES]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.model.names import topic_problem
 from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES
@@ -20,7 +20,10 @@ from pymq.offline.log_walk import record_at
 from pymq.offline.queue_files import QueueReader, is_filler
 from pymq.store.consume_queue import UNIT
 from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
-from pymq.store.settings import UNIT_SIZE_BYTES
+from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
+
+if TYPE_CHECKING:
+    from pymq.store.bulk_scan import Records
 
 PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
 _UNITS_AT_ONCE = 4096
@@ -135,6 +138,34 @@ class QueueCheck:
                 self._pending_count += 1
             else:
                 self._out_of_step(queue, record)
+        if self._pending_count >= PENDING_COUNT_MAX:
+            self._compare_all()
+
+    def add_columns(self, records: Records) -> None:
+        """As :meth:`add`: queues that go on as they should take their units in one piece, others record by record."""
+        import numpy as np  # noqa: PLC0415
+
+        from pymq.store.bulk_dispatch import packed_units  # noqa: PLC0415 - loads numpy
+
+        special = [number for number, name in enumerate(records.names) if is_schedule_topic(name)]
+        if records.sys_flags.any() or special:
+            self.add(map(records.at, range(len(records))))
+            return
+        units = packed_units(records)
+        order = np.lexsort((records.queue_ids, records.topics))
+        topics, queue_ids = records.topics[order], records.queue_ids[order]
+        edges = np.flatnonzero((topics[1:] != topics[:-1]) | (queue_ids[1:] != queue_ids[:-1])) + 1
+        for places in np.split(order, edges):
+            first = int(places[0])
+            queue = self._queues.get((records.names[records.topics[first]], int(records.queue_ids[first])))
+            wanted = np.arange(len(places)) + (queue.next if queue is not None else 0)
+            goes_on = queue is not None and records.offsets[first] >= queue.from_offset
+            if queue is not None and goes_on and (records.queue_offsets[places] == wanted).all():
+                queue.expected += units[places].tobytes()
+                queue.next += len(places)
+                self._pending_count += len(places)
+            else:
+                self.add(map(records.at, places.tolist()))
         if self._pending_count >= PENDING_COUNT_MAX:
             self._compare_all()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from pymq.offline.damage import DamagedRanges
 from pymq.offline.digest_check import DigestCheck, report_bad_block
@@ -10,9 +12,12 @@ from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.index_check import IndexCheck
 from pymq.offline.log_files import EMPTY_LAST_SEGMENT, SegmentFile
-from pymq.offline.log_walk import Block, Damaged, LogEnd, walk
+from pymq.offline.log_walk import Block, Damaged, LogEnd
 from pymq.offline.queue_check import QueueCheck
 from pymq.offline.table_check import check_checkpoint, check_tables
+
+if TYPE_CHECKING:
+    from pymq.store.bulk_scan import Records
 
 Advance = Callable[[int], None]  # bytes of log done since the last call
 
@@ -47,13 +52,17 @@ class Verification:
     def run(self) -> Report:
         """Reads everything and says what it found."""
         self._check_files()
-        for step in walk(self._log):
+        from pymq.offline.bulk_walk import walk_bulk  # noqa: PLC0415 - loads numpy
+
+        for step in walk_bulk(self._log):
             if isinstance(step, Block):
                 self._take(step)
             elif isinstance(step, Damaged):
                 self._damage(step)
-            else:
+            elif isinstance(step, LogEnd):
                 self._end(step)
+            else:
+                self._take_columns(step)
         self.queues.finish(self.report.log_end)
         self._index.finish(self.report.log_end)
         for segment in self._log.segments:
@@ -100,6 +109,23 @@ class Verification:
         self._index.add(records)
         if self._advance is not None:
             self._advance(records[-1].offset + records[-1].size - records[0].offset)
+
+    def _take_columns(self, records: Records) -> None:
+        segment = self._log.find(int(records.offsets[0]))
+        assert segment is not None
+        self._check_digests(segment)
+        size = records.end - int(records.offsets[0])
+        self.report.saw("records", len(records))
+        self.report.saw("log_bytes", size)
+        times = [self._last_ms, *records.store_ms.tolist()]
+        if times != sorted(times):
+            self._went_back += sum(after < before for before, after in pairwise(times))
+            self._latest_ms = max(self._latest_ms, *times)
+        self._last_ms = times[-1]
+        self.queues.add_columns(records)
+        self._index.add_columns(records)
+        if self._advance is not None:
+            self._advance(size)
 
     def _damage(self, one: Damaged) -> None:
         self.damaged.add(one)

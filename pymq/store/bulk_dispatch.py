@@ -43,7 +43,7 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     group = np.cumsum(first) - 1
     follows = queue_offsets - queue_offsets[starts][group] == np.arange(len(order)) - starts[group]
     dense = np.logical_and.reduceat(follows, starts).tolist()
-    units = _units(records)[order].tobytes()
+    units = packed_units(records)[order].tobytes()
     grown: list[ConsumeQueue] = []
     left: list[int] = []
     bounds = [*starts.tolist(), len(order)]
@@ -70,7 +70,8 @@ def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) 
     return queues.make(topic, queue_id) if topic_problem(topic) is None and queue_id >= 0 else None
 
 
-def _units(records: Records) -> NDArray[np.void]:
+def packed_units(records: Records) -> NDArray[np.void]:
+    """The consume queue unit of each record; not for the schedule topic, whose units hold times."""
     units = np.zeros(len(records), _UNIT)
     units["offset"] = records.offsets
     units["size"] = records.sizes

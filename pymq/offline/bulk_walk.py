@@ -1,0 +1,87 @@
+"""The walk over a log in columns of thousands of records: the fast way of a check, held equal to the plain one.
+
+Where columns can't vouch for what they see, the plain walk of :mod:`pymq.offline.log_walk` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from pymq.offline.log_files import LogFiles, SegmentFile
+from pymq.offline.log_walk import (
+    CRC_PROPERTY,
+    Block,
+    Damaged,
+    LogEnd,
+    property_crc_fits,
+    record_bytes,
+    walk,
+)
+from pymq.store.bulk_scan import Records, scan_bulk
+from pymq.store.commit_log import CommitLog
+from pymq.store.scan import End
+
+
+class _Segment:
+    """A segment as the store's scan reads one."""
+
+    sealed = True  # nothing is mapped
+
+    def __init__(self, segment: SegmentFile) -> None:
+        self._segment = segment
+        self.start = segment.start
+        self.end = segment.end
+
+    def read(self, at: int, size: int) -> memoryview:
+        return memoryview(self._segment.read(at, size))
+
+
+class _Log:
+    def __init__(self, log: LogFiles) -> None:
+        self._log = log
+
+    def find(self, offset: int) -> _Segment | None:
+        segment = self._log.find(offset)
+        return None if segment is None else _Segment(segment)
+
+
+def walk_bulk(log: LogFiles) -> Iterator[Records | Block | Damaged | LogEnd]:
+    """As :func:`pymq.offline.log_walk.walk` from the log's begin on, with most records in columns. Raises OSError."""
+    offset, last_ms = log.start, 0
+    while True:
+        for part in scan_bulk(cast(CommitLog, _Log(log)), offset, check_crc=True):
+            if isinstance(part, End):
+                break
+            if isinstance(part, Records):
+                good = _count_proven(log, part)
+                if good:
+                    last_ms = int(part.store_ms[max(0, good - 2) : good].min())
+                    yield part if good == len(part) else part.between(0, good)
+                    offset = int(part.offsets[good - 1] + part.sizes[good - 1])
+                if good < len(part):
+                    break
+            else:
+                # One record alone: the plain walk looks at it again, together with what its window holds.
+                break
+        for step in walk(log, offset, last_ms=last_ms):
+            yield step
+            if isinstance(step, Block):
+                last = step.records[-1]
+                offset, last_ms = last.offset + last.size, last.store_ms
+                break
+            offset = step.end if isinstance(step, Damaged) else offset
+            if isinstance(step, LogEnd):
+                return
+            break
+
+
+def _count_proven(log: LogFiles, records: Records) -> int:
+    """How many records, from the first on, fit RocketMQ's CRC over the whole record where they have one."""
+    for place, properties in enumerate(records.properties):
+        if CRC_PROPERTY in properties:
+            record = records.at(place)
+            raw = memoryview(record_bytes(log, record.offset, record.size))
+            if not property_crc_fits(raw, 0, record):
+                return place
+    return len(records)
