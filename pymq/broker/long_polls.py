@@ -6,7 +6,9 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pymq.broker.subscriptions import Wanted
 from pymq.clock import Clock
+from pymq.store.reading import Accept
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 
@@ -21,15 +23,13 @@ QueueKey = tuple[str, int]
 class ParkedPull:
     """One waiting pull: who asked, what, and until when (monotonic ms)."""
 
-    __slots__ = ("codes", "deadline_ms", "done", "header", "key", "peer", "request")
+    __slots__ = ("deadline_ms", "done", "header", "key", "peer", "request", "wanted")
 
-    def __init__(
-        self, peer: Peer, request: Command, header: Any, codes: frozenset[int] | None, deadline_ms: int
-    ) -> None:
+    def __init__(self, peer: Peer, request: Command, header: Any, wanted: Wanted, deadline_ms: int) -> None:
         self.peer = peer
         self.request = request
         self.header = header
-        self.codes = codes
+        self.wanted = wanted
         self.deadline_ms = deadline_ms
         self.key: QueueKey = (header.topic, header.queue_id)
         self.done = False
@@ -49,13 +49,13 @@ class LongPolls:
         self.count = 0
         self.refused_count = 0
 
-    def park(self, peer: Peer, request: Command, header: Any, codes: frozenset[int] | None, suspend_ms: int) -> bool:
+    def park(self, peer: Peer, request: Command, header: Any, wanted: Wanted, suspend_ms: int) -> bool:
         """Parks a pull for at most ``suspend_ms`` (clamped to 30 s); False when the table is full."""
         if self.count >= self._count_max:
             self.refused_count += 1
             return False
         deadline_ms = self._clock.monotonic_ms() + min(suspend_ms, SUSPEND_MAX_MS)
-        parked = ParkedPull(peer, request, header, codes, deadline_ms)
+        parked = ParkedPull(peer, request, header, wanted, deadline_ms)
         self._by_queue.setdefault(parked.key, []).append(parked)
         self._sequence += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._sequence, parked))
@@ -68,14 +68,26 @@ class LongPolls:
         """True when a pull of the queue is parked."""
         return (topic, queue_id) in self._by_queue
 
-    def on_arrival(self, topic: str, queue_id: int, tags_codes: Sequence[int]) -> None:
-        """New messages in a queue: their pulls are due if a tag fits. Called by the store's commit."""
+    def on_arrival(
+        self, topic: str, queue_id: int, tags_codes: Sequence[int], any_accepted: Callable[[Accept], bool]
+    ) -> None:
+        """New messages in a queue: pulls that want one of them are due. Called by the store's commit.
+
+        ``any_accepted`` looks at the messages themselves; it is asked once for each test that pulls wait with.
+        """
         waiting = self._by_queue.get((topic, queue_id))
         if not waiting:
             return
         staying: list[ParkedPull] = []
+        accepted: dict[Accept, bool] = {}
         for parked in waiting:
-            if parked.codes is None or not parked.codes.isdisjoint(tags_codes):
+            codes, accept = parked.wanted
+            due = codes is None or not codes.isdisjoint(tags_codes)
+            if due and accept is not None:
+                if accept not in accepted:
+                    accepted[accept] = any_accepted(accept)
+                due = accepted[accept]
+            if due:
                 self._woken.append(parked)
             else:
                 staying.append(parked)

@@ -11,6 +11,7 @@ from pymq.broker.cleaner import Cleaner
 from pymq.broker.clients import ClientManager
 from pymq.broker.cursors import CursorManager
 from pymq.broker.delays import DelayService
+from pymq.broker.expressions import Expressions
 from pymq.broker.fast_pull import FastPulls
 from pymq.broker.fast_send import FastSends
 from pymq.broker.fast_targets import SendTargets
@@ -36,7 +37,7 @@ from pymq.store.consume_queue import tags_codes
 from pymq.store.fs import Files
 from pymq.store.plain_stage import PlainStager
 from pymq.store.recovery import RecoveryReport
-from pymq.store.settings import StoreSettings
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
 
@@ -99,6 +100,7 @@ class BrokerParts:
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
         self.stats = StatsManager(clock=clock, config=config)
+        self.expressions = Expressions(config=config, stats=self.stats)
 
     def _make_data_path(self, rng: random.Random, run_in_thread: RunInThread, after_sync: Callable[[], None]) -> None:
         """What moves messages into the store and out of it, and those that wait to another topic."""
@@ -156,6 +158,7 @@ class BrokerParts:
             groups=self.groups,
             clients=self.clients,
             cursors=self.cursors,
+            expressions=self.expressions,
             reader=self.reader,
             stats=self.stats,
         )
@@ -198,7 +201,13 @@ class BrokerParts:
     def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
         long_polls = self.pulls.long_polls
         if long_polls.is_waited_for(topic, queue_id):
-            long_polls.on_arrival(topic, queue_id, tags_codes(units))
+            first = max_offset - len(units) // UNIT_SIZE_BYTES
+            long_polls.on_arrival(
+                topic,
+                queue_id,
+                tags_codes(units),
+                lambda accept: self.reader.any_accepted(topic, queue_id, first, accept),
+            )
         if topic == SCHEDULE_TOPIC:
             self.delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
 

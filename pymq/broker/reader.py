@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pymq.broker.subscriptions import Wanted
 from pymq.config import BrokerConfig
-from pymq.store.reading import GetResult, GetStatus
+from pymq.errors import PymqError
+from pymq.store.reading import Accept, GetResult, GetStatus
 from pymq.store.store import MessageStore
 from pymq.wire.codes import ResponseCode
 
@@ -35,9 +37,9 @@ class Reader:
         self._config = config
 
     def read(
-        self, topic: str, queue_id: int, offset: int, count: int, size_bytes: int | None, codes: frozenset[int] | None
+        self, topic: str, queue_id: int, offset: int, count: int, size_bytes: int | None, wanted: Wanted
     ) -> ReadOutcome:
-        """Up to ``count`` messages from ``offset`` whose tags code is in ``codes`` (None: all).
+        """Up to ``count`` wanted messages from ``offset`` on.
 
         The first message is given whatever its size; ``size_bytes`` is the client's wish, capped by the broker's limit.
         """
@@ -45,8 +47,18 @@ class Reader:
         limit = config.max_transfer_bytes
         if size_bytes is not None and size_bytes > 0:
             limit = min(size_bytes, limit)
-        result = self._store.get(topic, queue_id, offset, max(1, min(count, config.max_transfer_count)), limit, codes)
+        codes, accept = wanted
+        count = max(1, min(count, config.max_transfer_count))
+        result = self._store.get(topic, queue_id, offset, count, limit, codes, accept)
         return ReadOutcome(response_code(result.status, offset), result)
+
+    def any_accepted(self, topic: str, queue_id: int, offset: int, accept: Accept) -> bool:
+        """True when a message from ``offset`` on is taken by ``accept``, or when that can't be said in one read."""
+        try:
+            result = self._store.get(topic, queue_id, offset, 1, 1, accept=accept)
+        except (PymqError, OSError):
+            return True  # the pull itself meets the same and tells it
+        return result.count > 0 or result.next_offset < result.max_offset
 
     def ends(self, topic: str, queue_id: int) -> tuple[int, int]:
         """A queue's first offset and its next one; zeros for a queue that never had a message."""

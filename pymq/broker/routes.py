@@ -34,7 +34,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         p.pulls,
         SendBackHandlers(retries=p.retries, writer=p.writer),
         OffsetHandlers(store=store, topics=topics, groups=groups, cursors=cursors),
-        ClientHandlers(config=config, clients=clients, groups=groups, topics=topics),
+        ClientHandlers(config=config, clients=clients, groups=groups, topics=topics, expressions=p.expressions),
         LockHandlers(config=config, topics=topics, groups=groups, leaser=p.leaser),
         QueryHandlers(config=config, store=store, topics=topics),
         TopicAdminHandlers(
@@ -76,6 +76,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             topics=topics,
             clients=clients,
             cursors=cursors,
+            expressions=p.expressions,
             stats=stats,
             writer=p.writer,
             cleaner=p.cleaner,

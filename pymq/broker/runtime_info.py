@@ -79,6 +79,7 @@ class RuntimeInfo:
             "putMessageTimesTotal": str(totals.put),
             "putMessageSizeTotal": str(totals.put_bytes),
             "putMessageAverageSize": str(average),
+            "filterErrorTimes": str(stats.filter_errors),
             "putMessageFailedTimes": str(stats.put_failures),
             "msgPutTotalYesterdayMorning": str(stats.put_yesterday_morning),
             "msgPutTotalTodayMorning": str(stats.put_today_morning),

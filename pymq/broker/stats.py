@@ -95,6 +95,7 @@ class StatsManager:
         self.send_back: dict[tuple[str, str], Meter] = {}
         self.missed_pulls = 0
         self.put_failures = 0
+        self.filter_errors = 0  # messages that an expression could not be evaluated for
         self._retired_put = Meter()
         self._retired_get = Meter()
         self._broker_put = Meter()

@@ -1,13 +1,22 @@
-"""Tag expressions: ``TagA || TagB`` turned into the hash codes a consume queue entry is compared with."""
+"""What a pull wants: tags, compared by their hash codes with queue entries, or a test of whole records."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from pymq.model.javahash import tags_code
+from pymq.store.reading import Accept
 
 SUBSCRIBE_ALL = "*"
 EXPRESSION_TAG = "TAG"
+
+
+class Wanted(NamedTuple):
+    """Messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all)."""
+
+    codes: frozenset[int] | None = None
+    accept: Accept | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -17,6 +26,12 @@ def tag_codes(expression: str | None) -> frozenset[int] | None:
         return None
     tags = [tag.strip() for tag in expression.split("||")]
     return frozenset(tags_code(tag) for tag in tags if tag)
+
+
+@lru_cache(maxsize=4096)
+def wanted_tags(expression: str | None) -> Wanted:
+    """What a tag expression wants."""
+    return Wanted(tag_codes(expression))
 
 
 def is_tag_type(expression_type: str | None) -> bool:

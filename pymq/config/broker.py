@@ -82,6 +82,7 @@ class BrokerConfig(Config):
     # Serving
     long_polling_enable: bool = setting("longPollingEnable", True, "Hold a pull until a message arrives.", runtime=True)
     short_polling_time_ms: int = setting("shortPollingTimeMills", 1000, "ms a pull is held when long polling is off.", minimum=10, maximum=30_000, runtime=True)
+    enable_property_filter: bool = setting("enablePropertyFilter", True, "Serve SQL92 expressions over message properties (RocketMQ: false unless set).", runtime=True)
     notify_consumer_ids_changed_enable: bool = setting("notifyConsumerIdsChangedEnable", True, "Tell consumers when their group changes.", runtime=True)
     use_server_side_reset_offset: bool = setting("useServerSideResetOffset", True, "Reset offsets in the broker rather than through the clients.", runtime=True)
     max_transfer_bytes: int = setting("maxTransferBytesOnMessageInMemory", 262_144, "Most bytes of messages in one pull answer (the first message is always sent).", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
@@ -125,7 +126,7 @@ class BrokerConfig(Config):
             haMaxGapNotInSync brokerIP2 inSyncReplicas totalReplicas minInSyncReplicas enableControllerMode
             controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
             transactionTimeOut transactionCheckMax transactionCheckInterval timerWheelEnable timerMaxDelaySec
-            traceOn rejectTransactionMessage enablePropertyFilter slaveReadEnable aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
+            traceOn rejectTransactionMessage slaveReadEnable aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,
         ),

@@ -21,10 +21,10 @@ _V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
 
 
 def source_of(record: memoryview) -> bytes:
-    """The source of one stored record."""
+    """The source of one stored record. Raises MalformedRecordError for bytes that are none."""
     magic, flags, body_size = _HEAD.unpack_from(record)
-    if magic == MAGIC_V1 and not flags & _V6_HOSTS:
-        topic_at = _BODY_AT + body_size
+    topic_at = _BODY_AT + body_size
+    if magic == MAGIC_V1 and not flags & _V6_HOSTS and _BODY_AT <= topic_at < len(record):
         return SEPARATOR + record[topic_at + 3 + record[topic_at] :].tobytes()
     return SEPARATOR + decode_record(record).raw_properties
 

@@ -6,7 +6,7 @@ import pytest
 
 from pymq.errors import CorruptRecordError, NotFoundError
 from pymq.model.javahash import tags_code
-from pymq.model.record import decode_records
+from pymq.model.record import MalformedRecordError, decode_records
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.reading import GetStatus
 from pymq.store.store import GetResult, MessageStore
@@ -80,6 +80,21 @@ def test_a_filtered_scan_is_bounded() -> None:
     store = filled(30, filter_scan_bytes=100, queue_file_size_bytes=2000)
     result = store.get("T", 0, 0, 1, 1 << 20, frozenset({4711}))
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 5)
+
+
+def test_a_record_that_accept_can_t_take_apart_is_damage() -> None:
+    store = filled(4)
+
+    def accept(record: memoryview) -> bool:
+        if b"body-2" in bytes(record):
+            raise MalformedRecordError("odd")
+        return True
+
+    result = store.get("T", 0, 0, 9, 1 << 20, accept=accept)
+    assert offsets(result) == [0, 1] and result.next_offset == 2
+    with pytest.raises(CorruptRecordError, match="offset 2 is corrupt"):
+        store.get("T", 0, 2, 9, 1 << 20, accept=accept)
+    assert offsets(store.get("T", 0, 3, 9, 1 << 20, accept=accept)) == [3]
 
 
 def test_accept_sees_whole_records() -> None:

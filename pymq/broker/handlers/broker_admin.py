@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pymq.broker.runtime_info import RuntimeInfo
-from pymq.broker.subscriptions import tag_codes
+from pymq.broker.subscriptions import Wanted
 from pymq.clock import Clock
-from pymq.errors import ConfigError, Refusal
+from pymq.errors import ConfigError, PymqError, Refusal
 from pymq.model.tables import DataVersion
 from pymq.wire.bodies_admin import (
     ConsumeQueueAnswer,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pymq.broker.cleaner import Cleaner
     from pymq.broker.clients import ClientManager
     from pymq.broker.cursors import CursorManager
+    from pymq.broker.expressions import Expressions
     from pymq.broker.stats import StatsManager, Window
     from pymq.broker.topics import TopicManager
     from pymq.broker.writer import Writer
@@ -55,6 +56,7 @@ class BrokerAdminHandlers:
         topics: TopicManager,
         clients: ClientManager,
         cursors: CursorManager,
+        expressions: Expressions,
         stats: StatsManager,
         writer: Writer,
         cleaner: Cleaner,
@@ -66,6 +68,7 @@ class BrokerAdminHandlers:
         self._topics = topics
         self._clients = clients
         self._cursors = cursors
+        self._expressions = expressions
         self._stats = stats
         self._writer = writer
         self._cleaner = cleaner
@@ -129,18 +132,30 @@ class BrokerAdminHandlers:
         low = self._store.min_offset(header.topic, header.queue_id)
         high = self._store.max_offset(header.topic, header.queue_id)
         answer = ConsumeQueueAnswer(min_queue_index=low, max_queue_index=high, queue_data=[])
-        wanted: SubscriptionData | None = None
+        subscription: SubscriptionData | None = None
         if header.consumer_group:
-            wanted = self._clients.subscription(header.consumer_group, header.topic)
-        answer.subscription_data = wanted
-        codes = tag_codes(wanted.sub_string) if wanted is not None else None
+            subscription = self._clients.subscription(header.consumer_group, header.topic)
+        answer.subscription_data = subscription
+        wanted = Wanted()
+        if subscription is not None:
+            wanted = self._expressions.wanted(subscription.expression_type, subscription.sub_string)
         first = max(low, high + header.index if header.index < 0 else header.index)
         last = min(high, first + max(0, min(header.count, QUEUE_ENTRY_COUNT_MAX)))
         queue = self._store.queue_table.get(header.topic, header.queue_id)
         if queue is not None:
             units = [queue.unit(offset) for offset in range(first, last)]
-            answer.queue_data = [_entry(unit, codes) for unit in units]
+            answer.queue_data = [self._entry(unit, wanted) for unit in units]
         return Reply(body=encode_admin_body(answer))
+
+    def _entry(self, unit: tuple[int, int, int], wanted: Wanted) -> ConsumeQueueEntry:
+        physical_offset, size_bytes, code = unit
+        fits = wanted.codes is None or code in wanted.codes
+        if fits and wanted.accept is not None:
+            try:
+                fits = wanted.accept(self._store.record_at(physical_offset))
+            except PymqError:  # deleted with its segment, or damaged: nobody gets it
+                fits = False
+        return ConsumeQueueEntry(physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=fits)
 
     def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
         """This broker's side of replication: a master without slaves."""
@@ -201,10 +216,3 @@ def _bad_config(why: str) -> Refusal:
 
 def _window(window: Window) -> StatsWindow:
     return StatsWindow(sum=window.total, tps=round(window.per_second, 3), avgpt=round(window.per_call, 3))
-
-
-def _entry(unit: tuple[int, int, int], codes: frozenset[int] | None) -> ConsumeQueueEntry:
-    physical_offset, size_bytes, code = unit
-    return ConsumeQueueEntry(
-        physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=codes is None or code in codes
-    )

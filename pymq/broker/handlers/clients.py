@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pymq.broker.subscriptions import is_tag_type
 from pymq.errors import Refusal
 from pymq.model import names
 from pymq.wire.bodies_client import (
@@ -25,6 +24,7 @@ from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 
 if TYPE_CHECKING:
     from pymq.broker.clients import ClientManager
+    from pymq.broker.expressions import Expressions
     from pymq.broker.groups import GroupManager
     from pymq.broker.topics import TopicManager
     from pymq.config import BrokerConfig
@@ -44,9 +44,16 @@ class ClientHandlers:
     """Keeps the ClientManager's picture of who is there."""
 
     def __init__(
-        self, *, config: BrokerConfig, clients: ClientManager, groups: GroupManager, topics: TopicManager
+        self,
+        *,
+        config: BrokerConfig,
+        clients: ClientManager,
+        groups: GroupManager,
+        topics: TopicManager,
+        expressions: Expressions,
     ) -> None:
         self._config = config
+        self._expressions = expressions
         self._clients = clients
         self._groups = groups
         self._topics = topics
@@ -92,11 +99,8 @@ class ClientHandlers:
         """Tells a consumer before it starts whether its filter is served."""
         asked: CheckClientBody = decode_body(CheckClientBody, request.body)
         subscription = asked.subscription_data
-        if subscription is not None and not is_tag_type(subscription.expression_type):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"the broker does not support consumer to filter message by {subscription.expression_type}: use tags",
-            )
+        if subscription is not None:
+            self._expressions.wanted(subscription.expression_type, subscription.sub_string)
         return Reply()
 
     def _check(self, client_id: str, producers: list[ProducerData], consumers: list[ConsumerData], peer: Peer) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pymq.broker.long_polls import LongPolls, ParkedPull
 from pymq.broker.reader import Reader, ReadOutcome
-from pymq.broker.subscriptions import is_tag_type, tag_codes
+from pymq.broker.subscriptions import Wanted
 from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
@@ -22,6 +22,7 @@ from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 if TYPE_CHECKING:
     from pymq.broker.clients import ClientManager
     from pymq.broker.cursors import CursorManager
+    from pymq.broker.expressions import Expressions
     from pymq.broker.groups import GroupManager
     from pymq.broker.stats import StatsManager
     from pymq.broker.topics import TopicManager
@@ -41,6 +42,7 @@ class PullHandlers:
         groups: GroupManager,
         clients: ClientManager,
         cursors: CursorManager,
+        expressions: Expressions,
         reader: Reader,
         stats: StatsManager,
     ) -> None:
@@ -49,6 +51,7 @@ class PullHandlers:
         self._groups = groups
         self._clients = clients
         self._cursors = cursors
+        self._expressions = expressions
         self._reader = reader
         self._stats = stats
         self.long_polls = LongPolls(clock, self.retry, config.parked_pull_count_max)
@@ -63,17 +66,17 @@ class PullHandlers:
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
         """The messages from an offset on, or None when the pull was parked."""
         self._check_target(header)
-        codes = self._tag_codes(header)
+        wanted = self._wanted(header)
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             return self._reset_reply(header, reset)
-        outcome = self._read(header, codes)
+        outcome = self._read(header, wanted)
         if (
             outcome.code == ResponseCode.PULL_NOT_FOUND
             and self._may_suspend(header)
-            and self.long_polls.park(peer, request, header, codes, self._suspend_ms(header))
+            and self.long_polls.park(peer, request, header, wanted, self._suspend_ms(header))
         ):
             return None
         return self._reply(header, outcome)
@@ -84,10 +87,11 @@ class PullHandlers:
         Raises Refusal as :meth:`pull` does.
         """
         self._check_target(header)
-        codes = self._tag_codes(header)
-        if self._cursors.has_resets:
+        wanted = self._wanted(header)
+        # A test of records may have looked at many before it finds none: that is not to be done twice.
+        if self._cursors.has_resets or wanted.accept is not None:
             return None
-        outcome = self._read(header, codes)
+        outcome = self._read(header, wanted)
         if outcome.code != ResponseCode.SUCCESS:
             return None
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
@@ -103,7 +107,7 @@ class PullHandlers:
             if reset is not None:
                 reply = self._reset_reply(header, reset)
             else:
-                reply = self._reply(header, self._read(header, parked.codes))
+                reply = self._reply(header, self._read(header, parked.wanted))
         except (PymqError, OSError) as error:  # a damaged record or disk: the others that wait go on
             reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
         parked.peer.answer(parked.request, reply)
@@ -142,11 +146,10 @@ class PullHandlers:
                 f"{topic.read_queue_nums - 1}",
             )
 
-    def _tag_codes(self, header: PullMessageHeader) -> frozenset[int] | None:
-        """Which tags the pull wants, from the request itself or from the group's heartbeat."""
+    def _wanted(self, header: PullMessageHeader) -> Wanted:
+        """What the pull wants, said by the request itself or by the group's heartbeat."""
         if header.sys_flag & sysflag.PULL_SUBSCRIPTION:
-            self._check_expression_type(header.expression_type)
-            return tag_codes(header.subscription)
+            return self._expressions.wanted(header.expression_type, header.subscription)
         wanted = self._clients.subscription(header.consumer_group, header.topic)
         if wanted is None:
             raise Refusal(
@@ -160,21 +163,15 @@ class PullHandlers:
                 f"the subscription of {header.consumer_group} to {header.topic} is of version {wanted.sub_version}, "
                 f"the pull's is {header.sub_version}: the next heartbeat brings it",
             )
-        self._check_expression_type(wanted.expression_type)
-        return tag_codes(wanted.sub_string)
-
-    def _check_expression_type(self, expression_type: str | None) -> None:
-        if not is_tag_type(expression_type):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"the broker does not support consumer to filter message by {expression_type}: use tags",
-            )
+        return self._expressions.wanted(
+            wanted.expression_type, wanted.sub_string, wrong=ResponseCode.FILTER_DATA_NOT_EXIST
+        )
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _read(self, header: PullMessageHeader, codes: frozenset[int] | None) -> ReadOutcome:
+    def _read(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
         return self._reader.read(
-            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, codes
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, wanted
         )
 
     def _may_suspend(self, header: PullMessageHeader) -> bool:

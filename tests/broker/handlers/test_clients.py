@@ -90,17 +90,24 @@ def test_too_many_subscriptions_are_refused() -> None:
     assert code == ResponseCode.NO_PERMISSION and "maxSubscriptionsPerGroup" in remark
 
 
-def test_only_tag_filters_are_understood() -> None:
+def filter_check(expression: str, expression_type: str) -> bytes:
+    subscription = {"topic": "T", "subString": expression, "expressionType": expression_type}
+    return json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
+
+
+def test_a_filter_is_checked_before_the_consumer_starts() -> None:
     caller = Caller(World())
-    check = {
-        "clientId": "c",
-        "group": "g",
-        "subscriptionData": {"topic": "T", "subString": "A", "expressionType": "TAG"},
-    }
-    caller.ok(Code.CHECK_CLIENT_CONFIG, json.dumps(check).encode())
-    check["subscriptionData"] = {"topic": "T", "subString": "a > 1", "expressionType": "SQL92"}
-    code, remark = caller.refused(Code.CHECK_CLIENT_CONFIG, json.dumps(check).encode())
-    assert code == ResponseCode.SYSTEM_ERROR and "SQL92" in remark
+    for expression, expression_type in (("A || B", "TAG"), ("a > 1", "SQL92")):
+        caller.ok(Code.CHECK_CLIENT_CONFIG, filter_check(expression, expression_type))
+    code, remark = caller.refused(Code.CHECK_CLIENT_CONFIG, filter_check("a > ", "SQL92"))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED and "column 5" in remark
+
+
+def test_sql_can_be_switched_off() -> None:
+    caller = Caller(World(enablePropertyFilter="false"))
+    caller.ok(Code.CHECK_CLIENT_CONFIG, filter_check("A", "TAG"))
+    code, remark = caller.refused(Code.CHECK_CLIENT_CONFIG, filter_check("a > 1", "SQL92"))
+    assert code == ResponseCode.SYSTEM_ERROR and "enablePropertyFilter" in remark
 
 
 def many(*groups: str, producers: int = 0, start: int = 0) -> bytes:

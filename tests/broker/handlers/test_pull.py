@@ -209,9 +209,9 @@ def test_tags_are_filtered(world: World, old_client: bool) -> None:
 
 
 def test_other_expressions_are_refused(world: World) -> None:
-    code, remark = refusal(world, expressionType="SQL92", subscription="a > 1")
-    assert code == ResponseCode.SYSTEM_ERROR
-    assert "does not support" in remark and "SQL92" in remark and "use tags" in remark
+    code, remark = refusal(world, expressionType="XPATH", subscription="/a")
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "XPATH is unknown" in remark and "TAG or SQL92" in remark
 
 
 # -- who may pull ------------------------------------------------------------------------------------------------
