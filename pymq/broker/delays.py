@@ -16,7 +16,7 @@ import msgspec
 from pymq.broker.state import read_numbers, read_version
 from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
-from pymq.errors import CorruptRecordError, StoreUnavailableError
+from pymq.errors import CorruptRecordError, StoreUnavailableError, UnreadableError
 from pymq.model import properties as props
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
@@ -118,7 +118,7 @@ class DelayService:
         offset = start = self._offsets[level]
         try:
             offset, head = self._stage_due(level, offset, now_ms)
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, UnreadableError) as error:
             self._note_failure(level, str(error))
             return False
         failures = self._writer.failed_commit_count
@@ -139,12 +139,20 @@ class DelayService:
         return offset != start
 
     def _stage_due(self, level: int, offset: int, now_ms: int) -> tuple[int, int | None]:
-        """(offset of the first message that isn't due, when it is due or None at the queue's end)."""
-        delay_ms = self._delays_ms[level]
+        """(offset of the first message that isn't due, when it is due or None at the queue's end).
+
+        Raises StoreUnavailableError, and UnreadableError when nothing was staged before the unreadable message.
+        """
+        delay_ms, start = self._delays_ms[level], offset
         last = offset + DELIVERIES_PER_TICK
         high = self._bounds(level)[1]
         while offset < min(last, high):
-            messages, next_offset = self._read(level, offset, min(READ_COUNT, last - offset))
+            try:
+                messages, next_offset = self._read(level, offset, min(READ_COUNT, last - offset))
+            except UnreadableError:
+                if offset == start:
+                    raise
+                return offset, _AT_ONCE
             for message in messages:
                 due_ms = message.store_timestamp_ms + delay_ms
                 if not self._is_due(level, due_ms, now_ms):

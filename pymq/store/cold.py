@@ -8,7 +8,7 @@ plain one counts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -73,7 +73,7 @@ class _Freezing:
     def _temporary(self) -> str:
         return self._cold.path(self.segment.start) + TEMPORARY_SUFFIX
 
-    def _freeze(self) -> Iterator[None]:
+    def _freeze(self) -> Generator[None, None, None]:
         segment, path = self.segment, self._cold.path(self.segment.start)
         modified_ms = self._files.modified_ms(segment.file.path)
         make_directory(self._files, self._cold.directory)

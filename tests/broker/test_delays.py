@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -203,3 +204,19 @@ def test_messages_of_the_same_commit_as_a_delivery_are_not_forgotten() -> None:
     world.clock.advance(1000)
     world.parts.delays.tick()
     assert bodies(world) == [b"1", b"2"]
+
+
+def test_a_disk_that_does_not_give_messages_back_neither_loses_nor_doubles(caplog: pytest.LogCaptureFixture) -> None:
+    world = world_with_topic(mappedFileSizeCommitLog="65536")
+    for i in range(40):
+        world.put("T", b"%d" % i + bytes(3000), DELAY="1")
+    world.clock.advance(5000)
+    with failing(world, "pread", f"{0:020d}", errno.EIO):
+        for _ in range(3):
+            world.parts.delays.tick()
+        assert world.messages("T") == []
+    assert caplog.text.count("can't be delivered now") == 1
+    world.parts.delays.tick()
+    world.parts.delays.tick()
+    assert [int(message.body.rstrip(b"\0")) for message in world.messages("T")] == list(range(32))
+    assert world.parts.store.max_offset("T", 0) == 40
