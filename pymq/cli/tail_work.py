@@ -16,7 +16,8 @@ from pymq.cli.output import print_note, progress
 from pymq.cli.tail_start import Start, StartKind
 from pymq.cli.topic_work import user_topics
 from pymq.client import Admin, MessageQueue, PullConsumer, PullStatus, StoredMessage
-from pymq.errors import NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
+from pymq.errors import ExpressionError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
+from pymq.filter.sql92 import compile_sql
 
 PULL_COUNT = 1024  # brokers have caps of their own
 SUSPEND_MS = 15_000
@@ -26,16 +27,30 @@ RETRY_AFTER_S = 1.0
 
 
 class Wanted:
-    """Which messages to show. ``tag``: an expression the broker filters by; key and pattern are checked here."""
+    """Which messages to show. The broker filters by ``tag`` or ``sql``; key and pattern are checked here."""
 
-    def __init__(self, tag: str = "*", key: str | None = None, grep: str | None = None) -> None:
-        """Raises UsageError for a pattern that is no regular expression."""
+    def __init__(self, tag: str = "*", key: str | None = None, grep: str | None = None, sql: str | None = None) -> None:
+        """Raises UsageError for tags beside SQL, wrong SQL, or a pattern that is no regular expression."""
         self.tag = tag or "*"
+        self.sql = sql
+        if sql is not None:
+            if self.tag != "*":
+                raise UsageError("--tag and --sql exclude each other: write TAGS = 'A' in the SQL")
+            self._check_sql(sql)
         self._key = key
         try:
             self._pattern = re.compile(grep) if grep is not None else None
         except re.error as error:
             raise UsageError(f"--grep {grep!r} is no regular expression: {error}") from error
+
+    @staticmethod
+    def _check_sql(sql: str) -> None:
+        try:
+            ignored_from = compile_sql(sql).ignored_from
+        except ExpressionError as error:
+            raise UsageError(f"--sql {sql!r} is wrong at {error}") from error
+        if ignored_from is not None:
+            print_note(f"--sql: brokers ignore what begins at column {ignored_from}: {sql[ignored_from - 1 :]!r}")
 
     def takes(self, message: StoredMessage) -> bool:
         if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
@@ -187,7 +202,10 @@ class Tail:
         self, pull: PullConsumer, queue: MessageQueue, offset: int, suspend_ms: int = 0
     ) -> tuple[list[StoredMessage], int]:
         """Messages from ``offset`` on and the offset to go on at."""
-        result = await pull.pull(queue, offset, PULL_COUNT, expression=self._options.wanted.tag, suspend_ms=suspend_ms)
+        wanted = self._options.wanted
+        result = await pull.pull(
+            queue, offset, PULL_COUNT, expression=wanted.tag, sql=wanted.sql, suspend_ms=suspend_ms
+        )
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset > offset:
             print_note(f"{_name(queue)}: offsets {offset} to {result.next_offset - 1} are no longer stored")
         return result.messages() if result.status is PullStatus.FOUND else [], result.next_offset

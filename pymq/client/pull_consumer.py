@@ -73,15 +73,18 @@ class PullConsumer:
         *,
         bytes_max: int | None = None,
         expression: str = EVERYTHING,
+        sql: str | None = None,
         expression_type: str = TAG,
         suspend_ms: int = 0,
     ) -> PullResult:
         """Messages of ``queue`` from ``offset`` on; with ``suspend_ms`` the broker waits so long for the first one.
 
         Brokers cap ``count_max`` and ``bytes_max``. Go on at the result's ``next_offset``; OFFSET_ILLEGAL says that
-        ``offset`` is no longer, or not yet, stored. Raises NotFoundError, RefusedError, UnreachableError.
+        ``offset`` is no longer, or not yet, stored. ``sql`` is instead of a tag ``expression``.
+
+        Raises UsageError (a wrong expression), NotFoundError, RefusedError, UnreachableError.
         """
-        subscription = parse_subscription(queue.topic, expression, 0, expression_type)
+        subscription = parse_subscription(queue.topic, expression, 0, expression_type, sql)
         try:
             result = await pull_once(
                 self._instance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pymq.client.answers import read_answer
 from pymq.client.instance import ClientInstance
-from pymq.client.subscription import Subscription
+from pymq.client.subscription import Subscription, explained
 from pymq.errors import RefusedError
 from pymq.model import sysflag
 from pymq.model.message import MessageQueue, PullResult, PullStatus
@@ -64,7 +64,7 @@ async def pull_once(
     answer = await instance.remoting.invoke(address, request(RequestCode.PULL_MESSAGE, header), timeout_s)
     status = _STATUS.get(answer.code)
     if status is None:
-        raise RefusedError(answer.code, answer.remark, address)
+        raise explained(RefusedError(answer.code, answer.remark, address), subscription)
     fields = read_answer(PullMessageAnswer, answer, address)
     return PullResult(
         status,

@@ -19,9 +19,9 @@ from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.queue_reader import Consumption
 from pymq.client.rebalancer import Rebalancer
-from pymq.client.subscription import EVERYTHING, TAG, parse_subscription
+from pymq.client.subscription import EVERYTHING, TAG, explained, parse_subscription
 from pymq.clock import Clock
-from pymq.errors import NotFoundError, UsageError
+from pymq.errors import NotFoundError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
 from pymq.model.names import check_group, check_topic, retry_topic
 from pymq.wire.bodies_client import encode_body
@@ -101,13 +101,17 @@ class PushConsumer:
     ) -> None:
         await self.stop()
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING, *, expression_type: str = TAG) -> None:
-        """Wants messages of ``topic``: ``*``, ``TagA || TagB``, or SQL with ``expression_type="SQL92"``.
+    def subscribe(
+        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None, expression_type: str = TAG
+    ) -> None:
+        """Wants messages of ``topic``: ``*``, ``TagA || TagB``, or those with ``sql="a > 5 AND b = 'x'"``.
 
-        All members of a group must subscribe to the same. Raises UsageError for an illegal topic or expression.
+        ``expression_type`` names another language that the broker knows. All members of a group must subscribe to the
+        same. Raises UsageError for an illegal topic or expression.
         """
         version = self._instance.clock.now_ms()
-        self._state.subscriptions[check_topic(topic)] = parse_subscription(topic, expression, version, expression_type)
+        subscription = parse_subscription(check_topic(topic), expression, version, expression_type, sql)
+        self._state.subscriptions[topic] = subscription
         if self._instance.running:
             self._rebalancer.wake()
 
@@ -179,7 +183,10 @@ class PushConsumer:
             command = request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(check))
             address = route.broker_datas[0].read_address() if route.broker_datas else None
             if address is not None:
-                await self._instance.remoting.invoke_ok(address, command)
+                try:
+                    await self._instance.remoting.invoke_ok(address, command)
+                except RefusedError as error:
+                    raise explained(error, subscription) from None
 
     def _start_jobs(self) -> None:
         self._instance.spawn(self._rebalancer.run())

@@ -1,10 +1,11 @@
-"""What a consumer wants of a topic: a tag expression, and the exact check behind the broker's hash check."""
+"""What a consumer wants of a topic: tags, checked exactly behind the broker's hash check, or an SQL92 expression."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.errors import UsageError
+from pymq.errors import RefusedError, UsageError
+from pymq.filter.sql92 import compile_sql
 from pymq.model.javahash import string_hash
 
 EVERYTHING = "*"
@@ -32,9 +33,21 @@ class Subscription:
         return not self.tags or tag in self.tags
 
 
-def parse_subscription(topic: str, expression: str | None, version: int, expression_type: str = TAG) -> Subscription:
-    """``"TagA || TagB"`` -> the two tags; ``*``, empty and None mean everything. Raises UsageError for ``||`` alone."""
+def parse_subscription(
+    topic: str, expression: str | None, version: int, expression_type: str = TAG, sql: str | None = None
+) -> Subscription:
+    """``"TagA || TagB"`` -> the two tags; ``*``, empty and None mean everything. ``sql`` excludes an expression.
+
+    SQL is checked here too: an Apache broker answers a pull with a wrong expression as if it had none. Raises
+    UsageError for ``||`` alone, ExpressionError for wrong SQL.
+    """
     text = (expression or "").strip() or EVERYTHING
+    if sql is not None:
+        if text != EVERYTHING or expression_type not in (TAG, SQL92):
+            raise UsageError(f"give {text!r} or sql={sql!r}, not both")
+        text, expression_type = sql, SQL92
+    if expression_type == SQL92:
+        compile_sql(text)
     if expression_type != TAG:
         return Subscription(topic, text, frozenset(), version, expression_type)
     if text == EVERYTHING:
@@ -45,3 +58,12 @@ def parse_subscription(topic: str, expression: str | None, version: int, express
     if EVERYTHING in tags:
         return Subscription(topic, EVERYTHING, frozenset(), version)
     return Subscription(topic, " || ".join(sorted(tags)), tags, version)
+
+
+def explained(error: RefusedError, subscription: Subscription) -> RefusedError:
+    """The refusal of an expression by a broker that has SQL92 switched off, with the switch; others as they are."""
+    if subscription.expression_type != SQL92 or "does not support consumer to filter" not in error.remark:
+        return error
+    if "enablePropertyFilter" in error.remark:
+        return error
+    return RefusedError(error.code, f"{error.remark}: set enablePropertyFilter=true in its broker.conf", error.address)

@@ -159,9 +159,12 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         """The queues this member reads now, sorted."""
         return _shared.call(_on_loop(lambda: self._client.assigned))
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING, *, expression_type: str = TAG) -> None:
+    def subscribe(
+        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None, expression_type: str = TAG
+    ) -> None:
         """Wants messages of ``topic``."""
-        _shared.call(_on_loop(lambda: self._client.subscribe(topic, expression, expression_type=expression_type)))
+        subscribe = self._client.subscribe
+        _shared.call(_on_loop(lambda: subscribe(topic, expression, sql=sql, expression_type=expression_type)))
 
     def commit(self) -> None:
         """Stores the offsets of what is done now."""
@@ -186,6 +189,7 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         *,
         bytes_max: int | None = None,
         expression: str = EVERYTHING,
+        sql: str | None = None,
         expression_type: str = TAG,
         suspend_ms: int = 0,
     ) -> PullResult:
@@ -196,6 +200,7 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
             count_max,
             bytes_max=bytes_max,
             expression=expression,
+            sql=sql,
             expression_type=expression_type,
             suspend_ms=suspend_ms,
         )

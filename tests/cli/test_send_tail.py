@@ -49,6 +49,20 @@ def test_the_result_as_json(pymq: Pymq) -> None:
     assert message["offset_message_id"] == result["offset_message_id"]
 
 
+def test_tail_by_sql(pymq: Pymq) -> None:
+    topic = make(pymq, "by_sql")
+    for size in ("3", "7", "12"):
+        assert pymq("send", topic, f"m{size}", "--property", f"size={size}").code == EXIT_OK
+    outcome = pymq("tail", topic, "-F", "--sql", "size BETWEEN 5 AND 20", "-o", "raw")
+    assert outcome.out.splitlines() == ["m7", "m12"] and not outcome.err
+    outcome = pymq("tail", topic, "-F", "--sql", "size = 3 or", "-o", "raw")
+    assert outcome.code == EXIT_USAGE and "column 12" in outcome.err
+    outcome = pymq("tail", topic, "-F", "--sql", "size = 3 size = 7", "-o", "raw")
+    assert outcome.out == "m3\n" and "ignore what begins at column 10: 'size = 7'" in outcome.err
+    outcome = pymq("tail", topic, "-F", "--sql", "size = 3", "--tag", "A")
+    assert outcome.code == EXIT_USAGE and "exclude each other" in outcome.err
+
+
 @pytest.mark.parametrize("batch", ["1", "16"])
 def test_lines_of_stdin(pymq: Pymq, batch: str) -> None:
     topic = make(pymq, f"lines{batch}")

@@ -26,7 +26,7 @@ from pymq.client import (
     StoredMessage,
 )
 from pymq.client.sync import SyncProducer, SyncPullConsumer, SyncPushConsumer
-from pymq.errors import NotFoundError
+from pymq.errors import ExpressionError, NotFoundError
 from pymq.model.names import dlq_topic
 from pymq.model.tables import TopicConfig
 
@@ -205,6 +205,40 @@ async def tags(namesrv: str, directory: Path) -> None:
             await until(lambda: len(other.messages) >= 2, "the message with the wanted tag")
             assert {message.tags for message in other.messages} == {"AaAa"}
     assert Counter(message.tags for message in inbox.messages) == {"TagA": 5, "TagB": 5}
+
+
+async def sql(namesrv: str, directory: Path) -> None:
+    """SQL92 by push, from the heartbeat, and by pull, from the request; a wrong expression is refused."""
+    topic, group = await make_topic(namesrv, 1), fresh("G")
+    expression = "size BETWEEN 2 AND 6 AND (color = 'red' OR color IS NULL)"
+    seen: list[str] = []
+    consumer = PushConsumer(
+        group,
+        namesrv=namesrv,
+        on_message=lambda messages: seen.extend(message.properties["number"] for message in messages),
+        consume_from="first",
+    )
+    consumer.subscribe(topic, sql=expression)
+    async with consumer, Producer(fresh("P"), namesrv=namesrv) as producer:
+        for number in range(9):
+            properties = {"number": str(number), "size": str(number)}
+            if number % 3:
+                properties["color"] = ("red", "blue")[number % 3 - 1]
+            await producer.send(Message(topic, b"x", properties=properties))
+        await until(lambda: len(seen) >= 3, "three matching messages")
+    assert seen == ["3", "4", "6"]
+    async with PullConsumer(fresh("G"), namesrv=namesrv) as pull:
+        (queue,) = await pull.queues(topic)
+        result = await pull.pull(queue, 0, sql=expression)
+        assert [message.properties["number"] for message in result.messages()] == ["3", "4", "6"]
+        result = await pull.pull(queue, 0, sql="size > 100")
+        assert result.status is PullStatus.NO_MATCHED_MESSAGE and result.next_offset == 9
+        try:
+            await pull.pull(queue, 0, sql="size >")
+        except ExpressionError as error:
+            assert error.column == 7
+        else:
+            raise AssertionError("a wrong expression was taken")
 
 
 async def retry_then_success(namesrv: str, directory: Path) -> None:
@@ -482,6 +516,7 @@ SCENARIOS = [
     share_and_rebalance,
     a_member_that_vanishes,
     tags,
+    sql,
     retry_then_success,
     dead_letters,
     orderly,

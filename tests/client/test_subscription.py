@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.client.subscription import SQL92, parse_subscription
-from pymq.errors import UsageError
+from pymq.client.subscription import SQL92, explained, parse_subscription
+from pymq.errors import ExpressionError, RefusedError, UsageError
 
 
 @pytest.mark.parametrize("text", ["*", "", None, "  ", "A || *"])
@@ -29,7 +29,33 @@ def test_bars_without_a_tag_are_refused():
         parse_subscription("T", "|| ||", 1)
 
 
-def test_sql_is_kept_as_it_is_and_decided_by_the_broker():
-    subscription = parse_subscription("T", "a > 1", 1, SQL92)
+@pytest.mark.parametrize(
+    "given", [{"expression": " a > 1 ", "expression_type": SQL92}, {"expression": "*", "sql": "a > 1"}]
+)
+def test_sql_is_decided_by_the_broker(given):
+    subscription = parse_subscription("T", version=1, **given)
     assert (subscription.expression, subscription.expression_type) == ("a > 1", SQL92)
     assert subscription.accepts("anything")
+
+
+def test_wrong_sql_is_refused_before_a_broker_sees_it():
+    with pytest.raises(ExpressionError, match="column 5: found the end"):
+        parse_subscription("T", "*", 1, sql="a > ")
+
+
+def test_tags_and_sql_exclude_each_other():
+    with pytest.raises(UsageError, match="not both"):
+        parse_subscription("T", "TagA", 1, sql="a > 1")
+
+
+def test_a_broker_without_sql_is_told_with_the_switch():
+    subscription = parse_subscription("T", "*", 1, sql="a > 1")
+    remark = "The broker does not support consumer to filter message by SQL92"
+    error = explained(RefusedError(1, remark, "h:1"), subscription)
+    assert error.code == 1 and error.address == "h:1" and error.remark.startswith(remark)
+    assert error.remark.endswith("enablePropertyFilter=true in its broker.conf")
+    for other in (RefusedError(1, "disk full"), RefusedError(1, f"{remark} (enablePropertyFilter is false)")):
+        assert explained(other, subscription) is other
+    tags = parse_subscription("T", "A", 1)
+    refused = RefusedError(1, remark)
+    assert explained(refused, tags) is refused

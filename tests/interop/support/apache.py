@@ -81,6 +81,7 @@ class ApacheServer:
             "waitTimeMillsInSendQueue": "20000",
             "osPageCacheBusyTimeOutMills": "20000",
             "deleteWhen": "04",
+            "enablePropertyFilter": "true",
         }
 
     def _write(self, name: str, settings: dict[str, str]) -> Path:
