@@ -54,7 +54,7 @@ def measure_restarts(server: RestartServer, messages: int, wanted: list[str]) ->
             control.create_topic(_TOPIC, QUEUES)
         accepted = _fill_and_kill(server, messages)
         log_bytes = _disk_bytes(server.store_directory / "commitlog")
-        unclean_s = _time_restart(server, accepted)
+        unclean_s, _ = _time_restart(server, accepted)
         figures = [
             Figure("unclean-start first send", unclean_s, "s", 3.0),
             Figure("unclean-start log", log_bytes / 2**30, "GiB", None),
@@ -82,14 +82,14 @@ def _fill_and_kill(server: RestartServer, messages: int) -> int:
     return messages
 
 
-def _time_restart(server: RestartServer, accepted: int) -> float:
-    """Seconds from the start of the process to the first accepted send; all messages must be there in the end."""
+def _time_restart(server: RestartServer, accepted: int) -> tuple[float, float]:
+    """Seconds from the start of the process to the first accepted send, and until all messages are in their queues."""
     begin = server.restart()
     _await_send(server.broker, begin)
-    seconds = time.monotonic() - begin
+    sending_s = time.monotonic() - begin
     with Control(server.broker) as control:
         wait_until(lambda: sum(control.max_offsets(_TOPIC, QUEUES)) > accepted, f"{accepted} messages to be back")
-    return seconds
+    return sending_s, time.monotonic() - begin
 
 
 def _rebuild(server: RestartServer, accepted: int) -> list[Figure]:
@@ -100,7 +100,7 @@ def _rebuild(server: RestartServer, accepted: int) -> list[Figure]:
     log_bytes = _disk_bytes(server.store_directory / "commitlog")
     for name in ("consumequeue", "index"):
         shutil.rmtree(server.store_directory / name)
-    seconds = _time_restart(server, accepted)
+    _, seconds = _time_restart(server, accepted)
     growth = process.peak_resident_bytes(server.broker_pid) - usual_bytes
     return [
         Figure("rebuild rate", log_bytes / 1e6 / seconds, "MB/s", 300.0, True),

@@ -110,9 +110,10 @@ class PyMQBroker:
 
     def kill(self) -> None:
         """SIGKILL."""
-        assert self._process is not None
+        assert self._process is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
+        self._process.stdout.close()
 
     def stop_broker(self) -> None:
         """An orderly end after :meth:`restart`; before it is ready a signal would just kill it."""
