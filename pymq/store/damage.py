@@ -131,7 +131,8 @@ def uncovered(segment: Segment, at: int, size: int) -> list[Span]:
 
 def _good_records(segment: Segment, start: int, end: int) -> Iterable[Span]:
     """Spans of the good records (and the blank) that begin between two positions, in order."""
-    area = bytes(segment.read(start, end - start))
+    # A record that begins in the last bytes has its magic behind them.
+    area = bytes(segment.read(start, min(end + 7, segment.end - segment.start) - start))
     hits = sorted(start + hit - 4 for magic in _MAGICS for hit in _find_all(area, magic))
     reached = start
     for at in hits:

@@ -13,7 +13,7 @@ from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
 from pymq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
 from pymq.store.damage import Doubts
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
-from pymq.store.windows import NO_WINDOW, Unit, WindowReader
+from pymq.store.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
 
 Accept = Callable[[memoryview], bool]
 Packed = bytes | bytearray  # units as they are in the queue's file
@@ -119,7 +119,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
 
     The hot loop of every pull: plain names and no calls that can be saved.
     """
-    queue_id, bytes_max, head = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from
+    queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from, windows.chunks.get
     units = list(UNIT.iter_unpack(packed))
     offset = result.next_offset
     data, start, end, doubts = NO_WINDOW
@@ -133,14 +133,16 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
                 if run_to > run_from:
                     result.chunks.append(data[run_from - start : run_to - start])
                     run_from = run_to = 0
-                segment = _segment_of(windows.log, physical_offset, size)
-                if segment is None:
-                    start = end = 0
-                    offset += 1
-                    if not count:
-                        result.status = GetStatus.MESSAGE_WAS_REMOVING
-                    continue
-                data, start, end, doubts = windows.window(segment, units, number, bytes_max - total)
+                data, start, end, doubts = kept(physical_offset >> CHUNK_SHIFT) or NO_WINDOW
+                if physical_offset < start or physical_offset + size > end:
+                    segment = _segment_of(windows.log, physical_offset, size)
+                    if segment is None:
+                        start = end = 0
+                        offset += 1
+                        if not count:
+                            result.status = GetStatus.MESSAGE_WAS_REMOVING
+                        continue
+                    data, start, end, doubts = windows.window(segment, units, number, bytes_max - total)
             real_size, magic, real_queue_id, real_offset, real_physical = head(data, physical_offset - start)
             if (
                 real_offset != offset

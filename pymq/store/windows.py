@@ -18,7 +18,8 @@ NO_WINDOW: Window = (memoryview(b""), 0, 0, None)
 
 # Measured with a warm page cache: a read of its own costs as much as copying and comparing 16 KiB that nobody wanted.
 GAP_BYTES_MAX = 16_384
-CHUNK_BYTES = 65_536
+CHUNK_SHIFT = 16
+CHUNK_BYTES = 1 << CHUNK_SHIFT
 CHUNK_COUNT_MAX = 256  # 16 MiB
 _LARGE_BYTES = 1 << 20  # a unit that promises a larger record is compared with the record's head first
 _FIRST_READ_BYTES = 4096  # holds most records whole
@@ -34,7 +35,7 @@ class WindowReader:
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log
-        self._chunks: dict[int, Window] = {}
+        self.chunks: dict[int, Window] = {}  # by physical offset >> CHUNK_SHIFT
         self._seen: dict[int, None] = {}
 
     def window(self, segment: Segment, units: Sequence[Unit], number: int, bytes_left: int) -> Window:
@@ -65,26 +66,25 @@ class WindowReader:
 
     def _chunk(self, segment: Segment, start: int, end: int) -> Window | None:
         """The kept piece that holds a record; None the first time, at the log's end and across pieces."""
-        at = (start - segment.start) // CHUNK_BYTES * CHUNK_BYTES
-        key = segment.start + at
-        chunk = self._chunks.get(key)
+        key = start >> CHUNK_SHIFT
+        chunk = self.chunks.get(key)
         if chunk is None:
             if key not in self._seen:
                 self._seen[key] = None
                 _bound(self._seen, CHUNK_COUNT_MAX)
                 return None
-            chunk = self._load(segment, key)
+            chunk = self._load(segment, key << CHUNK_SHIFT)
             if chunk is None:
                 return None
-            self._chunks[key] = chunk
-            _bound(self._chunks, CHUNK_COUNT_MAX)
-        return chunk if end <= chunk[2] else None
+            self.chunks[key] = chunk
+            _bound(self.chunks, CHUNK_COUNT_MAX)
+        return chunk if chunk[1] <= start and end <= chunk[2] else None
 
-    def _load(self, segment: Segment, key: int) -> Window | None:
-        end = min(key + CHUNK_BYTES, segment.end)
+    def _load(self, segment: Segment, start: int) -> Window | None:
+        end = min(start + CHUNK_BYTES, segment.end)
         if end > self.log.max_offset:
             return None
-        data, start, end, doubts = read_window(self.log, segment, key, end)
+        data, start, end, doubts = read_window(self.log, segment, max(start, segment.start), end)
         if doubts is not None:
             return None
         # The newest segment's bytes come as a map: a copy stays as it was compared.

@@ -10,7 +10,7 @@ from pymq.store.digest_file import BLOCK_SIZE_BYTES, UNKNOWN, split_digests
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.scrubber import Scrubber
 from pymq.store.store import MessageStore
-from tests.store.support import everything, make_store
+from tests.store.support import everything, make_store, put
 from tests.store.test_digests import LOG, SEGMENT_BYTES, SIDE, SIZES, filled, flip, read_one, records
 
 
@@ -98,6 +98,24 @@ def test_blocks_without_digests_get_them() -> None:
     flip(files, store, row[3] + 60, 1)  # a time: no CRC covers it
     with pytest.raises(CorruptRecordError):
         read_one(store, row)
+
+
+@pytest.mark.parametrize("left", range(1, 100, 3))
+def test_records_may_begin_anywhere_before_the_end_of_a_piece(left: int) -> None:
+    """Also in its very last bytes, where not even their magic is in the piece."""
+    files = MemoryFiles()
+    store = make_store(files, **SIZES)
+    store.open()
+    first = put(store, "T", 0, b"")
+    put(store, "T", 0, bytes(2 * BLOCK_SIZE_BYTES - left - 2 * first.size_bytes))
+    assert put(store, "T", 0, b"x" * 300).physical_offset == 2 * BLOCK_SIZE_BYTES - left
+    while len(store.log.segments) < 2:
+        put(store, "T", 0, b"x" * 300)
+    store.close()
+    files.remove_tree(SIDE)
+    store = reopened(files)
+    assert run_pass(store).found == {}
+    assert unknown_blocks(store) == []
 
 
 def test_blocks_without_digests_and_with_damage_stay_without() -> None:
