@@ -20,6 +20,10 @@ UNIT = struct.Struct(">qiq")  # physical offset, record size, tags code
 _I64 = struct.Struct(">q")
 FILLER_SIZE = 0x7FFFFFFF
 FILLER = UNIT.pack(0, FILLER_SIZE, 0)  # stands where no record exists (Java: ConsumeQueue.fillPreBlank)
+# The tags code ("PYMQLOST") of a stand-in: a unit whose record is lost and that leads to a neighbour's instead. A
+# filler makes RocketMQ pass over all later units of the log's first segment in one pull, this one makes it read that
+# neighbour twice.
+STAND_IN_CODE = 0x50594D514C4F5354
 _FILLERS_READ = 1024  # units looked at in one go while skipping fillers
 
 
@@ -167,7 +171,11 @@ class ConsumeQueue:
         while tail:
             path, at = self._place(self.tail_offset)
             size = min(len(tail), self._files.file_size_bytes - at)
-            self._files.get(path, create=True).pwrite(at, bytes(tail[:size]))
+            try:
+                self._files.get(path, create=True).pwrite(at, bytes(tail[:size]))
+            except OSError as error:
+                error.filename = error.filename or path
+                raise
             self._files.unsynced.add(path)
             del tail[:size]
             self.tail_offset += size // UNIT_SIZE_BYTES

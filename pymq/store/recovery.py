@@ -7,10 +7,12 @@ stepped over, and nothing behind it is lost.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from pymq.errors import StoreError
 from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.checkpoint import Checkpoint
@@ -37,6 +39,7 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _PROGRESS_BYTES = 16 << 20
 PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
 _TAIL_BYTES_MAX = 8 << 20  # queue units held in memory, all queues together
+HELD_BYTES_MAX = 256 << 20  # the same when the disk is full: 13 million messages
 _CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
 
 
@@ -160,6 +163,7 @@ class _Run:
         self._last_store_ms = max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0
         self.index_next = 0
         self._units_written = 0
+        self._is_disk_full = False
         self._suspects: dict[tuple[str, int], Scanned] = {}
 
     def scan_from(self, queue_start: int, index_start: int) -> None:
@@ -283,12 +287,29 @@ class _Run:
         self._bound_tail(queue)
 
     def _bound_tail(self, queue: ConsumeQueue) -> None:
-        """Writes out what would be too much to hold: one queue's units, or those of many."""
-        if len(queue.tail) >= self._settings.queue_tail_bytes:
-            self._queues.write_tail(queue)
-        if (self._report.units_added - self._units_written) * UNIT_SIZE_BYTES >= _TAIL_BYTES_MAX:
-            self._units_written = self._report.units_added
-            self._queues.write_tails()
+        """Writes out what would be too much to hold: one queue's units, or those of many.
+
+        A full disk is no reason not to serve: units stay in memory, within bounds. Raises StoreError, OSError.
+        """
+        held_bytes = (self._report.units_added - self._units_written) * UNIT_SIZE_BYTES
+        if self._is_disk_full:
+            if held_bytes > HELD_BYTES_MAX:
+                raise StoreError(
+                    f"the disk is full, and the queues that have to be made again need more than {HELD_BYTES_MAX} "
+                    f"bytes: make room for them and start again"
+                )
+            return
+        try:
+            if len(queue.tail) >= self._settings.queue_tail_bytes:
+                self._queues.write_tail(queue)
+            if held_bytes >= _TAIL_BYTES_MAX:
+                self._queues.write_tails()
+                self._units_written = self._report.units_added
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._is_disk_full = True
+            self._report.notes.append("the disk is full: consume queues that were read again are held in memory")
 
     def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
         """An offset that is taken: a topic that was deleted and made again, or damage."""

@@ -227,8 +227,8 @@ class MessageStore:
     def sync(self, *, log_only: bool = False) -> int:
         """What was committed before the call is on the disk when it returns; gives that physical offset.
 
-        Meant for a worker thread. Now and then (``checkpoint_interval_ms``, ``checkpoint_bytes``, and whenever the store
-        is being opened or closed) it also makes queues durable and moves the checkpoint, unless ``log_only``. Raises
+        Meant for a worker thread. Now and then (``checkpoint_interval_ms``, ``checkpoint_bytes``, whenever the store is
+        opened or closed) it also makes queues durable and moves the checkpoint, unless ``log_only``. Raises
         StoreUnavailableError when the disk fails: the store then takes no more writes.
         """
         synced = self.log.sync()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import struct
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
 from pymq.model.names import SCHEDULE_TOPIC
+from pymq.store import recovery
 from pymq.store.fs import File
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.recovery import RecoveryReport
@@ -161,6 +164,52 @@ def _readable(store: MessageStore, queue_id: int) -> list:
         except (CorruptRecordError, MalformedRecordError):
             offset += 1
     return found
+
+
+def full_for_queues(call: str, path: str) -> None:
+    if call == "pwrite" and "/consumequeue/" in path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_keeps_units_in_memory_and_serves() -> None:
+    files = MemoryFiles()
+    die(filled(files, 200))
+    files.remove_tree(f"{ROOT}/consumequeue")
+    files.fault = full_for_queues
+    store, report = reopen(files)
+    assert report.notes == ["the disk is full: consume queues that were read again are held in memory"]
+    assert everything(store) == contents(200)
+    assert [problem for problem in store.problems if "consumequeue/T/0/0" in problem]
+    files.fault = None
+    store.tick()
+    assert store.problems == []
+    assert everything(store) == contents(200)
+
+
+def test_a_full_disk_with_too_many_units_to_hold_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "HELD_BYTES_MAX", 199 * 20)
+    files = MemoryFiles()
+    die(filled(files, 200))
+    files.remove_tree(f"{ROOT}/consumequeue")
+    files.fault = full_for_queues
+    with pytest.raises(StoreError, match="more than 3980 bytes: make room"):
+        reopen(files)
+    files.fault = None
+    assert everything(reopen(files)[0]) == contents(200)
+
+
+def test_another_error_of_the_disk_stops_the_start() -> None:
+    files = MemoryFiles()
+    die(filled(files, 200))
+    files.remove_tree(f"{ROOT}/consumequeue")
+
+    def fault(call: str, path: str) -> None:
+        if call == "pwrite" and "/consumequeue/" in path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = fault
+    with pytest.raises(OSError, match="Input/output"):
+        reopen(files)
 
 
 @pytest.mark.parametrize("lost", ["consumequeue/T/1", "consumequeue/T", "index", "checkpoint"])
