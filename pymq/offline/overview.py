@@ -41,8 +41,8 @@ def log_end(directory: Directory) -> LogEnd:
     known = [log.segments[-1].start] if log.segments else [0]
     for reader in directory.queues():
         if reader.end > reader.base:
-            physical_offset, size, _ = reader.unit(reader.end - 1)
-            if not is_filler(size) and record_at(log, physical_offset, check_crc=True) is not None:
+            physical_offset, size, code = reader.unit(reader.end - 1)
+            if not is_filler(size, code) and record_at(log, physical_offset, check_crc=True) is not None:
                 known.append(physical_offset)
         reader.close()
     start = max(known)

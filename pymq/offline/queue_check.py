@@ -113,7 +113,7 @@ class QueueCheck:
             return set()
         units = queue.reader.read(start, end - start)
         queue.reader.close()
-        return {start + at for at, (_, size, _) in enumerate(UNIT.iter_unpack(units)) if is_filler(size)}
+        return {start + at for at, (_, size, code) in enumerate(UNIT.iter_unpack(units)) if is_filler(size, code)}
 
     def _open(self, reader: QueueReader) -> _Queue:
         queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
@@ -257,7 +257,7 @@ class QueueCheck:
                 self._report_unit(queue, offset, what, 12, real_offset)
         elif not any(found):
             self._report_unit(queue, offset, f"is empty, its record is at {real_offset}", 0, real_offset)
-        elif is_filler(size):
+        elif is_filler(size, code):
             self._report_unit(queue, offset, f"says that its record is gone, it is at {real_offset}", 8, real_offset)
         elif physical_offset != real_offset:
             what = f"leads to {physical_offset}, its record is at {real_offset}"
@@ -283,17 +283,19 @@ class QueueCheck:
         assert queue.reader is not None
         for first in range(start, end, _UNITS_AT_ONCE):
             units = queue.reader.read(first, min(_UNITS_AT_ONCE, end - first))
-            for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
+            for at, (physical_offset, size, code) in enumerate(UNIT.iter_unpack(units)):
                 dropped = queue.dropped_count
-                self._explain_unmatched(queue, first + at, physical_offset, size)
+                if is_filler(size, code):
+                    queue.unit_count += 1
+                    queue.filler_count += 1
+                else:
+                    self._explain_unmatched(queue, first + at, physical_offset, size)
                 if queue.keep_end == first + at and size > 0 and queue.dropped_count == dropped:
                     queue.keep_end += 1
 
     def _explain_unmatched(self, queue: _Queue, offset: int, physical_offset: int, size: int) -> None:
         queue.unit_count += 1
-        if is_filler(size):
-            queue.filler_count += 1
-        elif physical_offset in self._damaged or physical_offset in self.bad_records:
+        if physical_offset in self._damaged or physical_offset in self.bad_records:
             self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
         elif self._log_end is not None and physical_offset >= self._log_end:
             if self._clean:

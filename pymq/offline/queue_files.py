@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.store.consume_queue import FILLER_SIZE, UNIT
+from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE, UNIT
 from pymq.store.fs import File, Files
 from pymq.store.settings import UNIT_SIZE_BYTES
 
@@ -119,7 +119,7 @@ class QueueReader:
         for offset in range(self.base, self.end, _SEARCH_COUNT):
             units = self.read(offset, min(_SEARCH_COUNT, self.end - offset))
             for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
-                if not is_filler(size) and physical_offset >= log_start and size > 0:
+                if physical_offset >= log_start and 0 < size < FILLER_SIZE:
                     return offset + at
         return self.end
 
@@ -129,6 +129,6 @@ class QueueReader:
             self._open = None
 
 
-def is_filler(size: int) -> bool:
+def is_filler(size: int, tags_code: int) -> bool:
     """True for a unit that stands where no record exists."""
-    return size == FILLER_SIZE
+    return size == FILLER_SIZE or tags_code == STAND_IN_CODE

@@ -163,11 +163,6 @@ def _rebuild(
             f"keys of {len(doubtful)} records differ from the old index: the records are kept as they are, see verify"
         )
     report.notes += [f"the record at {offset} repeats an offset and is in no queue" for offset in rebuilt.left_out]
-    report.notes += [
-        f"{topic} queue {queue_id}: PyMQ serves all that is left; RocketMQ passes over messages in the log's first "
-        f"segment that follow a lost one, up to 799 in one pull: let PyMQ serve this queue until it is read"
-        for topic, queue_id in sorted(rebuilt.passed_over)
-    ]
     # The index is made from the log when the store is opened: the checkpoint says that nothing of it is there.
     durable = Durable(
         log_offset=verification.report.log_end,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pymq.model.names import is_system_topic
 from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.queue_check import QueueCheck
-from pymq.store.consume_queue import ConsumeQueue
+from pymq.store.consume_queue import STAND_IN_CODE, UNIT, ConsumeQueue
 from pymq.store.fs import Files
 from pymq.store.queue_table import QueueTable
 from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
@@ -24,9 +25,6 @@ class Rebuilt:
     last_store_ms: int = 0
     lost: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     left_out: list[int] = field(default_factory=list)
-    # Queues with a lost offset before a record in the log's very first segment. A filler leads to offset 0; RocketMQ
-    # goes on behind the segment of a unit it finds nothing at, so it passes over what that segment still has.
-    passed_over: set[tuple[str, int]] = field(default_factory=set)
 
 
 def rebuild_queues(log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings) -> Rebuilt:
@@ -70,14 +68,12 @@ class _Builder:
         if record.queue_offset > queue.max_offset:
             if queue.max_offset == 0:
                 limits = self._limits.get((record.topic, record.queue_id))
-                if limits is not None:
-                    self._lose(queue, limits.start, record.queue_offset)
-                queue.start_at(record.queue_offset)
+                start = record.queue_offset if limits is None else min(limits.start, record.queue_offset)
+                self._lose(queue, start, record.queue_offset)
+                queue.start_at(start)
             else:
                 self._lose(queue, queue.max_offset, record.queue_offset)
-                queue.skip_to(record.queue_offset)
-                if record.offset < self._settings.segment_size_bytes:
-                    self.result.passed_over.add((queue.topic, queue.queue_id))
+            self._stand_in(queue, record.queue_offset, record.offset, record.size)
         elif record.queue_offset == 0 and queue.max_offset > 0:
             queue.reset()  # its topic was deleted and made again, and its files are lost
             self.result.lost.pop((queue.topic, queue.queue_id), None)
@@ -102,7 +98,20 @@ class _Builder:
                 queue.skip_to(limits.end)
             elif queue.max_offset < limits.end:
                 self._lose(queue, queue.max_offset, limits.end)
-                queue.skip_to(limits.end)
+                self._stand_in(queue, limits.end, *queue.unit(queue.max_offset - 1)[:2])
+
+    def _stand_in(self, queue: ConsumeQueue, end: int, physical_offset: int, size: int) -> None:
+        """Units for lost offsets up to ``end``, before (or behind) the record at ``physical_offset``.
+
+        RocketMQ reads past a filler only when what follows lies behind the log's first segment. In it, units lead to
+        the neighbour, but not in queues that RocketMQ itself works through: they must see nothing twice.
+        """
+        if end == queue.max_offset:
+            return
+        if physical_offset >= self._settings.segment_size_bytes or is_system_topic(queue.topic):
+            queue.skip_to(end)
+        else:
+            queue.append_units(UNIT.pack(physical_offset, size, STAND_IN_CODE) * (end - queue.max_offset))
 
     def _lose(self, queue: ConsumeQueue, start: int, end: int) -> None:
         if start >= end:

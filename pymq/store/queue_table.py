@@ -8,7 +8,7 @@ from threading import Lock
 from pymq.model.names import topic_problem
 from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.commit_log import CommitLog
-from pymq.store.consume_queue import FILLER_SIZE, ConsumeQueue, QueueFiles
+from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE, ConsumeQueue, QueueFiles
 from pymq.store.deleted_topics import DeletedTopics
 from pymq.store.fs import Files, make_directory
 from pymq.store.scan import record_in
@@ -207,9 +207,9 @@ def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool
 
 
 def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True when the unit is a filler, points below the log, or at a record of this queue, offset and size."""
-    physical_offset, size, _ = queue.unit(offset)
-    if size == FILLER_SIZE and physical_offset == 0:
+    """True for a filler, a stand-in, a unit that points below the log or at a record of this queue, offset and size."""
+    physical_offset, size, code = queue.unit(offset)
+    if (size == FILLER_SIZE and physical_offset == 0) or (code == STAND_IN_CODE and size > 0):
         return True
     if size <= 0 or physical_offset < 0:
         return False

@@ -10,7 +10,7 @@ from enum import Enum
 from pymq.errors import CorruptRecordError, UnreadableError
 from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
 from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
-from pymq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue
+from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE, UNIT, ConsumeQueue
 from pymq.store.damage import Doubts
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
@@ -151,6 +151,11 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
                 or real_queue_id != queue_id
                 or magic not in _MAGICS
             ):
+                if units[number][2] == STAND_IN_CODE:
+                    offset += 1
+                    if not count:
+                        result.status = GetStatus.MESSAGE_WAS_REMOVING
+                    continue
                 raise _corrupt(queue, offset, physical_offset)
             if doubts is not None and _is_damaged(data[physical_offset - start :][:size], doubts, queue, units[number]):
                 raise _corrupt(queue, offset, physical_offset)
@@ -213,6 +218,10 @@ def _collect_matching(
                     or real_queue_id != queue_id
                     or magic not in _MAGICS
                 ):
+                    if units[number][2] == STAND_IN_CODE:
+                        if not result.count:
+                            result.status = GetStatus.MESSAGE_WAS_REMOVING
+                        continue
                     raise _corrupt(queue, offset, physical_offset)
                 record = data[at : at + size]
                 if doubts is not None and _is_damaged(record, doubts, queue, units[number]):

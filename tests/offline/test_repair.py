@@ -14,6 +14,7 @@ from pymq.errors import UsageError
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.fillers import FILLER_TOPIC
 from pymq.offline.repair import RepairReport, repair
+from pymq.store.consume_queue import STAND_IN_CODE
 from pymq.store.fs import RealFiles
 from pymq.store.store import MessageStore, StoreSettings
 from tests.offline.support import (
@@ -291,3 +292,30 @@ def test_reading_tools_can_not_write(tmp_path: Path) -> None:
         files.open(str(tmp_path / "x"), create=True)
     with pytest.raises(AssertionError):
         files.replace(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_lost_offsets_of_the_first_segment_have_stand_ins(tmp_path: Path) -> None:
+    """RocketMQ would pass over good messages behind a filler there; PyMQ sees a filler in either."""
+    sizes = {"segment_size_bytes": 1 << 20, "queue_file_size_bytes": 2000}
+    root = small_store(tmp_path / "s", **sizes)
+    found = [record for record in records(root) if (record.topic, record.queue_id) == ("orders", 1)]
+    victims = [found[0], found[1], found[10], found[11], found[-1]]
+    for victim in victims:
+        damage(root, victim.offset)
+    mend(root, tmp_path / "new")
+    store = make_store(RealFiles(), ManualClock(), str(tmp_path / "new"), index_slot_count=5, **sizes)
+    store.open()
+    queue = store.queue_table.get("orders", 1)
+    assert queue is not None
+    neighbours = {0: 2, 1: 2, 10: 12, 11: 12, len(found) - 1: len(found) - 2}
+    for offset, neighbour in neighbours.items():
+        assert queue.unit(offset) == (found[neighbour].offset, found[neighbour].size, STAND_IN_CODE)
+    left = [record.queue_offset for record in found if record not in victims]
+    assert [message.queue_offset for message in read_all(store, "orders", 1)] == left
+    for accept in (None, lambda _: True):
+        result = store.get("orders", 1, 9, 32, 1 << 20, accept=accept)
+        assert (result.count, result.next_offset) == (len(found) - 12, len(found))
+    assert store.get("orders", 1, 10, 1, 1 << 20).next_offset == 11
+    assert put(store, "orders", 1, b"next").queue_offset == len(found)
+    store.close()
+    assert any("5 offsets stand for records that are gone" in note for note in check(tmp_path / "new").notes)
