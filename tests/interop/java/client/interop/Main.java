@@ -14,6 +14,7 @@ public final class Main {
         RetryScenarios.addTo(harness);
         PullScenarios.addTo(harness);
         QueryScenarios.addTo(harness);
+        SqlScenarios.addTo(harness);
         boolean good = harness.runAll(Arrays.asList(args).subList(2, args.length));
         out.flush();
         // Client threads that are no daemons must not keep a finished run alive.
