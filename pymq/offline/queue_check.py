@@ -77,6 +77,7 @@ class QueueCheck:
         self._clean = directory.clean
         self._root = f"{directory.root}/consumequeue"
         self._topics = directory.topics()
+        self._has_extensions = directory.files.is_dir(f"{directory.root}/consumequeue_ext")
         self._report = report
         self._damaged = damaged
         self._log_end: int | None = None
@@ -252,7 +253,7 @@ class QueueCheck:
         physical_offset, size, code = UNIT.unpack(found)
         real_offset, real_size, real_code = UNIT.unpack(wanted)
         if (physical_offset, size) == (real_offset, real_size):
-            if code > _EXT_ADDRESS_MAX:
+            if code > _EXT_ADDRESS_MAX or not self._has_extensions:
                 what = f"has tags code {code}, the tags of its record at {real_offset} give {real_code}"
                 self._report_unit(queue, offset, what, 12, real_offset)
         elif not any(found):

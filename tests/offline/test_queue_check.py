@@ -49,6 +49,15 @@ def test_a_unit_that_hides_its_record_is_named(tmp_path: Path, unit: bytes, word
     assert words in only_finding(root).text
 
 
+def test_an_address_of_an_extension_needs_extensions(tmp_path: Path) -> None:
+    root = small_store(tmp_path / "s")
+    path, position = unit_place(root, "orders", 1, 13)
+    flip(path, position + 12, 0x80)
+    assert "tags code -" in only_finding(root).text
+    (root / "consumequeue_ext").mkdir()
+    assert check(root).sound
+
+
 def test_units_behind_the_last_record_are_damage_after_a_clean_stop(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     last = max(record.queue_offset for record in records(root) if (record.topic, record.queue_id) == ("payments", 0))
