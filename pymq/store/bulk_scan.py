@@ -1,6 +1,6 @@
 """Reads whole pieces of the log at once, column by column with numpy: the way of a recovery that has much to read.
 
-Columns vouch for the common record alone: version 1, IPv4 hosts, all lengths and the checksum right, no NUL in the
+Columns vouch for the common record alone: version 1, all lengths and the checksum right, no NUL in the
 properties. What they can't vouch for goes the plain way of :mod:`pymq.store.scan`, which alone decides where the log
 ends; a property test holds both ways equal.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymq.model import sysflag
-from pymq.model.record import BODY_LENGTH_AT, MAGIC_V1, RECORD_OVERHEAD_BYTES
+from pymq.model.record import BODY_LENGTH_AT, MAGIC_V1, RECORD_OVERHEAD_BYTES, STORE_TIMESTAMP_AT
 from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.scan import End, Scanned, Window, is_blank, is_torn, read_piece
 
@@ -33,7 +34,8 @@ _HEAD = np.dtype(
         "itemsize": _BODY_AT,
     }
 )
-_HOSTS_V6 = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+_I32, _I64 = np.dtype(">i4"), np.dtype(">i8")
+HOST_V6_EXTRA_BYTES = 12
 _CRC_MASK = np.uint32(0x7FFFFFFF)
 _PROPERTIES_SIZE_MAX = 0x7FFF
 Int64s = NDArray[np.int64]
@@ -217,12 +219,16 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     """The records between the ``edges``, and which of them are good beyond doubt."""
     starts, ends = edges[:-1], edges[1:]
     raw = np.frombuffer(piece, np.uint8)
-    # Each place of the piece as the start of a head: indexing copies the heads that are wanted, and nothing else.
-    heads = np.ndarray((len(piece) - _BODY_AT + 1,), np.dtype((np.void, _BODY_AT)), piece, 0, (1,))[starts].view(_HEAD)
-    good = (heads["magic"] == MAGIC_V1) & (heads["sys_flag"] & _HOSTS_V6 == 0) & (heads["physical"] == starts + offset)
-    body_sizes = heads["body_size"].astype(np.int64)
-    body_starts = starts + _BODY_AT
-    good &= (body_sizes >= 0) & (body_starts + body_sizes + 3 <= ends)
+    heads = _gather(piece, starts, _HEAD)
+    good = (heads["magic"] == MAGIC_V1) & (heads["physical"] == starts + offset)
+    shifts = _host_shifts(heads["sys_flag"], ends - starts)
+    body_starts = starts + _BODY_AT + shifts.body
+    if shifts.body.any():
+        body_sizes = _gather(piece, body_starts - 4, _I32).astype(np.int64)
+        store_ms = _gather(piece, starts + STORE_TIMESTAMP_AT + shifts.store_time, _I64).astype(np.int64)
+    else:
+        body_sizes, store_ms = heads["body_size"].astype(np.int64), heads["store_ms"].astype(np.int64)
+    good &= shifts.fits & (body_sizes >= 0) & (body_starts + body_sizes + 3 <= ends)
     body_ends = np.where(good, body_starts + body_sizes, body_starts)
     topic_ends = body_ends + 1 + raw[body_ends].astype(np.int64)
     good &= topic_ends + 2 <= ends
@@ -248,10 +254,33 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
         heads["queue"].astype(np.int64),
         heads["queue_offset"].astype(np.int64),
         heads["sys_flag"].astype(np.int64),
-        heads["store_ms"].astype(np.int64),
+        store_ms,
         properties,
     )
     return records, good
+
+
+def _gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:
+    """The values of a type at these places of the piece."""
+    size = kind.itemsize
+    # Each place of the piece as the start of a value: indexing copies those that are wanted, and nothing else.
+    every = np.ndarray((len(piece) - size + 1,), np.dtype((np.void, size)), piece, 0, (1,))
+    return every[places].view(kind)
+
+
+class _Shifts(NamedTuple):
+    """How many bytes further on than with IPv4 hosts things are; zeros where the record would be too small for that."""
+
+    store_time: Int64s
+    body: Int64s
+    fits: NDArray[np.bool_]
+
+
+def _host_shifts(sys_flags: NDArray[Any], sizes: Int64s) -> _Shifts:
+    store_time = np.where(sys_flags & sysflag.BORN_HOST_V6, HOST_V6_EXTRA_BYTES, 0)
+    body = store_time + np.where(sys_flags & sysflag.STORE_HOST_V6, HOST_V6_EXTRA_BYTES, 0)
+    fits = sizes >= RECORD_OVERHEAD_BYTES + body
+    return _Shifts(np.where(fits, store_time, 0), np.where(fits, body, 0), fits)
 
 
 def _topics(piece: bytes, starts: Int64s, ends: Int64s) -> tuple[list[str], Int64s]:
