@@ -343,6 +343,26 @@ def test_a_disk_that_takes_no_digests_is_told_and_costs_nothing_else() -> None:
     store.close()
 
 
+def test_no_flipped_bit_of_a_side_file_costs_a_message() -> None:
+    files = MemoryFiles()
+    store = filled(files, 120)
+    store.close()
+    before = {path: bytes(node.data) for path, node in files.nodes.items()}
+    sides = [(path, at) for path in before if path.startswith(SIDE) for at in range(0, len(before[path]), 9)]
+    assert len({path for path, _ in sides}) == 2
+    for path, at in sides:
+        for name, content in before.items():
+            files.nodes[name].data[:] = content
+        files.nodes[path].data[at] ^= 1 << at % 8
+        store = make_store(files, **SIZES)
+        store.open()
+        everything(store)
+        store.tick()
+        assert everything_but(store, ("", 0, 0, 0, 0))
+        assert store.refusals.count == 0
+        store.close()
+
+
 def test_an_unreadable_sector_is_an_error_of_that_read_alone() -> None:
     files = MemoryFiles()
     store = filled(files, 150)
