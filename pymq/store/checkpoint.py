@@ -48,6 +48,16 @@ class Checkpoint:
     confirm_offset: int = 0
     durable: Durable | None = None
 
+    def without_queues(self) -> Checkpoint:
+        """The same, but no unit of any queue counts as being on the disk."""
+        durable = replace(self.durable, queue_offset=0, unit_count=0) if self.durable is not None else None
+        return replace(self, logics_ms=0, durable=durable)
+
+    def without_index(self) -> Checkpoint:
+        """The same, but no key counts as being on the disk."""
+        durable = replace(self.durable, index_offset=0, index_name=0, index_count=0) if self.durable else None
+        return replace(self, index_ms=0, durable=durable)
+
 
 class CheckpointFile:
     """Reads and writes the file. A missing or short file reads as all zeros, as RocketMQ does."""

@@ -90,6 +90,7 @@ class IndexService:
         while not clean and self.files and self.files[-1].end_ms > checkpoint.index_ms:
             start = self.files[-1].begin_offset
             self._delete_newest()
+        self._sealed_ms = min(self._sealed_ms, self.files[-1].end_ms if self.files else 0)
         if start is None:
             start = self.files[-1].end_offset + 1 if self.files else log_min_offset
         return max(start, log_min_offset)

@@ -58,6 +58,12 @@ class RecoveryReport:
     notes: list[str] = field(default_factory=list)
 
 
+class Distrust(Protocol):
+    """Makes the checkpoint on the disk vouch no more for queues, or for the index. Raises OSError."""
+
+    def __call__(self, *, queues: bool = False, index: bool = False) -> None: ...
+
+
 class KeyIndex(Protocol):
     """What recovery needs of the index."""
 
@@ -86,20 +92,44 @@ def recover(
     settings: StoreSettings,
     *,
     clean: bool,
+    distrust: Distrust,
     progress: Progress | None = None,
 ) -> RecoveryReport:
-    """Brings a store whose files are loaded to a state where it can serve. Raises OSError."""
+    """Brings a store whose files are loaded to a state where it can serve. Raises OSError.
+
+    ``distrust`` is called before units or keys are written again that the checkpoint says are on the disk: it must say
+    so no more, for a power loss could take some of them.
+    """
     report = RecoveryReport(clean=clean)
+    vouched_offset = min(_vouched_offset(log, checkpoint), log.end_of_files)
     queue_start = _queue_start(log, queues, checkpoint, clean=clean)
+    if queue_start < vouched_offset:
+        distrust(queues=True)
     index_start = index.load(checkpoint, log.min_offset, clean=clean) if index is not None else log.end_of_files
+    if index is not None and index_start < _vouched_index_offset(log, checkpoint):
+        distrust(index=True)
     run = _Run(log, queues, index, checkpoint, settings, report, progress)
     try:
         run.scan_from(queue_start, index_start)
     except _QueueGap as gap:
         report.notes.append(f"{gap}: all queues were made again from the log")
+        distrust(queues=True)
         _settle_all(queues, log, log.min_offset)
         run.scan_from(log.min_offset, run.index_next)
     return report
+
+
+def _vouched_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """Units of records below this physical offset are on the disk, says the checkpoint."""
+    durable = checkpoint.durable
+    return min(durable.queue_offset, durable.log_offset) if durable else _start_by_time(log, checkpoint)
+
+
+def _vouched_index_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """Keys of records below this physical offset are on the disk, says the checkpoint."""
+    if checkpoint.durable is not None:
+        return checkpoint.durable.index_offset
+    return log.min_offset + 1 if checkpoint.index_ms else 0  # RocketMQ's says by time which full files are
 
 
 def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, clean: bool) -> int:
@@ -108,8 +138,7 @@ def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, 
     if not clean:
         # A killed process leaves bytes in the page cache that it had not synced.
         log.distrust(durable.log_offset if durable else log.min_offset)
-        below = min(durable.queue_offset, durable.log_offset) if durable else _start_by_time(log, checkpoint)
-        below = min(max(below, log.min_offset), log.end_of_files)
+        below = min(max(_vouched_offset(log, checkpoint), log.min_offset), log.end_of_files)
         if durable is not None and durable.unit_count and not len(queues):
             below = log.min_offset
         _settle_all(queues, log, below, trusted=durable is not None)

@@ -116,7 +116,8 @@ class MessageStore:
         self.log.load()
         ignored = self.queue_table.load()
         report = recover(
-            self.log, self.queue_table, self.index, self._checkpoint, self.settings, clean=clean, progress=progress
+            self.log, self.queue_table, self.index, self._checkpoint, self.settings, clean=clean, progress=progress,
+            distrust=self._distrust,
         )  # fmt: skip
         if self.index is not None:
             self.index.drain()
@@ -131,6 +132,14 @@ class MessageStore:
         self.sync()
         self.expiry.open()
         return report
+
+    def _distrust(self, *, queues: bool = False, index: bool = False) -> None:
+        """The checkpoint on the disk vouches no more for any unit, or for any key. Raises OSError."""
+        if queues:
+            self._checkpoint = self._checkpoint.without_queues()
+        if index:
+            self._checkpoint = self._checkpoint.without_index()
+        self._checkpoint_file.save(self._checkpoint)
 
     def _open_digests(self, report: RecoveryReport) -> None:
         if self.digests is not None:
