@@ -305,14 +305,27 @@ class RealFiles:
         return _RealLock(path)
 
 
+# Errors of a directory that this process could not have changed, or that its file system never syncs.
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL)
+
+
 def make_directory(files: Files, path: str) -> None:
     """Makes a directory and what is missing above it; their entries are on the disk when it returns."""
     missing = []
     above = path
     while not files.exists(above):
         missing.append(above)
-        above = above.rpartition("/")[0] or "/"
+        above = _parent(above)
     if missing:
         files.makedirs(path)
-        for made in missing:
-            files.sync_dir(made.rpartition("/")[0] or "/")
+    # The last one's entry in any case: an earlier try may have made it and then failed.
+    for made in missing or [path]:
+        try:
+            files.sync_dir(_parent(made))
+        except OSError as error:
+            if missing or error.errno not in _NOT_OURS:
+                raise
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")

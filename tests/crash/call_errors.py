@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError, UnreadableError
-from tests.crash.checking import BrokenPromiseError, served_by, verify
+from tests.crash.checking import BrokenPromiseError, Checker, served_by, verify
 from tests.crash.driver import Driver
 from tests.crash.ledger import Record
+from tests.crash.losses import DROP_ALL
 from tests.crash.workloads import Workload, workload
 from tests.store.support import die
 
@@ -177,8 +178,22 @@ def fail(work: Workload, failure: Failure, tally: ErrorTally) -> None:
     tally.read_only += driver.went_read_only
 
 
+def _check_disk(driver: _FailingDriver) -> None:
+    """Were the power lost now, what was said to be on the disk would be there."""
+    image = DROP_ALL.of(driver.files.freeze())
+    store, _ = Checker(driver.settings).start(image, driver.clock.now_ms() + 5_000)
+    ledger = driver.ledger
+    if store.physical_max_offset < ledger.synced_end:
+        raise BrokenPromiseError(f"the disk has {store.physical_max_offset} of {ledger.synced_end} synced bytes")
+    for record in ledger.records:
+        if record.end <= ledger.synced_end and bytes(store.record_at(record.start)) != record.raw:
+            raise BrokenPromiseError(f"the disk has other bytes at {record.start}")
+    die(store)
+
+
 def _check_recovery(driver: _FailingDriver) -> None:
     """The disk is well again: the store serves and takes messages by itself, or (an fsync failed) after a restart."""
+    _check_disk(driver)
     driver.heal()
     driver.tick()
     check_reads(driver)

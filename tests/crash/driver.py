@@ -140,6 +140,28 @@ class Driver:
 
         self._put(stage, sync)
 
+    def send_overlapping(self) -> None:
+        """Group commit: three commits to one queue wait for two fsyncs, and show only when theirs has come."""
+        store, queue = self.store, ("Alpha", 0)
+        visible = store.max_offset(*queue)
+        ends = []
+        for place in range(3):
+            self._stage(*queue, 40, keyed=True)
+            store.commit(hide=True)
+            ends.append(store.physical_max_offset)
+            if place == 1:
+                synced = store.sync(log_only=True)
+                assert store.max_offset(*queue) == visible, "a message shows before it is on the disk"
+                store.reveal(ends[0])
+                self.ledger.acked_end, self.ledger.synced_end = ends[0], synced
+        store.reveal(synced)
+        self.ledger.acked_end = synced
+        assert store.max_offset(*queue) == visible + 2
+        synced = store.sync(log_only=True)
+        store.reveal(synced)
+        self.ledger.acked_end = self.ledger.synced_end = synced
+        assert store.max_offset(*queue) == visible + 3
+
     def send_half(self) -> None:
         """A prepared transaction record: in the log and the index, in no queue."""
         self._put(lambda: self._stage("Alpha", 0, 40, keyed=True, sys_flag=TRANSACTION_PREPARED), False)
@@ -157,6 +179,20 @@ class Driver:
             )  # fmt: skip
             place = (SCHEDULE_TOPIC, level - 1, placed.queue_offset, placed.physical_offset)
             self._note(*place, body, properties, keys)
+
+        self._put(stage, False)
+
+    def send_wide(self, size: int) -> None:
+        """A message whose properties span disk pages; the body, which has a checksum, is short."""
+        body, properties, keys = self._content(10, keyed=True)
+        properties += b"WIDE\x01" + b"w" * size + b"\x02"
+
+        def stage() -> None:
+            placed = self.store.stage(
+                "Alpha", 0, body=body, properties=properties, tags_code=tags_code(TAGS),
+                born_timestamp_ms=1_000, born_host=BORN,
+            )  # fmt: skip
+            self._note("Alpha", 0, placed.queue_offset, placed.physical_offset, body, properties, keys)
 
         self._put(stage, False)
 

@@ -82,6 +82,15 @@ def _sync_flush(d: Driver) -> None:
             d.tick()
 
 
+def _group_commit(d: Driver) -> None:
+    """Several commits share an fsync, others come in between."""
+    for i in range(5):
+        d.send_overlapping()
+        d.send_to(*QUEUES[:2], sync=i % 2 == 0)
+        if i == 2:
+            d.checkpoint()
+
+
 def _mixed_flush(d: Driver) -> None:
     """Asynchronous answers, then synchronous ones behind them, and back."""
     for i in range(9):
@@ -127,7 +136,7 @@ def _restarts(d: Driver) -> None:
         if i % 2:
             d.restart()
         else:
-            d.send("Alpha", 0, (200,), sync=True)
+            d.send("Alpha", 0, (200,), sync=i > 0)
             d.kill()
         d.send("Beta", 0, (30,))
 
@@ -155,6 +164,35 @@ def _special(d: Driver) -> None:
     d.sync()
 
 
+def _lost_segments(d: Driver) -> None:
+    """Power losses that leave a hole early in several segments, so that a recovery removes files."""
+    for i in range(5):
+        d.send("Alpha", 0, (50,), sync=True)
+        for _ in range(3):
+            d.send("Alpha", 0, (900, 900, 900, 900))
+        d.lose_power(i)
+        d.send("Beta", 0, (20,))
+
+
+def _wide_properties(d: Driver) -> None:
+    """What no checksum covers spans whole disk pages."""
+    for i in range(6):
+        d.send_wide(700 + 400 * (i % 3))
+        if i == 2:
+            d.restart()
+
+
+def _equal_sizes(d: Driver) -> None:
+    """Records of one size, so that remains of lost ones would line up with what is written over them."""
+    for i in range(6):
+        d.send_to(("Alpha", 0), size=250, sync=True)
+        for _ in range(6):
+            d.send_to(("Alpha", 0), size=250)
+        d.lose_power(i)
+        d.send_to(("Alpha", 0), size=250)
+        d.kill()
+
+
 FIXED = (
     Workload("singles", _singles, {}),
     Workload("batches", _batches, {}),
@@ -163,6 +201,7 @@ FIXED = (
     Workload("keys", _keys, {}),
     Workload("wide-index", _keys, {"index_slot_count": 150, "index_entry_count": 100}),
     Workload("sync-flush", _sync_flush, {}),
+    Workload("group-commit", _group_commit, {}),
     Workload("mixed-flush", _mixed_flush, {}),
     Workload("checkpoints", _checkpoints, {}),
     Workload("deleted-topics", _deleted_topics, {}),
@@ -170,6 +209,9 @@ FIXED = (
     Workload("restarts", _restarts, {}),
     Workload("recovery", _recovery, {}),
     Workload("special", _special, {"queue_file_size_bytes": 400}),
+    Workload("lost-segments", _lost_segments, {}),
+    Workload("equal-sizes", _equal_sizes, {}),
+    Workload("wide-properties", _wide_properties, {}),
     Workload("no-index", _mixed_flush, {"index_enabled": False}),
 )
 
@@ -227,6 +269,7 @@ _WEIGHTS = [10, 6, 4, 5, 3, 2, 2, 1, 1, 1, 1, 1, 1]
 
 def workload(name: str) -> Workload:
     """By the name that a failure prints."""
-    if name.startswith("mixed"):
-        return mixed(int(name.removeprefix("mixed")))
+    number = name.removeprefix("mixed")
+    if number.isdigit():
+        return mixed(int(number))
     return next(found for found in FIXED if found.name == name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from pymq.errors import StoreError
-from pymq.store.fs import Files, RealFiles
+from pymq.store.fs import Files, RealFiles, make_directory
 from pymq.store.memory_fs import MemoryFiles
 
 
@@ -162,3 +165,32 @@ def test_a_kept_state_stays_as_it_was() -> None:
     restored = MemoryFiles.restored(image)
     assert restored.listdir("/d") == ["entry", "nothing", "synced"]
     assert restored.after_power_loss(lambda *_: False, lambda _: False).freeze().image() == image
+
+
+def test_a_directory_is_made_for_good(place: tuple[Files, str]) -> None:
+    files, root = place
+    make_directory(files, f"{root}/a/b")
+    make_directory(files, f"{root}/a/b")
+    assert files.is_dir(f"{root}/a/b")
+    if isinstance(files, MemoryFiles):
+        files.sync_dir("/")
+        assert files.after_power_loss(lambda *_: False, lambda _: False).is_dir(f"{root}/a/b")
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.EIO, True), (errno.EACCES, False), (errno.EINVAL, False)])
+def test_a_directory_whose_entry_an_earlier_try_left_unsynced(number: int, refused: bool) -> None:
+    files = MemoryFiles()
+    failing = True
+
+    def fault(call: str, path: str) -> None:
+        if call == "sync_dir" and failing:
+            raise OSError(number, os.strerror(number), path)
+
+    files.fault = fault
+    with pytest.raises(OSError, match=os.strerror(number)):
+        make_directory(files, "/d")
+    with pytest.raises(OSError, match=os.strerror(number)) if refused else nullcontext():
+        make_directory(files, "/d")  # it is there by now
+    failing = False
+    make_directory(files, "/d")
+    assert files.after_power_loss(lambda *_: False, lambda _: False).is_dir("/d")

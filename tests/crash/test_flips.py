@@ -1,0 +1,121 @@
+"""One bit flipped in every byte of a store of 100 messages: log, queues, index, checkpoint, digests, config tables.
+
+What may pass unnoticed until ``pymq store verify`` compares everything, because no format has a checksum for it and
+reading the log for it would cost every pull: the tags code of a queue unit (a subscriber to that tag is not given the
+message), an entry or slot of the index (a look-up by key misses messages), a letter or digit in a JSON table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pymq.errors import StoreError
+from pymq.store import damage
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.tables import JsonTable
+from tests.crash.flips import ALL, MESSAGE_COUNT, TABLE, Flip, FlipSuite
+from tests.store.support import ROOT
+
+Tell = Callable[[object], None]
+
+
+@pytest.fixture(scope="module")
+def suite() -> FlipSuite:
+    return FlipSuite()
+
+
+def know_the_answer(monkeypatch: pytest.MonkeyPatch, suite: FlipSuite) -> None:
+    """Spares the search for the flipped bit, which takes 15 ms each time: the store's own is used where it says so."""
+    log = suite.images[True].files[f"{ROOT}/commitlog/{0:020d}"]
+    blocks = {log[at : at + 4096] for at in range(0, len(log), 4096)}
+
+    def find(block: bytes, wanted: bytes, positions: range) -> int | None:
+        for original in blocks:
+            if damage.xxh3_64_digest(original) == wanted and len(original) == len(block):
+                changed = int.from_bytes(block, "little") ^ int.from_bytes(original, "little")
+                if changed.bit_count() == 1:
+                    return changed.bit_length() - 1
+        return search(block, wanted, positions)
+
+    search = damage.find_flip
+    monkeypatch.setattr(damage, "find_flip", find)
+
+
+@pytest.mark.timeout(600)
+def test_a_flip_in_the_log_costs_its_message_alone(
+    suite: FlipSuite, tell: Tell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    know_the_answer(monkeypatch, suite)
+    unseen = 0
+    for number, (path, at) in enumerate(suite.positions("commitlog")):
+        seen = suite.check(Flip(path, at, at % 8, number % 2 == 0), keys=(number % MESSAGE_COUNT,))
+        assert len(seen.refused) == 1, f"byte {at} of {path} changes nothing"
+        assert seen.tagged == MESSAGE_COUNT - 1
+        unseen += not seen.found
+        caplog.clear()
+    assert number == suite.end - 1
+    assert unseen <= suite.end // MESSAGE_COUNT * 2  # only the message that is hit itself
+    tell(f"{number + 1:,} flips, each message refused with an error, all others served")
+
+
+def test_the_flipped_bit_is_really_searched(suite: FlipSuite) -> None:
+    for path, at in suite.positions("commitlog")[:: suite.end // 40]:
+        assert len(suite.check(Flip(path, at, (at + 3) % 8, True)).refused) == 1
+
+
+def test_a_flip_in_a_queue_costs_one_message_at_most(suite: FlipSuite, tell: Tell) -> None:
+    refused = untagged = 0
+    positions = suite.positions("consumequeue")
+    for number, (path, at) in enumerate(positions):
+        seen = suite.check(Flip(path, at, at % 8, number % 2 == 0), keys=ALL[::20])
+        refused += len(seen.refused)
+        assert seen.tagged >= MESSAGE_COUNT - 1
+        if seen.tagged < MESSAGE_COUNT - len(seen.refused):
+            untagged += 1
+            assert at % 20 >= 12, "only the tags code may pass unnoticed"
+        assert seen.found == 5
+    assert refused > 500
+    tell(f"{len(positions):,} flips, {refused:,} messages refused, {untagged:,} tags codes not noticed")
+
+
+@pytest.mark.parametrize("part", ["index", "checkpoint", "digests"])
+def test_a_flip_beside_the_data_costs_no_message(suite: FlipSuite, tell: Tell, part: str) -> None:
+    missed = 0
+    positions = suite.positions(part)
+    for number, (path, at) in enumerate(positions):
+        seen = suite.check(Flip(path, at, at % 8, number % 2 == 0), keys=ALL if part == "index" else ALL[::20])
+        assert (seen.refused, seen.tagged) == ([], MESSAGE_COUNT)
+        missed += seen.found < (MESSAGE_COUNT if part == "index" else 5)
+    assert part == "index" or not missed
+    tell(f"{len(positions):,} flips, look-ups by key that miss in {missed:,}")
+
+
+def test_a_flip_in_a_table_never_empties_it(tell: Tell) -> None:
+    files = MemoryFiles()
+    files.makedirs(f"{ROOT}/config")
+    table = JsonTable(files, TABLE)
+    versions = [{"topicConfigTable": {"T": {"readQueueNums": n, "perm": 6, "topicName": "T"}}} for n in (4, 8)]
+    for version in versions:
+        table.save(version)
+    raw = files.read_bytes(TABLE)
+    counts = {"backup": 0, "other JSON": 0, "same": 0, "refused": 0}
+    for at in range(len(raw)):
+        for bit in range(8):
+            files.nodes[TABLE].data[:] = raw[:at] + bytes((raw[at] ^ (1 << bit),)) + raw[at + 1 :]
+            table = JsonTable(files, TABLE)
+            try:
+                found = table.load()
+            except StoreError:
+                counts["refused"] += 1
+                continue
+            if found == versions[0]:
+                counts["backup"] += 1
+            elif found == versions[1]:
+                counts["same"] += 1
+            else:
+                assert found
+                counts["other JSON"] += 1
+    assert counts["backup"] > len(raw)
+    tell(", ".join(f"{how} {count:,}" for how, count in counts.items()))

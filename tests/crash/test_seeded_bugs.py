@@ -1,0 +1,31 @@
+"""The crash suites have teeth: every seeded bug is caught."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.crash.seeded_bugs import BUGS, Bug
+from tests.crash.teeth import caught_by
+
+BUG_COUNT_MIN = 50
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Broken stores have much to complain about."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    assert caught_by(bug) is not None, f"{bug.where}: {bug.old!r} -> {bug.new!r} passed {bug.suites}"
+
+
+def test_there_are_many(tell: Callable[[object], None]) -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= BUG_COUNT_MIN
+    tell(f"{len(BUGS)} seeded bugs")
