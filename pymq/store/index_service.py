@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from threading import Lock
 
 from pymq.clock import Clock
@@ -275,7 +274,7 @@ class IndexService:
                 self._unsynced.add(file)
 
     def _make_file(self, newest: IndexFile | None) -> IndexFile:
-        stamp = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).astimezone()
+        stamp = self._clock.local_time()  # Java: IndexService.getAndCreateLastIndexFile
         name = int(f"{stamp:%Y%m%d%H%M%S}{stamp.microsecond // 1000:03d}")
         if newest is not None:
             name = max(name, newest.name + 1)

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import struct
+from datetime import timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
@@ -129,6 +130,19 @@ def test_keys_wait_for_a_tick() -> None:
     assert store.index.waiting
     store.tick()
     assert not store.index.waiting
+
+
+def test_files_are_named_by_the_operator_s_time_and_never_by_an_earlier_one() -> None:
+    files = MemoryFiles()
+    clock = ManualClock(1_700_000_000_123, timezone(timedelta(hours=8)))  # 2023-11-14 22:13:20 UTC
+    store = make_store(files, clock, index_entry_count=3)
+    store.open()
+    for jump_ms in (0, 60_000, -7_200_000):
+        clock.set_wall(clock.now_ms() + jump_ms)
+        for i in range(2):  # entry 0 of a file stays empty
+            put(store, "T", 0, b"x", keys=f"k{i}")
+        store.tick()
+    assert files.listdir("/store/index") == ["20231115061320123", "20231115061420123", "20231115061420124"]
 
 
 def test_a_full_disk_pauses_the_index_alone_and_it_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
