@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
+from pymq.model.javahash import tags_code
+from pymq.model.record import decode_records
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from tests.store.support import ROOT, die, everything, found_by_key, make_store, stage
@@ -23,13 +25,13 @@ SIZES = st.integers(0, 300)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """``model`` holds, per queue, (body, key, physical end) of every message that was answered."""
+    """``model`` holds, per queue, (body, key, physical end, tag, store time) of every message that was answered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
         self.files = MemoryFiles(now_ms=self.clock.now_ms)
-        self.model: dict[tuple[str, int], list[tuple[bytes, str, int]]] = {}
+        self.model: dict[tuple[str, int], list[tuple[bytes, str, int, str, int]]] = {}
         self.number = 0
         self.store = make_store(self.files, self.clock)
         self.store.open()
@@ -40,12 +42,29 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.commit()
         self._answer(topic, queue_id, answered)
 
+    @rule(topic=TOPICS, queue_id=QUEUES, counts=st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    def send_synchronously(self, topic: str, queue_id: int, counts: list[int]) -> None:
+        """Some commits share an fsync; nothing shows before it."""
+        visible = self.store.max_offset(topic, queue_id)
+        answered = []
+        for count in counts:
+            answered += [self._stage(topic, queue_id, 10, True) for _ in range(count)]
+            self.store.commit(hide=True)
+        assert self.store.max_offset(topic, queue_id) == visible
+        self.store.reveal(self.store.sync(log_only=True))
+        self._answer(topic, queue_id, answered)
+
+    @rule(topic=TOPICS)
+    def delete_topic(self, topic: str) -> None:
+        self.store.delete_topic(topic)
+        self.model = {key: queue for key, queue in self.model.items() if key[0] != topic}
+
     @rule(topic=TOPICS, queue_id=QUEUES, sizes=st.lists(SIZES, min_size=1, max_size=6))
     def send_batch(self, topic: str, queue_id: int, sizes: list[int]) -> None:
         entries = []
         for size in sizes:
             self.number += 1
-            entries.append((self.number, b"%06d" % self.number + b"." * size, b"KEYS\x01k%d\x02" % self.number, 0))
+            entries.append((self.number, b"%06d." % self.number + b"." * size, b"KEYS\x01k%d\x02" % self.number, 0))
         placed = self.store.stage_many(topic, queue_id, entries, born_timestamp_ms=1, born_host=b"\x7f\0\0\1\0\0\0\1")
         self.store.commit()
         self._answer(topic, queue_id, [(e[1], f"k{e[0]}", p) for e, p in zip(entries, placed, strict=True)])
@@ -54,13 +73,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.number += 1
         body = b"%06d" % self.number + b"x" * size
         key = f"k{self.number}" if keyed else ""
-        return body, key, stage(self.store, topic, queue_id, body, "tag", key and f"common-{topic[:5]} {key}")
+        return body, key, stage(self.store, topic, queue_id, body, _tag(body), key and f"common-{topic[:5]} {key}")
 
     def _answer(self, topic: str, queue_id: int, messages: list[tuple[bytes, str, Placed]]) -> None:
         queue = self.model.setdefault((topic, queue_id), [])
         for body, key, placed in messages:
             assert placed.queue_offset == len(queue)
-            queue.append((body, key, placed.physical_offset + placed.size_bytes))
+            queue.append((body, key, placed.physical_offset + placed.size_bytes, _tag(body), self.clock.now_ms()))
 
     @rule(topic=TOPICS, queue_id=QUEUES, sizes=st.lists(SIZES, min_size=1, max_size=30), written=st.integers(0, 2000))
     def send_on_a_full_disk(self, topic: str, queue_id: int, sizes: list[int], written: int) -> None:
@@ -135,14 +154,39 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def same_keys(self) -> None:
         for (topic, _), queue in self.model.items():
-            for body, key, _ in queue[-3:] + queue[:3]:
+            for body, key, *_ in queue[-3:] + queue[:3]:
                 if key:
                     assert body in found_by_key(self.store, topic, key)
             assert found_by_key(self.store, topic, "never-used") == []
 
+    @rule()
+    def same_by_tag(self) -> None:
+        codes = frozenset((tags_code("A"),))
+        for (topic, queue_id), queue in self.model.items():
+            found: list[bytes] = []
+            offset = 0
+            while offset < len(queue):
+                result = self.store.get(topic, queue_id, offset, 32, 1 << 20, codes)
+                found += [m.body for m in decode_records(b"".join(result.chunks))]
+                assert result.next_offset > offset
+                offset = result.next_offset
+            assert found == [m[0] for m in queue if m[3] == "A"]
+
+    @rule(seconds=st.integers(0, 100))
+    def same_by_time(self, seconds: int) -> None:
+        for (topic, queue_id), queue in self.model.items():
+            wanted_ms = queue[len(queue) * seconds // 101][4] - seconds % 2 if queue else 0
+            first = next((offset for offset, m in enumerate(queue) if m[4] >= wanted_ms), len(queue))
+            assert self.store.offset_by_time(topic, queue_id, wanted_ms) == first
+
     def teardown(self) -> None:
         self.same_keys()
         self.store.close()
+
+
+def _tag(body: bytes) -> str:
+    """Single messages have tags by turns, those of batches have none."""
+    return "AB"[int(body[:6]) % 2] if body[6:7] != b"." else ""
 
 
 TestStore = StoreMachine.TestCase
