@@ -267,6 +267,13 @@ class Driver:
             self.ledger.gone[topic] = end
             self.ledger.synced_end = end
 
+    def expire(self) -> None:
+        """Deletes the oldest segment, as retention does."""
+        segments = self.store.log.segments
+        if len(segments) > 1:
+            self.ledger.starts = (segments[0].start, segments[1].start)
+        self.ledger.starts = (self.store.expiry.drop_oldest(),)
+
     def save_table(self) -> None:
         """A new version of a config table."""
         version = len(self.ledger.tables)

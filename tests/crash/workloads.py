@@ -82,6 +82,20 @@ def _sync_flush(d: Driver) -> None:
             d.tick()
 
 
+def _retention(d: Driver) -> None:
+    """The oldest segments go, with queue and index files that led there; one queue loses all it had."""
+    d.send("Beta", 0, (100, 100, 100))
+    for i in range(8):
+        d.send_to(*QUEUES[:2], size=300)
+        d.send("Alpha", i % 2, (700, 10, 10))
+        d.tick()
+        if i % 3 == 2:
+            d.expire()
+    d.restart()
+    d.expire()
+    d.send_to(*QUEUES, size=20)
+
+
 def _group_commit(d: Driver) -> None:
     """Several commits share an fsync, others come in between."""
     for i in range(5):
@@ -201,6 +215,7 @@ FIXED = (
     Workload("keys", _keys, {}),
     Workload("wide-index", _keys, {"index_slot_count": 150, "index_entry_count": 100}),
     Workload("sync-flush", _sync_flush, {}),
+    Workload("retention", _retention, {}),
     Workload("group-commit", _group_commit, {}),
     Workload("mixed-flush", _mixed_flush, {}),
     Workload("checkpoints", _checkpoints, {}),
