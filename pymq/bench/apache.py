@@ -182,6 +182,7 @@ class ApacheBroker:
             "storePathCommitLog": self._directory / "store" / "commitlog",
             "flushDiskType": "ASYNC_FLUSH",
             "brokerRole": "ASYNC_MASTER",
+            "enablePropertyFilter": "true",
             **self._settings,
         }
 

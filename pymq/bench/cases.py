@@ -15,6 +15,7 @@ from pymq.bench.backlog import BacklogLoad
 from pymq.bench.control import BenchError, Control
 from pymq.bench.latency import LatencyLoad
 from pymq.bench.sends import SendLoad, SendPlan
+from pymq.bench.sql import SqlLoad
 
 QUEUES = 8
 SYNC_SENDERS = 64
@@ -165,6 +166,24 @@ def backlog(bench: Bench) -> list[Figure]:
     ]
 
 
+def sql(bench: Bench) -> list[Figure]:
+    """Messages of 128 bytes with three properties, looked at by an SQL92 expression that wants one in 100."""
+    load = SqlLoad(bench.server.broker, bench.fresh_topic("sql"), QUEUES, "bench_sql")
+    try:
+        load.fill(bench.sizes.backlog_messages)
+        process.settle_cpu(1.0)
+        before = process.cpu_seconds(bench.server.broker_pid)
+        with process.pinned():
+            rate = load.run()
+        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+    finally:
+        load.close()
+    return [
+        Figure("sql rate", rate.per_second, "msg/s", 400_000, True),
+        Figure("sql broker CPU", cpu_s / rate.messages * 1e6, "us/msg", 2.5),
+    ]
+
+
 def latency(bench: Bench) -> list[Figure]:
     """Producer to consumer at 1,000 messages a second, a long poll parked on each queue."""
     load = LatencyLoad(bench.server.broker, bench.fresh_topic("latency"), QUEUES, "bench_latency")
@@ -206,6 +225,7 @@ CASES: dict[str, Case] = {
     "send-binary": send_binary,
     "send-batch": send_batch,
     "backlog": backlog,
+    "sql": sql,
     "latency": latency,
     "topic-list": topic_list,
 }

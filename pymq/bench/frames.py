@@ -176,8 +176,39 @@ class SendStream:
         self._at = 0
 
 
-def pull_frame(opaque: int, topic: str, group: str, queue: int, offset: int, limit: int, suspend_ms: int = 0) -> bytes:
-    """A pull as the Java client's pull consumer sends it; ``suspend_ms`` above zero asks for a long poll."""
+def batch_fields(topic: str, queue: int, born_ms: int) -> dict[str, str]:
+    """The fields of one batch send whose entries have all their properties themselves."""
+    return {
+        "a": "pymq_bench",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue),
+        "f": "0",
+        "g": str(born_ms),
+        "h": "0",
+        "i": "WAIT\x01true\x02",
+        "j": "0",
+        "k": "false",
+        "m": "true",
+        "n": "broker-a",
+    }
+
+
+def pull_frame(
+    opaque: int,
+    topic: str,
+    group: str,
+    queue: int,
+    offset: int,
+    limit: int,
+    suspend_ms: int = 0,
+    sql: str | None = None,
+) -> bytes:
+    """A pull as the Java client's pull consumer sends it; ``suspend_ms`` above zero asks for a long poll.
+
+    ``sql``: an SQL92 expression in place of all tags.
+    """
     subscription_in_request, may_suspend = 4, 2
     ext = {
         "queueId": str(queue),
@@ -187,10 +218,10 @@ def pull_frame(opaque: int, topic: str, group: str, queue: int, offset: int, lim
         "suspendTimeoutMillis": str(suspend_ms),
         "commitOffset": "0",
         "bname": "broker-a",
-        "subscription": "*",
+        "subscription": sql or "*",
         "topic": topic,
         "queueOffset": str(offset),
-        "expressionType": "TAG",
+        "expressionType": "SQL92" if sql else "TAG",
         "subVersion": "0",
         "consumerGroup": group,
     }

@@ -57,7 +57,7 @@ class Expressions:
                 _shown(text),
                 expression.ignored_from,
             )
-        return Wanted(accept=_RecordTest(expression, self._stats).accepts)
+        return Wanted(accept=_RecordTest(expression, self._stats).accepts, narrow=expression.narrow)
 
 
 class _RecordTest:

@@ -81,7 +81,7 @@ class LongPolls:
         staying: list[ParkedPull] = []
         accepted: dict[Accept, bool] = {}
         for parked in waiting:
-            codes, accept = parked.wanted
+            codes, accept, _ = parked.wanted
             due = codes is None or not codes.isdisjoint(tags_codes)
             if due and accept is not None:
                 if accept not in accepted:

@@ -47,9 +47,9 @@ class Reader:
         limit = config.max_transfer_bytes
         if size_bytes is not None and size_bytes > 0:
             limit = min(size_bytes, limit)
-        codes, accept = wanted
+        codes, accept, narrow = wanted
         count = max(1, min(count, config.max_transfer_count))
-        result = self._store.get(topic, queue_id, offset, count, limit, codes, accept)
+        result = self._store.get(topic, queue_id, offset, count, limit, codes, accept, narrow)
         return ReadOutcome(response_code(result.status, offset), result)
 
     def any_accepted(self, topic: str, queue_id: int, offset: int, accept: Accept) -> bool:

@@ -6,17 +6,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pymq.model.javahash import tags_code
-from pymq.store.reading import Accept
+from pymq.store.reading import Accept, Narrow
 
 SUBSCRIBE_ALL = "*"
 EXPRESSION_TAG = "TAG"
 
 
 class Wanted(NamedTuple):
-    """Messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all)."""
+    """Messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all).
+
+    ``narrow`` says beforehand which records can't be taken.
+    """
 
     codes: frozenset[int] | None = None
     accept: Accept | None = None
+    narrow: Narrow | None = None
 
 
 @lru_cache(maxsize=4096)

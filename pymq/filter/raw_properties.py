@@ -14,7 +14,7 @@ from pymq.model.properties import find_property
 from pymq.model.record import MAGIC_V1, decode_record
 
 SEPARATOR = b"\x02"
-_NAME_END = b"\x01"
+NAME_END = b"\x01"
 _HEAD = struct.Struct(">4xi28xi44xi")  # magic, sysFlag, and the body's length when both hosts are IPv4
 _BODY_AT = _HEAD.size
 _V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
@@ -35,7 +35,7 @@ def getter(name: str) -> Callable[[bytes], bytes | None]:
     The last one counts when a name comes more than once.
     """
     key = name.encode()
-    needle = SEPARATOR + key + _NAME_END
+    needle = SEPARATOR + key + NAME_END
 
     def get(source: bytes) -> bytes | None:
         _, found, rest = source.rpartition(needle)

@@ -16,14 +16,22 @@ class SqlExpression:
     """One compiled expression. ``ignored_from``: the column of trailing text that does not count, None without any.
 
     ``test`` answers True, False or None (unknown) for a source (pymq.filter.raw_properties) and raises ValueError when
-    a text is compared that is no number: RocketMQ takes None and errors as no match.
+    a text is compared that is no number: RocketMQ takes None and errors as no match. ``narrow`` (None: there is none)
+    finds the places in records laid back to back where a match may be.
     """
 
-    __slots__ = ("ignored_from", "test", "text")
+    __slots__ = ("ignored_from", "narrow", "test", "text")
 
-    def __init__(self, text: str, test: Callable[[bytes], bool | None], ignored_from: int | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        test: Callable[[bytes], bool | None],
+        narrow: Callable[[bytes], list[int] | None] | None,
+        ignored_from: int | None,
+    ) -> None:
         self.text = text
         self.test = test
+        self.narrow = narrow
         self.ignored_from = ignored_from
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
@@ -43,10 +51,11 @@ def compile_sql(text: str) -> SqlExpression:
 def _compiled(text: str) -> SqlExpression | ExpressionError:
     """Refusals are kept too: a client that repeats a wrong expression with every pull costs no parsing."""
     from pymq.filter.compiler import compile_condition  # noqa: PLC0415 - lark is only needed where SQL is used
+    from pymq.filter.narrowing import narrowing  # noqa: PLC0415
     from pymq.filter.parser import parse  # noqa: PLC0415
 
     try:
         tree, ignored_from = parse(text)
     except ExpressionError as error:
         return ExpressionError(error.column, error.reason)  # without the traceback and all it holds
-    return SqlExpression(text, compile_condition(tree), ignored_from)
+    return SqlExpression(text, compile_condition(tree), narrowing(tree), ignored_from)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 
 from pymq.errors import CorruptRecordError, UnreadableError
 from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
@@ -16,9 +18,13 @@ from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
 
 Accept = Callable[[memoryview], bool]
+# From records back to back to positions in them, rising: a record with none of them in it is surely not accepted.
+# None: it doesn't know.
+Narrow = Callable[[bytes], list[int] | None]
 Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-_FILTER_STEP_COUNT = 64  # units filtered in one go; few more are looked at than a read returns
+_FILTER_STEP_COUNT = 256  # units filtered in one go; few more are looked at than a read returns
+_NARROW_COUNT_MIN = 8  # fewer records are looked at one by one
 _EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
 
 
@@ -59,6 +65,7 @@ def get_messages(
     bytes_max: int,
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
+    narrow: Narrow | None,
 ) -> GetResult:
     """Reads from ``offset``.
 
@@ -88,7 +95,7 @@ def get_messages(
         )
         return result
     if filtered:
-        _collect_matching(result, queue, windows, limits, units, tag_codes, accept)
+        _collect_matching(result, queue, windows, limits, units, tag_codes, accept, narrow)
     else:
         _collect(result, queue, windows, limits, units)
     if result.count:
@@ -185,6 +192,7 @@ def _collect_matching(
     packed: Packed,
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
+    narrow: Narrow | None,
 ) -> None:
     """Gathers the records that a filter lets through; units that don't match cost no look at the log."""
     first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
@@ -196,8 +204,13 @@ def _collect_matching(
         units = list(UNIT.iter_unpack(step))
         if tag_codes is not None:
             offsets, units = _of_tags(offsets, units, tag_codes)
+        numbers: Sequence[int] = range(len(units))
+        if narrow is not None:
+            numbers = _narrowed(windows, units, limits.size_bytes, narrow)
         # Plain names and few calls, as in _collect: a filter on properties looks at every record of the queue.
-        for number, (offset, (physical_offset, size, _)) in enumerate(zip(offsets, units, strict=False)):
+        for number in numbers:
+            offset = offsets[number]
+            physical_offset, size, _ = units[number]
             if accept is None and result.count and _is_full(result, size, limits):
                 result.next_offset = offset
                 return
@@ -250,6 +263,41 @@ def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int
         if unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
     ]
     return [offset for offset, _ in kept], [unit for _, unit in kept]
+
+
+def _narrowed(windows: WindowReader, units: list[Unit], bytes_max: int, narrow: Narrow) -> Sequence[int]:
+    """The numbers of the units whose records may be accepted; all of them where something is odd about one.
+
+    As with tags, a record that is left out here is not looked at otherwise.
+    """
+    everything = range(len(units))
+    if len(units) < _NARROW_COUNT_MIN:
+        return everything
+    runs: list[memoryview] = []  # of records that follow each other
+    data, start, end, doubts = NO_WINDOW
+    run_from = run_to = 0
+    try:
+        for number, (physical_offset, size, _) in enumerate(units):
+            if physical_offset == run_to and run_to + size <= end and size > 0:
+                run_to += size
+                continue
+            runs.append(data[run_from - start : run_to - start])
+            if physical_offset < start or physical_offset + size > end:
+                segment = _segment_of(windows.log, physical_offset, size)
+                if segment is None:
+                    return everything
+                data, start, end, doubts = windows.window(segment, units, number, bytes_max)
+                if doubts is not None or physical_offset + size > end:
+                    return everything
+            run_from, run_to = physical_offset, physical_offset + size
+    except (CorruptRecordError, UnreadableError, struct.error):
+        return everything
+    runs.append(data[run_from - start : run_to - start])
+    positions = narrow(b"".join(runs))
+    if positions is None:
+        return everything
+    ends = list(accumulate([unit[1] for unit in units]))
+    return sorted({bisect_right(ends, position) for position in positions})
 
 
 def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:

@@ -20,7 +20,7 @@ from pymq.store.expiry import Expiry
 from pymq.store.index_service import IndexService
 from pymq.store.lookup import offset_by_time, record_store_ms
 from pymq.store.queue_table import QueueTable
-from pymq.store.reading import Accept, GetResult, GetStatus, get_messages
+from pymq.store.reading import Accept, GetResult, GetStatus, Narrow, get_messages
 from pymq.store.recovery import Progress, RecoveryReport, recover
 from pymq.store.scrubber import Scrubber
 from pymq.store.settings import StoreSettings
@@ -287,13 +287,17 @@ class MessageStore:
         bytes_max: int,
         tag_codes: frozenset[int] | None = None,
         accept: Accept | None = None,
+        narrow: Narrow | None = None,
     ) -> GetResult:
-        """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all; ``accept`` sees each record.
+        """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all; ``accept`` sees each record,
+        or only those that ``narrow`` leaves.
 
         Raises CorruptRecordError when the first message to return is damaged.
         """
         queue = self.queue_table.get(topic, queue_id)
-        return get_messages(queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept)
+        return get_messages(
+            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, narrow
+        )
 
     def record_at(self, physical_offset: int) -> memoryview:
         """One record. Raises NotFoundError outside the log, CorruptRecordError when none starts there or it is damaged,

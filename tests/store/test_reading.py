@@ -97,6 +97,55 @@ def test_a_record_that_accept_can_t_take_apart_is_damage() -> None:
     assert offsets(store.get("T", 0, 3, 9, 1 << 20, accept=accept)) == [3]
 
 
+def narrowed(store: MessageStore, offset: int, wanted: bytes) -> tuple[list[int], list[bytes], int]:
+    """What a read gives whose narrowing finds a body, what was given to it, and how many records were looked at."""
+    seen: list[bytes] = []
+    looked = 0
+
+    def narrow(records: bytes) -> list[int] | None:
+        seen.append(records)
+        at = records.find(wanted)
+        return [at] if at >= 0 else []
+
+    def accept(record: memoryview) -> bool:
+        nonlocal looked
+        looked += 1
+        return wanted in bytes(record)
+
+    result = store.get("T", 0, offset, 9, 1 << 20, accept=accept, narrow=narrow)
+    assert result.next_offset == store.max_offset("T", 0)
+    return offsets(result), seen, looked
+
+
+def test_a_narrowing_leaves_few_records_to_look_at() -> None:
+    store = filled(40, queue_file_size_bytes=2000)
+    found, (records,), looked = narrowed(store, 5, b"body-23")
+    assert found == [23] and looked == 1
+    assert [message.queue_offset for message in decode_records(records)] == list(range(5, 40))
+    assert narrowed(store, 5, b"body-3 ") == ([], [records], 0)
+
+
+def test_a_narrowing_gets_the_queue_s_records_alone() -> None:
+    store = make_store(MemoryFiles(), queue_file_size_bytes=2000)
+    store.open()
+    for number in range(40):
+        put(store, "TU"[number % 3 == 0], 0, b"body-%d-" % number)
+    found, (records,), looked = narrowed(store, 0, b"body-22-")
+    assert found == [14] and looked == 1
+    assert {message.topic for message in decode_records(records)} == {"T"}
+
+
+def test_a_narrowing_that_does_not_know_changes_nothing() -> None:
+    store = filled(20, queue_file_size_bytes=2000)
+    result = store.get("T", 0, 0, 20, 1 << 20, accept=lambda record: True, narrow=lambda records: None)
+    assert offsets(result) == list(range(20))
+
+
+def test_few_records_are_not_narrowed() -> None:
+    found, seen, looked = narrowed(filled(7), 0, b"body-5")
+    assert found == [5] and not seen and looked == 7
+
+
 def test_accept_sees_whole_records() -> None:
     result = filled(6).get("T", 0, 0, 9, 1 << 20, accept=lambda record: b"body-4" in bytes(record))
     assert offsets(result) == [4]
