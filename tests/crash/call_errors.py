@@ -127,7 +127,7 @@ def _guarded(name: str) -> Callable[..., None]:
 
 
 for _name in (
-    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table",
+    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire",
 ):  # fmt: skip
     setattr(_FailingDriver, _name, _guarded(_name))
 
@@ -186,7 +186,8 @@ def _check_disk(driver: _FailingDriver) -> None:
     if store.physical_max_offset < ledger.synced_end:
         raise BrokenPromiseError(f"the disk has {store.physical_max_offset} of {ledger.synced_end} synced bytes")
     for record in ledger.records:
-        if record.end <= ledger.synced_end and bytes(store.record_at(record.start)) != record.raw:
+        kept = store.physical_min_offset <= record.start and record.end <= ledger.synced_end
+        if kept and bytes(store.record_at(record.start)) != record.raw:
             raise BrokenPromiseError(f"the disk has other bytes at {record.start}")
     die(store)
 
