@@ -46,6 +46,12 @@ def resident_bytes(pid: int) -> int:
     return pages * PAGE_BYTES
 
 
+def is_running(pid: int) -> bool:
+    """False when the process has ended, also while nobody has asked for its exit code."""
+    fields = _stat_fields(pid)
+    return bool(fields) and fields[0] != "Z"
+
+
 def peak_resident_bytes(pid: int) -> int:
     """The most memory that the process itself ever had resident."""
     status = Path(f"/proc/{pid}/status").read_text()

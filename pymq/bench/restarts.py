@@ -85,7 +85,7 @@ def _fill_and_kill(server: RestartServer, messages: int) -> int:
 def _time_restart(server: RestartServer, accepted: int) -> tuple[float, float]:
     """Seconds from the start of the process to the first accepted send, and until all messages are in their queues."""
     begin = server.restart()
-    _await_send(server.broker, begin)
+    _await_send(server, begin)
     sending_s = time.monotonic() - begin
     with Control(server.broker) as control:
         wait_until(lambda: sum(control.max_offsets(_TOPIC, QUEUES)) > accepted, f"{accepted} messages to be back")
@@ -108,13 +108,13 @@ def _rebuild(server: RestartServer, accepted: int) -> list[Figure]:
     ]
 
 
-def _await_send(address: str, begin: float) -> None:
+def _await_send(server: RestartServer, begin: float) -> None:
     """Returns when a send was answered with success."""
     stream = frames.SendStream(_TOPIC, QUEUES, BODY_BYTES, first_number=1 << 30)
     frame = bytes(stream.take(1))
     while time.monotonic() - begin < FIRST_SEND_DEADLINE_S:
         try:
-            with connect(address) as sock:
+            with connect(server.broker) as sock:
                 counter = answers.AnswerCounter()
                 sock.sendall(frame)
                 while not counter.frames:
@@ -126,6 +126,8 @@ def _await_send(address: str, begin: float) -> None:
                     return
         except OSError:
             pass  # nobody listens yet
+        if not process.is_running(server.broker_pid):
+            raise BenchError("the broker ended during its start; another process may have taken its port: try again")
         time.sleep(POLL_S)
     raise BenchError(f"no send was accepted within {FIRST_SEND_DEADLINE_S:.0f} s of the start")
 

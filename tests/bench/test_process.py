@@ -27,8 +27,15 @@ def test_children_are_counted() -> None:
 
 
 def test_a_process_that_is_gone_has_used_nothing() -> None:
-    done = subprocess.Popen([sys.executable, "-c", ""])
+    done = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    assert process.is_running(done.pid)
+    assert process.peak_resident_bytes(done.pid) > 0
+    assert done.stdin is not None
+    done.stdin.close()
+    os.waitid(os.P_PID, done.pid, os.WEXITED | os.WNOWAIT)
+    assert not process.is_running(done.pid)  # nobody has asked for its exit code
     done.wait()
+    assert not process.is_running(done.pid)
     assert process.cpu_seconds(done.pid) == 0
     assert process.resident_bytes(done.pid) == 0
 
