@@ -56,14 +56,15 @@ def _names(node: Node) -> Iterator[str]:
 
 def _holds_without(node: Node) -> bool:
     """True when a condition holds for a message without properties: then finding none says nothing."""
-    return _holds([compile_condition(node)], SEPARATOR)
+    return _may_hold([compile_condition(node)], SEPARATOR)
 
 
-def _holds(tests: list[Test], source: bytes) -> bool:
+def _may_hold(tests: list[Test], source: bytes) -> bool:
+    """False when not all hold. What can't be evaluated is left to the look at the record, which tells and counts it."""
     try:
         return all(test(source) is True for test in tests)
     except ValueError:
-        return False
+        return True
 
 
 class _Values:
@@ -115,7 +116,7 @@ class _Values:
         self._new_count += 1
         if len(self._judged) >= JUDGED_COUNT_MAX:
             self._judged.clear()
-        passes = self._judged[value] = _holds(self._tests, SEPARATOR + self._needle + value)
+        passes = self._judged[value] = _may_hold(self._tests, SEPARATOR + self._needle + value)
         return passes
 
 

@@ -109,6 +109,13 @@ def test_a_message_that_can_t_be_compared_does_not_match(world: World, caplog: p
     assert runtime["table"]["filterErrorTimes"] == "4"
 
 
+def test_many_messages_that_can_t_be_compared_are_all_counted(world: World) -> None:
+    for _ in range(20):
+        world.put("T", size="large")
+    assert bodies(pull(world, **sql("size > 10"))) == [b"11"]
+    assert world.parts.stats.filter_errors == 20
+
+
 def test_a_damaged_record_is_no_mismatch(world: World) -> None:
     subscribed(world, "size >= 10")
     record_at = world.messages("T")[10].physical_offset
