@@ -15,7 +15,7 @@ from threading import Lock
 from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
 from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
 from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.fs import File, Files, make_directory
+from pymq.store.fs import File, Files, lacked_handles, make_directory, no_handles_error
 from pymq.store.segment import Guard, Segment
 from pymq.store.zeroing import first_nonzero, zero_from
 from pymq.units import format_bytes
@@ -311,7 +311,8 @@ class CommitLog:
         """Everything committed before the call is on the disk when it returns; gives that offset.
 
         Safe from another thread. Raises StoreUnavailableError; then the log is read-only for good, because the
-        system may have dropped the pages it failed to write.
+        system may have dropped the pages it failed to write. Only when the process had no descriptor left for it, the
+        next sync tries again.
         """
         with self._sync_lock:
             if self.broken is not None:
@@ -326,6 +327,11 @@ class CommitLog:
                 if directory:
                     self._files.sync_dir(self._directory)
             except OSError as error:
+                if lacked_handles(error):
+                    with self._lock:
+                        self._unsynced = {**segments, **self._unsynced}
+                        self._directory_unsynced |= directory
+                    raise no_handles_error(self._directory, error) from error
                 self.broken = (
                     f"fsync of {self._directory} failed: {error.strerror} (errno {error.errno}); bytes may be lost, "
                     f"so the store is read-only until the broker is restarted: check the disk first"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from pymq.errors import StoreError
+from pymq.errors import StoreError, StoreUnavailableError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -73,6 +73,19 @@ class File(Protocol):
     def close(self) -> None:
         """Gives the descriptor back. Views that are still held stay readable."""
         ...
+
+
+def lacked_handles(error: OSError) -> bool:
+    """True when no descriptor was left to open a file with: the disk was never asked, so trying again is sound."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def no_handles_error(path: str, error: OSError) -> StoreUnavailableError:
+    """What a sync says that could not begin."""
+    return StoreUnavailableError(
+        f"{error.filename or path} can't be opened to be synced: {error.strerror} (errno {error.errno}); raise the "
+        f"limit of open files or close connections, it is tried again"
+    )
 
 
 class Lock(Protocol):

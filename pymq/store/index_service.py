@@ -343,10 +343,16 @@ class IndexService:
             with self._lock:
                 changed, self._unsynced = self._unsynced, set()
                 directory, self._directory_unsynced = self._directory_unsynced, False
-            for file in changed:
-                file.sync()
-            if directory:
-                self._files.sync_dir(self._directory)
+            try:
+                for file in changed:
+                    file.sync()
+                if directory:
+                    self._files.sync_dir(self._directory)
+            except OSError:
+                with self._lock:
+                    self._unsynced |= changed
+                    self._directory_unsynced |= directory
+                raise
 
     def take_old_files(self, log_min_offset: int, durable_name: int) -> list[IndexFile]:
         """Takes files out of use whose records are all gone: for :meth:`delete_file`.

@@ -81,18 +81,27 @@ class QueueTable:
         with self._lock:
             paths, self._queue_files.unsynced = self._queue_files.unsynced, set()
             directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
-        for path in sorted(paths):
-            try:
-                file = self._files.open(path)
-            except FileNotFoundError:
-                continue  # its topic was deleted meanwhile
-            try:
-                file.sync()
-            finally:
-                file.close()
-        for directory in sorted(directories):
-            if self._files.is_dir(directory):
-                self._files.sync_dir(directory)
+        try:
+            for path in sorted(paths):
+                self._sync_file(path)
+            for directory in sorted(directories):
+                if self._files.is_dir(directory):
+                    self._files.sync_dir(directory)
+        except OSError:
+            with self._lock:
+                self._queue_files.unsynced |= paths
+                self._queue_files.unsynced_directories |= directories
+            raise
+
+    def _sync_file(self, path: str) -> None:
+        try:
+            file = self._files.open(path)
+        except FileNotFoundError:
+            return  # its topic was deleted meanwhile
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
         """Raises the queue's minimum to the log's, removes files it needs no more; returns how many. Raises OSError."""

@@ -270,6 +270,8 @@ class MessageStore:
                     self._checkpoint_file.save(checkpoint)
                     self._checkpoint = checkpoint
             except OSError as error:
+                if fs.lacked_handles(error):
+                    raise fs.no_handles_error(self.root, error) from error
                 self.log.broken = (
                     f"fsync of {error.filename or self.root} failed: {error.strerror} (errno {error.errno}); "
                     f"the store is read-only until the broker is restarted: check the disk first"

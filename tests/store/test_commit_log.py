@@ -187,3 +187,27 @@ def test_a_second_broker_is_kept_out(tmp_path: Path) -> None:
     second = make_store(RealFiles(), root=str(tmp_path))
     assert second.open().clean
     second.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_sync_that_found_no_descriptor_is_tried_again(number: int) -> None:
+    files = MemoryFiles()
+    store = make_store(files)
+    store.open()
+    put(store, "T", 0, b"x")
+    store.tick()
+
+    def fault(name: str, path: str) -> None:
+        if name in ("open", "sync_dir"):
+            raise OSError(number, os.strerror(number), path)
+
+    files.fault = fault
+    with pytest.raises(StoreUnavailableError, match=f"errno {number}.*limit of open files"):
+        store.checkpoint()
+    assert store.is_writable
+    files.fault = None
+    store.checkpoint()
+    after = make_store(files.after_power_loss(lambda path, page: False, lambda path: False))
+    report = after.open()
+    assert report.records_scanned == 0, "the checkpoint vouches for the queue's unit"
+    assert after.max_offset("T", 0) == 1
