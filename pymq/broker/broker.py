@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000
-DISK_THREAD_COUNT = 4  # one for the sync of the log, others for what may take long beside it
+DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take long beside it
 BULK_MODULE = "pymq.store.uniform_batch"  # brings numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
@@ -127,6 +127,8 @@ class Broker:
             parts.flusher.stop()
             parts.cleaner.stop()
             parts.caretaker.stop()
+            parts.topics.stop()
+            parts.groups.stop()
             await asyncio.to_thread(parts.close)
         if self._disk_threads is not None:
             self._disk_threads.stop()
@@ -171,6 +173,8 @@ class Broker:
             Job("retention", TICK_PERIOD_MS, parts.cleaner.tick),
             Job("old segments", TICK_PERIOD_MS, parts.caretaker.tick),
             Job("store problems", SLOW_TICK_PERIOD_MS, ProblemLog(parts.store).tick),
+            Job("topics", SLOW_TICK_PERIOD_MS, parts.topics.tick),
+            Job("groups", SLOW_TICK_PERIOD_MS, parts.groups.tick),
             Job("cursors", SLOW_TICK_PERIOD_MS, parts.cursors.tick),
             Job("clients", SLOW_TICK_PERIOD_MS, parts.clients.tick),
             Job("leases", SLOW_TICK_PERIOD_MS, parts.leaser.tick),

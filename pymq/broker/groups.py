@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from pymq.broker.state import Table, read_configs, read_version
+from pymq.broker.saved_state import SavedState, raise_failure
+from pymq.broker.state import read_configs
+from pymq.broker.table_saver import Saved, TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
@@ -24,22 +27,56 @@ RETRY_TIMES_MAX = 10_000
 _READ_FORBIDDEN = 1 << 2
 
 
-class GroupManager:
-    """All consumer groups of a broker. Every change is saved before it returns and counted in ``data_version``."""
+@dataclass(slots=True)
+class _Groups:
+    """What ``subscriptionGroup.json`` holds."""
 
-    def __init__(self, table: Table, *, clock: Clock, config: BrokerConfig) -> None:
-        self.data_version = DataVersion()
-        self._table = table
-        self._clock = clock
+    configs: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbidden: dict[str, dict[str, int]] = field(default_factory=dict)  # by group and topic: bits of permissions
+
+    def copy(self) -> _Groups:
+        return _Groups(dict(self.configs), {group: dict(topics) for group, topics in self.forbidden.items()})
+
+    def as_table(self, version: DataVersion) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "dataVersion": version,
+            "forbiddenTable": self.forbidden,
+            "subscriptionGroupTable": self.configs,
+        }
+        table: dict[str, Any] = msgspec.to_builtins(value)
+        return table
+
+    def remove(self, group: str) -> None:
+        self.configs.pop(group, None)
+        self.forbidden.pop(group, None)
+
+    def set_readable(self, group: str, topic: str, readable: bool) -> None:
+        topics = self.forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0)
+        topics[topic] = bits & ~_READ_FORBIDDEN if readable else bits | _READ_FORBIDDEN
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self.forbidden[group]
+
+
+class GroupManager:
+    """All consumer groups of a broker. Every change is counted in ``data_version``.
+
+    What an operator changes counts once it is saved, and is answered then. A group made by its first use counts at once
+    and is saved soon; a kill before that costs nothing, its next use makes it again.
+    """
+
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
         self._config = config
-        self._groups: dict[str, SubscriptionGroupConfig] = {}
-        self._forbidden: dict[str, dict[str, int]] = {}
+        current = _Groups()
+        self._groups, self._forbidden = current.configs, current.forbidden
+        self._state = SavedState(current, table, clock=clock, copy=_Groups.copy, to_table=_Groups.as_table)
         self.get = self._groups.get
 
     def load(self) -> None:
         """Reads ``subscriptionGroup.json``."""
-        loaded = self._table.load()
-        self.data_version = read_version(loaded)
+        loaded = self._state.load()
         for name, group in read_configs(loaded, "subscriptionGroupTable", SubscriptionGroupConfig).items():
             problem = names.group_problem(name)
             if problem or group.group_name != name:
@@ -48,6 +85,23 @@ class GroupManager:
                 self._groups[name] = group
         for name, topics in (loaded.get("forbiddenTable") or {}).items():
             self._forbidden[name] = {str(topic): int(bits) for topic, bits in (topics or {}).items()}
+
+    @property
+    def data_version(self) -> DataVersion:
+        """Version of what is served."""
+        return self._state.version
+
+    def tick(self) -> None:
+        """Tries again what could not be saved."""
+        self._state.tick()
+
+    def stop(self) -> None:
+        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        self._state.stop()
+
+    def save(self) -> None:
+        """Saves now if anything is not saved. Raises StoreError."""
+        self._state.save()
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """A copy of name -> configuration."""
@@ -69,13 +123,14 @@ class GroupManager:
         return self._groups[group]
 
     def ensure_all(self, groups: Iterable[str]) -> None:
-        """Makes the groups that are missing, all or none, with one save. Raises as :meth:`ensure`."""
+        """Makes the groups that are missing, all or none; they count at once. Raises as :meth:`ensure`."""
         missing = [group for group in dict.fromkeys(groups) if group not in self._groups]
         for group in missing:
             self._check_creatable(group)
         if missing:
             self._check_count(len(missing))
-            self._store([SubscriptionGroupConfig(group_name=group) for group in missing])
+            made = {group: SubscriptionGroupConfig(group_name=group) for group in missing}
+            self._state.change_at_once(lambda groups: groups.configs.update(made))
             log.info("made consumer groups on their first use: %s", ", ".join(missing))
 
     def require(self, group: str) -> SubscriptionGroupConfig:
@@ -85,50 +140,37 @@ class GroupManager:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self._not_exist_text(group))
         return found
 
-    def put(self, groups: Iterable[SubscriptionGroupConfig]) -> None:
-        """Makes or replaces groups as an operator asked. Raises Refusal naming the value and the limit; all or none."""
+    def put(self, groups: Iterable[SubscriptionGroupConfig], done: Saved = raise_failure) -> None:
+        """Makes or replaces groups as an operator asked; ``done`` hears when that is saved and counts, or why not.
+
+        Raises Refusal naming the value and the limit; all or none.
+        """
         wanted = list(groups)
         for group in wanted:
             self._check(group)
-        self._check_count(sum(group.group_name not in self._groups for group in wanted))
-        changed = [group for group in wanted if self._groups.get(group.group_name) != group]
+        planned = self._state.planned().configs
+        self._check_count(sum(group.group_name not in planned for group in wanted))
+        changed = {group.group_name: group for group in wanted if planned.get(group.group_name) != group}
         if changed:
-            self._store(changed)
+            self._state.change(lambda groups: groups.configs.update(changed), done)
+        else:
+            self._state.when_saved(done)
 
-    def delete(self, group: str) -> bool:
-        """Forgets a group and what it is forbidden; False when there was none."""
-        if group not in self._groups:
-            return False
-        kept, kept_forbidden = self._groups.pop(group), self._forbidden.pop(group, None)
-        try:
-            self._save()
-        except Exception:
-            self._groups[group] = kept
-            if kept_forbidden is not None:
-                self._forbidden[group] = kept_forbidden
-            raise
-        return True
+    def delete(self, group: str, done: Saved = raise_failure) -> None:
+        """Forgets a group and what it is forbidden; one that isn't there counts as forgotten. ``done``: as put's."""
+        if group in self._state.planned().configs:
+            self._state.change(lambda groups: groups.remove(group), done)
+        else:
+            self._state.when_saved(done)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
         """True when the group may not read the topic."""
         topics = self._forbidden.get(group)
         return topics is not None and bool(topics.get(topic, 0) & _READ_FORBIDDEN)
 
-    def set_readable(self, group: str, topic: str, readable: bool) -> None:
-        """Allows or forbids the group to read the topic."""
-        before = self.forbidden_table()
-        topics = self._forbidden.setdefault(group, {})
-        bits = topics.get(topic, 0)
-        topics[topic] = bits & ~_READ_FORBIDDEN if readable else bits | _READ_FORBIDDEN
-        if not topics[topic]:
-            del topics[topic]
-        if not topics:
-            del self._forbidden[group]
-        try:
-            self._save()
-        except Exception:
-            self._forbidden = before
-            raise
+    def set_readable(self, group: str, topic: str, readable: bool, done: Saved = raise_failure) -> None:
+        """Allows or forbids the group to read the topic. ``done``: as put's."""
+        self._state.change(lambda groups: groups.set_readable(group, topic, readable), done)
 
     def _check(self, group: SubscriptionGroupConfig) -> None:
         self._refuse_illegal(group.group_name)
@@ -152,7 +194,7 @@ class GroupManager:
 
     def _check_count(self, added: int) -> None:
         limit = self._config.group_count_max
-        if added and len(self._groups) + added > limit:
+        if added and len(self._state.planned().configs) + added > limit:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"this broker has its limit of {limit} consumer groups: delete some or raise maxGroups",
@@ -163,26 +205,3 @@ class GroupManager:
             f"subscription group {group[:127]!r} not exist on {self._config.broker_name}: make it with mqadmin "
             "updateSubGroup, or set autoCreateSubscriptionGroup=true"
         )
-
-    def _store(self, groups: list[SubscriptionGroupConfig]) -> None:
-        before = {group.group_name: self._groups.get(group.group_name) for group in groups}
-        self._groups.update({group.group_name: group for group in groups})
-        try:
-            self._save()
-        except Exception:
-            for name, old in before.items():
-                if old is None:
-                    del self._groups[name]
-                else:
-                    self._groups[name] = old
-            raise
-
-    def _save(self) -> None:
-        version = self.data_version.next(self._clock.now_ms())
-        value: dict[str, Any] = {
-            "dataVersion": version,
-            "forbiddenTable": self._forbidden,
-            "subscriptionGroupTable": self._groups,
-        }
-        self._table.save(msgspec.to_builtins(value))
-        self.data_version = version

@@ -87,12 +87,14 @@ class BrokerParts:
     def _make_metadata(self, run_in_thread: RunInThread) -> None:
         """What is known of topics, groups, cursors and clients."""
         config, clock = self.config, self.clock
-        self.topics = TopicManager(self._table("topics", "topicConfigTable"), clock=clock, config=config)
-        self.groups = GroupManager(
-            self._table("subscriptionGroup", "subscriptionGroupTable"), clock=clock, config=config
-        )
+
+        def saver(name: str, member: str, before: Callable[[], object] = lambda: None) -> TableSaver:
+            return TableSaver(self._table(name, member), run_in_thread, before)
+
+        self.topics = TopicManager(saver("topics", "topicConfigTable"), clock=clock, config=config)
+        self.groups = GroupManager(saver("subscriptionGroup", "subscriptionGroupTable"), clock=clock, config=config)
         self.cursors = CursorManager(
-            TableSaver(self._table("consumerOffset", "offsetTable"), run_in_thread, self._sync_if_possible),
+            saver("consumerOffset", "offsetTable", self._sync_if_possible),
             clock=clock,
             config=config,
             max_offset=self.store.max_offset,
@@ -197,6 +199,8 @@ class BrokerParts:
             steps.callback(self.store.close)
             steps.callback(self.delays.save)
             steps.callback(self.cursors.save)
+            steps.callback(self.groups.save)
+            steps.callback(self.topics.save)
 
     def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
         long_polls = self.pulls.long_polls

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from pymq.broker.state import Table, read_configs, read_version
+from pymq.broker.saved_state import SavedState, raise_failure
+from pymq.broker.state import read_configs
+from pymq.broker.table_saver import Saved, TableSaver
 from pymq.broker.topic_rules import changed_attributes, check_topic_config, check_topic_name, invalid, not_exist_text
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import Refusal
+from pymq.errors import Refusal, StoreError
 from pymq.model import names
 from pymq.model.tables import PERM_INHERIT, PERM_READ_WRITE, DataVersion, TopicConfig
 from pymq.wire.codes import ResponseCode
@@ -23,14 +26,18 @@ TopicListener = Callable[[list[str]], None]
 
 
 class TopicManager:
-    """All topics of a broker. Every change is saved before it returns and counted in ``data_version``."""
+    """All topics of a broker. Every change is counted in ``data_version``.
 
-    def __init__(self, table: Table, *, clock: Clock, config: BrokerConfig) -> None:
-        self.data_version = DataVersion()
-        self._table = table
-        self._clock = clock
+    What an operator changes counts once it is saved, and is answered then. A topic that a first send or a group makes
+    counts at once and is saved soon; a kill before that leaves its messages in their queues, and they are read again
+    when the topic is there again, by the next send for example. RocketMQ writes the file before such a send is
+    answered, without an fsync: a power loss does the same there.
+    """
+
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
         self._config = config
         self._topics: dict[str, TopicConfig] = {}
+        self._state = SavedState(self._topics, table, clock=clock, copy=dict, to_table=_as_table)
         self._system_names: frozenset[str] = frozenset()
         self._listeners: list[TopicListener] = []
         # Looked up once for each send and pull; bound here because a method call more is measurable.
@@ -38,8 +45,7 @@ class TopicManager:
 
     def load(self) -> None:
         """Reads ``topics.json`` and makes the system topics that are missing."""
-        loaded = self._table.load()
-        self.data_version = read_version(loaded)
+        loaded = self._state.load()
         for name, topic in read_configs(loaded, "topicConfigTable", TopicConfig).items():
             problem = names.topic_problem(name)
             if problem or topic.topic_name != name:
@@ -50,7 +56,24 @@ class TopicManager:
         self._system_names = frozenset(topic.topic_name for topic in system)
         missing = [topic for topic in system if topic.topic_name not in self._topics]
         if missing:
-            self._store(missing)
+            self._make_at_once(missing)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """Version of what is served."""
+        return self._state.version
+
+    def tick(self) -> None:
+        """Tries again what could not be saved."""
+        self._state.tick()
+
+    def stop(self) -> None:
+        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        self._state.stop()
+
+    def save(self) -> None:
+        """Saves now if anything is not saved. Raises StoreError."""
+        self._state.save()
 
     def all(self) -> dict[str, TopicConfig]:
         """A copy of name -> configuration."""
@@ -72,34 +95,36 @@ class TopicManager:
         return found
 
     def add_listener(self, listener: TopicListener) -> None:
-        """``listener`` gets the names that changed, after the change is saved."""
+        """``listener`` gets the names that changed, in the step in which the change begins to count."""
         self._listeners.append(listener)
 
-    def put(self, topics: Iterable[TopicConfig]) -> None:
-        """Makes or replaces topics as an operator asked. Raises Refusal naming the value and the limit; all or none."""
+    def put(self, topics: Iterable[TopicConfig], done: Saved = raise_failure) -> None:
+        """Makes or replaces topics as an operator asked; ``done`` hears when that is saved and counts, or why not.
+
+        Raises Refusal naming the value and the limit; all or none.
+        """
         wanted = list(topics)
         for topic in wanted:
             check_topic_config(topic)
-        self._check_count(sum(one.topic_name not in self._topics for one in wanted if _is_counted(one.topic_name)))
-        changed = [topic for topic in wanted if self._topics.get(topic.topic_name) != topic]
+        planned = self._state.planned()
+        self._check_count(sum(one.topic_name not in planned for one in wanted if _is_counted(one.topic_name)))
+        changed = {topic.topic_name: topic for topic in wanted if planned.get(topic.topic_name) != topic}
         if changed:
-            self._store(changed)
+            self._state.change(lambda table: table.update(changed), self._then_notify(list(changed), done))
+        else:
+            self._state.when_saved(done)
 
-    def delete(self, topic: str) -> bool:
-        """Forgets a topic; False when there was none. Raises Refusal for a system topic."""
+    def delete(self, topic: str, done: Saved = raise_failure) -> None:
+        """Forgets a topic; one that isn't there counts as forgotten. ``done`` as in :meth:`put`.
+
+        Raises Refusal for a system topic.
+        """
         if self.is_system(topic):
             raise invalid(f"{topic} is a system topic: it can't be deleted")
-        if topic not in self._topics:
-            return False
-        kept = self._topics[topic]
-        del self._topics[topic]
-        try:
-            self._save()
-        except Exception:
-            self._topics[topic] = kept
-            raise
-        self._notify([topic])
-        return True
+        if topic in self._state.planned():
+            self._state.change(lambda table: table.pop(topic, None), self._then_notify([topic], done))
+        else:
+            self._state.when_saved(done)
 
     def for_send(self, topic: str, template: str, queue_count: int) -> TopicConfig:
         """The topic to send to, made from ``template`` (TBW102) with ``queue_count`` queues if need be.
@@ -124,12 +149,16 @@ class TopicManager:
         for topic in missing:
             check_topic_name(topic)
         if missing:
-            self._store([_plain(topic, count, perm) for topic, count in missing.items()])
+            self._make_at_once([_plain(topic, count, perm) for topic, count in missing.items()])
+
+    def attributes(self, topic: str) -> dict[str, str]:
+        """The topic's attributes as they will be when all changes are saved; empty for one that isn't there."""
+        found = self._state.planned().get(topic)
+        return {} if found is None else dict(found.attributes)
 
     def changed_attributes(self, topic: str, text: str | None) -> dict[str, str]:
         """The topic's attributes after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
-        found = self.get(topic)
-        return changed_attributes({} if found is None else found.attributes, text)
+        return changed_attributes(self.attributes(topic), text)
 
     def _auto_create(self, topic: str, template_name: str, queue_count: int) -> TopicConfig:
         check_topic_name(topic)
@@ -149,7 +178,7 @@ class TopicManager:
             topic_sys_flag=template.topic_sys_flag,
             topic_filter_type=template.topic_filter_type,
         )
-        self._store([made])
+        self._make_at_once([made])
         log.info("made topic %s with %d queues on a first send", topic, count)
         return made
 
@@ -178,35 +207,33 @@ class TopicManager:
 
     def _check_count(self, added: int) -> None:
         limit = self._config.topic_count_max
-        if added and sum(map(_is_counted, self._topics)) + added > limit:
+        if added and sum(map(_is_counted, self._state.planned())) + added > limit:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"this broker has its limit of {limit} topics: delete some or raise maxTopics",
             )
 
-    def _store(self, topics: list[TopicConfig]) -> None:
-        before = {topic.topic_name: self._topics.get(topic.topic_name) for topic in topics}
-        self._topics.update({topic.topic_name: topic for topic in topics})
-        try:
-            self._save()
-        except Exception:
-            for name, old in before.items():
-                if old is None:
-                    del self._topics[name]
-                else:
-                    self._topics[name] = old
-            raise
-        self._notify([topic.topic_name for topic in topics])
+    def _make_at_once(self, topics: list[TopicConfig]) -> None:
+        made = {topic.topic_name: topic for topic in topics}
+        self._state.change_at_once(lambda table: table.update(made))
+        self._notify(list(made))
 
-    def _save(self) -> None:
-        version = self.data_version.next(self._clock.now_ms())
-        builtins = {"dataVersion": version, "topicConfigTable": self._topics}
-        self._table.save(msgspec.to_builtins(builtins))
-        self.data_version = version
+    def _then_notify(self, names: list[str], done: Saved) -> Saved:
+        def saved(error: StoreError | OSError | None) -> None:
+            if error is None:
+                self._notify(names)
+            done(error)
+
+        return saved
 
     def _notify(self, changed: list[str]) -> None:
         for listener in self._listeners:
             listener(changed)
+
+
+def _as_table(topics: dict[str, TopicConfig], version: DataVersion) -> dict[str, Any]:
+    table: dict[str, Any] = msgspec.to_builtins({"dataVersion": version, "topicConfigTable": topics})
+    return table
 
 
 def _plain(name: str, queue_count: int, perm: int = PERM_READ_WRITE) -> TopicConfig:

@@ -56,6 +56,14 @@ class Reply:
         )
 
 
+def error_reply(error: PymqError) -> Reply:
+    """What a peer is told of an error that was raised on purpose."""
+    if isinstance(error, Refusal):
+        return Reply(error.code, error.remark)
+    is_unavailable = isinstance(error, StoreUnavailableError)
+    return Reply(ResponseCode.SERVICE_NOT_AVAILABLE if is_unavailable else ResponseCode.SYSTEM_ERROR, str(error))
+
+
 class Peer(Protocol):
     """The other end of a connection, as handlers see it."""
 
@@ -112,12 +120,8 @@ class Dispatcher:
         try:
             header = decode_header(route.header, command.ext) if route.header is not None else None
             return route.handler(command, header, peer)
-        except Refusal as refusal:
-            return Reply(refusal.code, refusal.remark)
-        except StoreUnavailableError as error:
-            return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
         except PymqError as error:
-            return Reply(ResponseCode.SYSTEM_ERROR, str(error))
+            return error_reply(error)
         except Exception as error:
             log.exception("%s from %s failed", route.name, peer.address)
             return Reply(

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from pymq.broker.parts import BrokerParts
+from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model import fastjson
@@ -48,7 +49,7 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
         clock=ManualClock(last_ms + 1000),
         files=RealFiles(),
         rng=random.Random(1),
-        run_in_thread=lambda work, done: None,
+        run_in_thread=run_inline,
         after_sync=lambda: None,
     )
     made.open()
@@ -85,8 +86,9 @@ def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
 
 def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
     """What PyMQ saves has Apache's members with Apache's values; only topics of PyMQ's own defaults come to it."""
-    parts.topics._save()
-    parts.groups._save()
+    parts.topics._state._is_dirty = parts.groups._state._is_dirty = True
+    parts.topics.save()
+    parts.groups.save()
     parts.cursors._dirty = parts.delays._dirty = True
     parts.cursors.save()
     parts.delays.save()

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -23,12 +24,12 @@ from pymq.store.fs import RealFiles
 DEADLINE_S = 20
 
 
-def make_broker(directory: Path, namesrv: str = "", **settings: str) -> Broker:
+def make_broker(directory: Path, namesrv: str = "", files: RealFiles | None = None, **settings: str) -> Broker:
     # Small files: they are made whole.
     small = {"mappedFileSizeCommitLog": "1048576", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
     keys = {**small, "storePathRootDir": str(directory), "namesrvAddr": namesrv, "listenPort": "0", **settings}
     config = load_broker_config(None, keys, env={})
-    return Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random(3))
+    return Broker(config, clock=SystemClock(), files=files or RealFiles(), rng=random.Random(3))
 
 
 @asynccontextmanager
@@ -102,12 +103,12 @@ def test_a_restart_on_the_same_directory_goes_on(tmp_path: Path) -> None:
                 assert broker.recovery is not None and broker.recovery.clean
                 parts = broker.parts
                 assert parts is not None
-                parts.topics.put([TopicConfig(topic_name="T")])
                 async with (
                     Producer("P", namesrv=namesrv.address) as producer,
                     PullConsumer("G", namesrv=namesrv.address) as consumer,
                     Admin(namesrv.address) as admin,
                 ):
+                    await admin.topics.put(broker.address, TopicConfig(topic_name="T"))
                     result = await producer.send(Message("T", b"%d" % round_number, keys="k"), queue=queue)
                     assert result.queue_offset == round_number
                     await consumer.queues("T")
@@ -208,6 +209,54 @@ def test_name_servers_that_are_away_do_not_keep_it_from_serving(tmp_path: Path) 
             await writer.wait_closed()
             await broker.stop()
         assert not (tmp_path / "data/abort").exists()
+
+    asyncio.run(scenario())
+
+
+class HeldTables(RealFiles):
+    """Saves of JSON tables hang until :attr:`released` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = Event()
+        self.held_count = 0
+
+    def sync_dir(self, path: str) -> None:
+        if path.endswith("/config") and not self.released.is_set():
+            self.held_count += 1
+            assert self.released.wait(DEADLINE_S)
+        super().sync_dir(path)
+
+
+def test_a_disk_that_hangs_holds_up_the_operator_s_change_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = HeldTables()
+        async with name_server() as namesrv:
+            broker = make_broker(tmp_path / "data", namesrv.address, files=files)
+            address = await broker.start()
+            async with (
+                Admin(namesrv.address) as admin,
+                Producer("P", namesrv=namesrv.address) as producer,
+                PullConsumer("G", namesrv=namesrv.address) as consumer,
+            ):
+                await until(lambda: files.held_count == 1)  # the system topics
+                waiting = asyncio.ensure_future(admin.topics.put(address, TopicConfig(topic_name="U")))
+                # Topic and group are made on the way, on both ends of a send and a pull.
+                result = await producer.send(Message("T", b"hello"))
+                assert result.queue in await consumer.queues("T")
+                found = await consumer.pull(result.queue, 0)
+                assert [message.body for message in found.messages()] == [b"hello"]
+                assert broker.parts is not None and broker.parts.topics.get("U") is None
+                assert not waiting.done()
+                files.released.set()
+                await waiting
+                assert broker.parts.topics.get("U") is not None
+            await broker.stop()
+            again = make_broker(tmp_path / "data", namesrv.address)
+            await again.start()
+            assert again.parts is not None
+            assert {"T", "U"} <= again.parts.topics.all().keys() and "G" in again.parts.groups.all()
+            await again.stop()
 
     asyncio.run(scenario())
 

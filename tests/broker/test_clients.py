@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pymq.broker.clients import ClientManager, ConsumerGroup
 from pymq.broker.groups import GroupManager
+from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model.tables import SubscriptionGroupConfig
@@ -22,7 +23,7 @@ class Setup:
         files = MemoryFiles()
         files.makedirs("/c")
         config = load_broker_config(None, settings)
-        self.groups = GroupManager(JsonTable(files, "/c/g.json"), clock=self.clock, config=config)
+        self.groups = GroupManager(TableSaver(JsonTable(files, "/c/g.json")), clock=self.clock, config=config)
         self.clients = ClientManager(clock=self.clock, config=config, groups=self.groups)
 
     def consumer(

@@ -264,6 +264,7 @@ def test_a_record_that_no_segment_holds_is_left_to_the_plain_way() -> None:
 def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any, batch: bool) -> None:
     world = opened()
     world.config.change_at_runtime({"flushDiskType": "SYNC_FLUSH"})
+    world.run_in_thread = lambda work, done: None  # the disk takes its time
     body = encode_batch_entry(b"one", b"WAIT\x01false\x02") if batch else b"one"
     for wait, answered in (("false", 1), ("true", 0), (None, 0)):
         peer = FakePeer()

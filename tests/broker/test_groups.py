@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.groups import GroupManager
+from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.errors import Refusal
@@ -12,12 +13,13 @@ from pymq.model.tables import SubscriptionGroupConfig
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.tables import JsonTable
 from pymq.wire.codes import ResponseCode
+from tests.broker.disk import Threads
 
 
 def manager(files: MemoryFiles | None = None, **settings: str) -> GroupManager:
     files = files or MemoryFiles()
     files.makedirs("/data/config")
-    table = JsonTable(files, "/data/config/subscriptionGroup.json")
+    table = TableSaver(JsonTable(files, "/data/config/subscriptionGroup.json"))
     groups = GroupManager(table, clock=ManualClock(), config=load_broker_config(None, settings))
     groups.load()
     return groups
@@ -75,11 +77,41 @@ def test_groups_and_forbidden_topics_survive_a_restart() -> None:
     assert not again.is_forbidden("g", "T") and again.forbidden_table() == {}
 
 
+def test_a_group_of_a_heartbeat_is_there_at_once_and_what_an_operator_changes_once_it_is_saved() -> None:
+    files, threads = MemoryFiles(), Threads()
+    files.makedirs("/data/config")
+    saver = TableSaver(JsonTable(files, "/data/config/subscriptionGroup.json"), threads)
+    groups = GroupManager(saver, clock=ManualClock(), config=load_broker_config(None, {"maxGroups": "20"}))
+    groups.load()
+    heard: list[object] = []
+    groups.ensure("g")
+    groups.put([SubscriptionGroupConfig(group_name="g", retry_max_times=3)], heard.append)
+    groups.put([SubscriptionGroupConfig(group_name=f"g{i}") for i in range(19)], heard.append)
+    groups.set_readable("g", "T", False, heard.append)
+    with pytest.raises(Refusal, match="maxGroups"):
+        groups.ensure("one_too_many")
+    assert groups.require("g").retry_max_times == 16 and groups.get("g1") is None
+    assert not groups.is_forbidden("g", "T") and groups.forbidden_table() == {} and heard == []
+    while threads.waiting:
+        threads.run_one()
+    assert heard == [None] * 3 and groups.require("g").retry_max_times == 3 and groups.is_forbidden("g", "T")
+    groups.delete("g", heard.append)
+    groups.set_readable("g1", "T", False, heard.append)
+    assert groups.is_forbidden("g", "T")
+    while threads.waiting:
+        threads.run_one()
+    again = manager(files)
+    assert again.forbidden_table() == groups.forbidden_table() == {"g1": {"T": 4}}
+    assert again.all() == groups.all() and again.data_version == groups.data_version and again.get("g") is None
+
+
 def test_deleting_forgets_what_was_forbidden() -> None:
     groups = manager()
     groups.ensure("g")
     groups.set_readable("g", "T", False)
-    assert groups.delete("g") and not groups.delete("g")
+    groups.delete("g")
+    groups.delete("g")
+    assert groups.get("g") is None
     assert not groups.is_forbidden("g", "T")
     with pytest.raises(Refusal):
         groups.require("g")

@@ -1,9 +1,13 @@
-"""TopicManager: what exists at start, who may make topics, and that every change is saved first."""
+"""TopicManager: what exists at start, who may make topics, and that what is asked for is saved first."""
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
+from pymq.broker.table_saver import TableSaver
 from pymq.broker.topics import TopicManager
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
@@ -12,6 +16,7 @@ from pymq.model.tables import TopicConfig
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.tables import JsonTable
 from pymq.wire.codes import ResponseCode
+from tests.broker.disk import Threads
 
 PATH = "/data/config/topics.json"
 
@@ -20,7 +25,7 @@ def manager(files: MemoryFiles | None = None, **settings: str) -> TopicManager:
     files = files or MemoryFiles()
     files.makedirs("/data/config")
     config = load_broker_config(None, settings)
-    topics = TopicManager(JsonTable(files, PATH), clock=ManualClock(), config=config)
+    topics = TopicManager(TableSaver(JsonTable(files, PATH)), clock=ManualClock(), config=config)
     topics.load()
     return topics
 
@@ -156,7 +161,8 @@ def test_the_number_of_topics_is_bounded() -> None:
 def test_deleting() -> None:
     topics = manager()
     topics.put([TopicConfig(topic_name="T")])
-    assert topics.delete("T") and not topics.delete("T")
+    topics.delete("T")
+    topics.delete("T")
     with pytest.raises(Refusal):
         topics.delete("TBW102")
     with pytest.raises(Refusal):
@@ -173,26 +179,111 @@ def test_attributes_change_by_sign() -> None:
             topics.changed_attributes("T", bad)
 
 
-class FailingTable:
-    """A table on a full disk."""
-
-    def load(self) -> dict[str, object]:
-        return {}
-
-    def save(self, value: dict[str, object]) -> None:
-        raise StoreUnavailableError("disk full")
-
-
 def test_what_could_not_be_saved_did_not_happen() -> None:
-    topics = manager()
+    files = MemoryFiles()
+    topics = manager(files)
     topics.put([TopicConfig(topic_name="T")])
     before, version = topics.all(), topics.data_version
-    topics._table = FailingTable()
+    heard: list[list[str]] = []
+    topics.add_listener(heard.append)
+
+    def fault(call: str, path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.fault = fault
     for attempt in (
         lambda: topics.put([TopicConfig(topic_name="T", perm=4), TopicConfig(topic_name="U")]),
         lambda: topics.delete("T"),
-        lambda: topics.for_send("V", "TBW102", 1),
     ):
-        with pytest.raises(StoreUnavailableError):
+        with pytest.raises(StoreUnavailableError, match=r"topics\.json"):
             attempt()
-    assert topics.all() == before and topics.data_version == version
+    assert topics.all() == before and topics.data_version == version and not heard
+
+
+def test_a_first_send_on_a_full_disk_makes_a_topic_that_is_saved_later() -> None:
+    files = MemoryFiles()
+    topics = manager(files)
+    kept = files.read_bytes(PATH)
+
+    def fault(call: str, path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.fault = fault
+    made = topics.for_send("T", "TBW102", 4)
+    files.fault = None
+    assert topics.require("T") is made and files.read_bytes(PATH) == kept
+    topics.tick()
+    assert manager(files).require("T") == made
+
+
+class Slow:
+    """Topics on a disk that takes its time: saves wait for ``threads.run_one()``."""
+
+    def __init__(self, **settings: str) -> None:
+        self.files = MemoryFiles()
+        manager(self.files)
+        self.threads = Threads()
+        saver = TableSaver(JsonTable(self.files, PATH), self.threads)
+        self.topics = TopicManager(saver, clock=ManualClock(), config=load_broker_config(None, settings))
+        self.topics.load()
+        self.changed: list[list[str]] = []
+        self.topics.add_listener(self.changed.append)
+
+    def run(self) -> None:
+        while self.threads.waiting:
+            self.threads.run_one()
+
+
+def test_a_topic_that_is_being_deleted_serves_until_that_is_saved() -> None:
+    slow = Slow()
+    topics = slow.topics
+    topics.for_send("T", "TBW102", 4)
+    slow.run()
+    topics.delete("T")
+    assert topics.for_send("T", "TBW102", 1).write_queue_nums == 4 and slow.changed == [["T"]]
+    slow.run()
+    assert topics.get("T") is None and slow.changed == [["T"], ["T"]]
+
+
+def test_changes_are_checked_against_those_that_are_not_saved_yet() -> None:
+    slow = Slow(maxTopics="20")
+    topics = slow.topics
+    topics.put([TopicConfig(topic_name=f"T{i}") for i in range(18 - len(topics.all()))])
+    slow.run()
+    slow.changed.clear()
+    topics.put([TopicConfig(topic_name="A", attributes=topics.changed_attributes("A", "+message.type=FIFO"))])
+    topics.put([TopicConfig(topic_name="A", attributes=topics.changed_attributes("A", "+reserve.time=9"))])
+    topics.put([TopicConfig(topic_name="B")])
+    with pytest.raises(Refusal, match="maxTopics"):
+        topics.for_send("C", "TBW102", 1)
+    with pytest.raises(Refusal, match="maxTopics"):
+        topics.put([TopicConfig(topic_name="C")])
+    topics.delete("B")
+    topics.put([TopicConfig(topic_name="C")])
+    assert slow.changed == []
+    slow.run()
+    assert topics.require("A").attributes == {"message.type": "FIFO", "reserve.time": "9"}
+    assert topics.get("B") is None and topics.get("C") is not None
+
+
+def test_a_topic_made_anew_behind_its_deletion_is_there() -> None:
+    slow = Slow()
+    topics = slow.topics
+    topics.put([TopicConfig(topic_name="T", perm=4)])
+    slow.run()
+    topics.put([TopicConfig(topic_name="Other")])
+    topics.delete("T")
+    topics.put([TopicConfig(topic_name="T")])
+    slow.run()
+    assert topics.require("T").perm == 6
+    assert manager(slow.files).all() == topics.all()
+
+
+def test_an_operator_s_topic_replaces_one_that_a_send_made_meanwhile() -> None:
+    slow = Slow()
+    slow.topics.put([TopicConfig(topic_name="T", read_queue_nums=9, write_queue_nums=9)])
+    assert slow.topics.for_send("T", "TBW102", 2).write_queue_nums == 2
+    slow.run()
+    assert slow.topics.require("T").write_queue_nums == 9
+    again = manager(slow.files)
+    assert again.all() == slow.topics.all() and again.data_version == slow.topics.data_version

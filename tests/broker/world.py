@@ -9,6 +9,7 @@ from typing import Any
 from pymq.broker.flusher import RunInThread
 from pymq.broker.parts import BrokerParts
 from pymq.broker.routes import broker_dispatcher
+from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model import fastjson
@@ -69,7 +70,7 @@ class World:
         }
         overrides = {name: str(value) for name, value in {**small, "storePathRootDir": ROOT, **settings}.items()}
         self.config = load_broker_config(None, overrides)
-        self.run_in_thread: RunInThread = lambda work, done: None
+        self.run_in_thread: RunInThread = run_inline
         self.parts = BrokerParts(
             self.config,
             clock=self.clock,

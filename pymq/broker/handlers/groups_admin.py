@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.late import answer_when_saved
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.bodies_admin import (
     GroupConfigList,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class GroupAdminHandlers:
-    """Makes, changes and deletes consumer groups."""
+    """Makes, changes and deletes consumer groups; changes are answered when they are saved."""
 
     def __init__(
         self,
@@ -56,24 +57,27 @@ class GroupAdminHandlers:
             Route(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, GroupForbiddenHeader, self.forbid, admin),
         ]
 
-    def create(self, request: Command, header: None, peer: Peer) -> Reply:
+    def create(self, request: Command, header: None, peer: Peer) -> None:
         """Makes or changes a group."""
-        self._groups.put([decode_admin_body(SubscriptionGroupConfig, request.body)])
-        return Reply()
+        wanted = decode_admin_body(SubscriptionGroupConfig, request.body)
+        self._groups.put([wanted], answer_when_saved(request, peer, Reply))
 
-    def create_list(self, request: Command, header: None, peer: Peer) -> Reply:
+    def create_list(self, request: Command, header: None, peer: Peer) -> None:
         """Several groups, all or none."""
-        self._groups.put(decode_admin_body(GroupConfigList, request.body).group_config_list)
-        return Reply()
+        wanted = decode_admin_body(GroupConfigList, request.body).group_config_list
+        self._groups.put(wanted, answer_when_saved(request, peer, Reply))
 
-    def delete(self, request: Command, header: DeleteGroupHeader, peer: Peer) -> Reply:
+    def delete(self, request: Command, header: DeleteGroupHeader, peer: Peer) -> None:
         """Forgets a group, its leases, and its offsets when asked to. One that isn't there counts as deleted."""
-        self._groups.delete(header.group_name)
-        self._leaser.forget_group(header.group_name)
-        self._stats.forget_group(header.group_name)
-        if header.clean_offset or header.remove_offset:
-            self._cursors.forget_group(header.group_name)
-        return Reply()
+
+        def finish() -> Reply:
+            self._leaser.forget_group(header.group_name)
+            self._stats.forget_group(header.group_name)
+            if header.clean_offset or header.remove_offset:
+                self._cursors.forget_group(header.group_name)
+            return Reply()
+
+        self._groups.delete(header.group_name, answer_when_saved(request, peer, finish))
 
     def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
         """The whole table, for operators and slaves."""
@@ -88,11 +92,18 @@ class GroupAdminHandlers:
         """One group's configuration."""
         return Reply(body=encode_admin_body(self._groups.require(header.group)))
 
-    def forbid(self, request: Command, header: GroupForbiddenHeader, peer: Peer) -> Reply:
+    def forbid(self, request: Command, header: GroupForbiddenHeader, peer: Peer) -> Reply | None:
         """Allows or forbids a group to read a topic; without a wish it tells the present state."""
         self._groups.require(header.group)
         self._topics.require(header.topic)
-        if header.readable is not None:
-            self._groups.set_readable(header.group, header.topic, header.readable)
-        readable = not self._groups.is_forbidden(header.group, header.topic)
-        return Reply(body=encode_admin_body(GroupForbidden(group=header.group, topic=header.topic, readable=readable)))
+
+        def present() -> Reply:
+            readable = not self._groups.is_forbidden(header.group, header.topic)
+            state = GroupForbidden(group=header.group, topic=header.topic, readable=readable)
+            return Reply(body=encode_admin_body(state))
+
+        if header.readable is None:
+            return present()
+        done = answer_when_saved(request, peer, present)
+        self._groups.set_readable(header.group, header.topic, header.readable, done)
+        return None

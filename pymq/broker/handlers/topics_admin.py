@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.late import answer_when_saved
 from pymq.broker.topic_rules import changed_attributes, check_topic_name
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
@@ -71,7 +72,7 @@ class TopicAdminHandlers:
             Route(RequestCode.CLEAN_UNUSED_TOPIC, None, self.clean_unused, admin),
         ]
 
-    def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> Reply | None:
+    def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> None:
         """Makes a topic or changes it: queue numbers, permission, attributes."""
         check_topic_name(header.topic)
         wanted = TopicConfig(
@@ -84,28 +85,29 @@ class TopicAdminHandlers:
             order=header.order,
             attributes=self._topics.changed_attributes(header.topic, header.attributes),
         )
-        return self._put([wanted], request, peer)
+        self._put([wanted], request, peer)
 
-    def create_list(self, request: Command, header: None, peer: Peer) -> Reply | None:
+    def create_list(self, request: Command, header: None, peer: Peer) -> None:
         """Several topics, all or none. Attributes come with a sign, as in single requests."""
         wanted = []
         for topic in decode_admin_body(TopicConfigList, request.body).topic_config_list:
             check_topic_name(topic.topic_name)
             wanted.append(self._with_plain_attributes(topic))
-        return self._put(wanted, request, peer)
+        self._put(wanted, request, peer)
 
-    def delete(self, request: Command, header: TopicHeader, peer: Peer) -> Reply | None:
+    def delete(self, request: Command, header: TopicHeader, peer: Peer) -> None:
         """Deletes a topic with its queues, offsets and meters. One that isn't there counts as deleted."""
         check_topic_name(header.topic)
-        if not self._topics.delete(header.topic):
-            return Reply()
-        # What was sent to it in this turn must be out of the store's hands first.
-        self._writer.commit()
-        self._store.delete_topic(header.topic)
-        self._cursors.forget_topic(header.topic)
-        self._stats.forget_topic(header.topic)
-        self._when_registered(lambda: peer.answer(request, Reply()))
-        return None
+
+        def finish() -> None:
+            # What was sent to it in this turn must be out of the store's hands first.
+            self._writer.commit()
+            self._store.delete_topic(header.topic)
+            self._cursors.forget_topic(header.topic)
+            self._stats.forget_topic(header.topic)
+            self._when_registered(lambda: peer.answer(request, Reply()))
+
+        self._topics.delete(header.topic, answer_when_saved(request, peer, finish))
 
     def config_of(self, request: Command, header: GetTopicConfigHeader, peer: Peer) -> Reply:
         """One topic's configuration."""
@@ -147,18 +149,18 @@ class TopicAdminHandlers:
             self._store.delete_topic(topic)
         return Reply()
 
-    def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer) -> Reply | None:
-        self._topics.put(wanted)
-        self._when_registered(lambda: peer.answer(request, Reply()))
-        return None
+    def _put(self, wanted: list[TopicConfig], request: Command, peer: Peer) -> None:
+        def finish() -> None:
+            self._when_registered(lambda: peer.answer(request, Reply()))
+
+        self._topics.put(wanted, answer_when_saved(request, peer, finish))
 
     def _with_plain_attributes(self, topic: TopicConfig) -> TopicConfig:
         signed = [f"{name}={value}" for name, value in topic.attributes.items() if name[:1] in "+-"]
         plain = {name: value for name, value in topic.attributes.items() if name[:1] not in "+-"}
         if not signed:
             return topic
-        found = self._topics.get(topic.topic_name)
-        existing = {**({} if found is None else found.attributes), **plain}
+        existing = {**self._topics.attributes(topic.topic_name), **plain}
         return TopicConfig(
             topic_name=topic.topic_name,
             read_queue_nums=topic.read_queue_nums,

@@ -8,6 +8,7 @@ from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from tests.broker.disk import Threads, failing
 from tests.broker.world import Caller, World
 
 
@@ -29,6 +30,43 @@ def test_create_change_show_delete() -> None:
     caller.ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g")
     code, remark = caller.refused(Code.GET_SUBSCRIPTIONGROUP_CONFIG, group="g")
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and "'g'" in remark
+
+
+def test_changes_are_answered_when_they_are_saved() -> None:
+    world = World()
+    caller = Caller(world)
+    world.put("T")
+    caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"))
+    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.cursors.commit("g", "T", 0, 1)
+    world.run_in_thread = threads = Threads()
+    body = json.dumps({"groupConfigList": [{"groupName": "a"}, {"groupName": "b"}]}).encode()
+    assert caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("h")) is None
+    assert caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body) is None
+    assert caller.ask(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, group="g", topic="T", readable="false") is None
+    threads.run_one()
+    assert len(caller.peer.answers) == 1 and world.parts.groups.all().keys() == {"g", "h"}
+    threads.run_one()
+    assert [reply.code for reply in caller.peer.answers] == [0] * 3
+    assert json.loads(caller.peer.answers[2].body)["readable"] is False
+    assert world.parts.groups.all().keys() == {"g", "h", "a", "b"}
+    assert caller.ask(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true") is None
+    assert world.parts.cursors.query("g", "T", 0) == 1
+    threads.run_one()
+    assert len(caller.peer.answers) == 4 and world.parts.cursors.query("g", "T", 0) == -1
+
+
+def test_what_can_t_be_saved_is_refused_and_changes_nothing() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"))
+    world.put("T")
+    world.parts.cursors.commit("g", "T", 0, 1)
+    with failing(world, "open", "/config/subscriptionGroup"):
+        caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g", retryMaxTimes=9))
+        caller.ask(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true")
+    assert [reply.code for reply in caller.peer.answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert world.parts.groups.require("g").retry_max_times == 3 and world.parts.cursors.query("g", "T", 0) == 1
 
 
 def test_offsets_go_with_a_group_only_when_asked() -> None:

@@ -13,6 +13,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_admin import TopicStats, decode_admin_body
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
+from tests.broker.disk import Threads, failing
 from tests.broker.world import Caller, World
 
 CREATE: dict[str, Any] = {
@@ -55,6 +56,65 @@ def test_the_answer_waits_until_the_name_servers_know() -> None:
     assert caller.peer.answers == []
     waiting[0]()
     assert [reply.code for reply in caller.peer.answers] == [0]
+
+
+def test_on_a_slow_disk_the_answer_waits_and_heartbeats_don_t() -> None:
+    world = World()
+    world.run_in_thread = threads = Threads()
+    operator, client = Caller(world), Caller(world)
+    assert operator.ask(Code.UPDATE_AND_CREATE_TOPIC, **CREATE) is None
+    body = {"clientID": "c", "consumerDataSet": [{"groupName": "g"}], "producerDataSet": []}
+    beat = client.ask(Code.HEART_BEAT, json.dumps(body).encode())
+    assert beat is not None and beat.code == 0 and world.parts.topics.get("%RETRY%g") is not None
+    assert operator.refused(Code.GET_TOPIC_CONFIG, topic="T")[0] == ResponseCode.TOPIC_NOT_EXIST
+    assert operator.peer.answers == []
+    while threads.waiting:
+        threads.run_one()
+    assert [reply.code for reply in operator.peer.answers] == [0]
+    assert operator.json(Code.GET_TOPIC_CONFIG, topic="T")["writeQueueNums"] == 4
+    again = World(world.files.after_kill(), world.clock).parts
+    assert again.topics.all() == world.parts.topics.all() and again.groups.all() == world.parts.groups.all()
+
+
+def test_a_topic_that_can_t_be_saved_is_refused_and_is_not_there() -> None:
+    world = World()
+    caller = Caller(world)
+    with failing(world, "open", "/config/topics"):
+        assert caller.ask(Code.UPDATE_AND_CREATE_TOPIC, **CREATE) is None
+    (reply,) = caller.peer.answers
+    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "topics.json" in (reply.remark or "")
+    assert world.parts.topics.get("T") is None
+
+
+def test_messages_go_with_their_topic_once_its_deletion_is_saved() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+    world.put("T")
+    world.parts.cursors.commit("g", "T", 0, 1)
+    with failing(world, "open", "/config/topics"):
+        assert caller.ask(Code.DELETE_TOPIC_IN_BROKER, topic="T") is None
+    assert caller.peer.answers.pop().code == ResponseCode.SERVICE_NOT_AVAILABLE
+    world.run_in_thread = threads = Threads()
+    assert caller.ask(Code.DELETE_TOPIC_IN_BROKER, topic="T") is None
+    world.put("T", b"sent while the deletion is being saved")
+    assert len(world.messages("T")) == 2 and world.parts.cursors.query("g", "T", 0) == 1
+    threads.run_one()
+    assert [reply.code for reply in caller.peer.answers] == [0]
+    assert world.parts.store.max_offset("T", 0) == 0 and world.parts.cursors.query("g", "T", 0) == -1
+
+
+def test_a_deletion_that_fails_behind_its_save_is_told() -> None:
+    world = World()
+    caller = Caller(world)
+    caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
+    world.put("T")
+    with failing(world, "open", "/config/deletedTopics"):
+        assert caller.ask(Code.DELETE_TOPIC_IN_BROKER, topic="T") is None
+    reply = caller.peer.answers.pop()
+    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "deletedTopics.json" in (reply.remark or "")
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
+    assert world.parts.store.max_offset("T", 0) == 0
 
 
 @pytest.mark.parametrize(
