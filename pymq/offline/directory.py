@@ -12,6 +12,7 @@ from pymq.offline.queue_files import QueueReader
 from pymq.store.checkpoint import Checkpoint, CheckpointFile
 from pymq.store.cold import COLD_DIRECTORY
 from pymq.store.cold_file import ColdFiles
+from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.fs import Files
 from pymq.store.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
 from pymq.store.settings import StoreSettings, parse_delay_levels
@@ -83,6 +84,12 @@ class Directory:
         """Names in topics.json; None when there is no table to tell."""
         table = self.table("topics.json").get("topicConfigTable")
         return {str(name) for name in table} if isinstance(table, dict) and table else None
+
+    def deleted_ends(self) -> dict[str, int]:
+        """Of topics deleted by PyMQ: the physical offset below which their records count as deleted."""
+        ends = DeletedTopics(self.files, f"{self.root}/config/{DELETED_TOPICS_FILE}")
+        ends.load()
+        return ends.ends
 
     def close(self) -> None:
         self.log.close()

@@ -45,7 +45,7 @@ class _Queue:
     ignored: bool = False
     unit_count: int = 0
     filler_count: int = 0
-    record_count: int = 0  # of an ignored queue or one without a directory
+    record_count: int = 0  # of an ignored queue, or of one without a directory
     superseded_count: int = 0
     missing_from: int | None = None
     missing_count: int = 0
@@ -77,6 +77,7 @@ class QueueCheck:
         self._clean = directory.clean
         self._root = f"{directory.root}/consumequeue"
         self._topics = directory.topics()
+        self._deleted_ends = directory.deleted_ends()
         self._has_extensions = directory.files.is_dir(f"{directory.root}/consumequeue_ext")
         self._report = report
         self._damaged = damaged
@@ -103,9 +104,11 @@ class QueueCheck:
             if queue.reader is not None and not queue.ignored
         }
 
-    def is_deleted(self, topic: str) -> bool:
-        """True for a topic that no table has, while there is a table."""
-        return self._topics is not None and topic not in self._topics
+    def is_deleted(self, topic: str, physical_offset: int) -> bool:
+        """True for a record of a topic that no table has, while there is a table, and from before a deletion."""
+        if self._topics is not None and topic not in self._topics:
+            return True
+        return physical_offset < self._deleted_ends.get(topic, 0)
 
     def fillers(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
         """Which offsets of a range stand for no record in the files already."""
@@ -118,6 +121,7 @@ class QueueCheck:
 
     def _open(self, reader: QueueReader) -> _Queue:
         queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
+        queue.from_offset = self._deleted_ends.get(reader.topic, 0)
         queue.next = queue.start = -1 if queue.ignored else reader.first_in_log(self._log.start)
         if not queue.ignored and queue.next < reader.end:
             physical_offset, _, _ = reader.unit(queue.next)
@@ -176,9 +180,10 @@ class QueueCheck:
         problem = topic_problem(record.topic)
         if problem is not None or record.queue_id < 0:
             self._disown(record, problem or f"queue id {record.queue_id} is below 0")
-            return queue
-        queue.ignored = self.is_deleted(record.topic)
-        self._queues[record.topic, record.queue_id] = queue
+        elif self.is_deleted(record.topic, record.offset):
+            self._deleted[record.topic] += 1
+        else:
+            self._queues[record.topic, record.queue_id] = queue
         return queue
 
     def _out_of_step(self, queue: _Queue, record: Scanned) -> None:
@@ -343,12 +348,10 @@ class QueueCheck:
             self._sum_up(queue)
             queue.reader.close()
         for topic, count in sorted(self._deleted.items()):
-            self._report.note(f"{count} records are of topic {topic}, which was deleted: no table and no queue has it")
+            self._report.note(f"{count} records are of topic {topic}, from before it was deleted: no queue has them")
 
     def _sum_up_without_directory(self, queue: _Queue) -> None:
-        if queue.ignored:
-            self._deleted[queue.topic] += queue.record_count
-        elif self._clean:
+        if self._clean:
             path = f"{self._root}/{queue.topic}/{queue.queue_id}"
             self._report.add(
                 "queue", f"{queue.name} has no files, the log has {queue.record_count} of its records", path

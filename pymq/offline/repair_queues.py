@@ -61,7 +61,7 @@ class _Builder:
         """True for a record of a topic that was deleted, also when one of the same name was made since."""
         limits = self._limits.get((record.topic, record.queue_id))
         if limits is None:
-            return self._check.is_deleted(record.topic)
+            return self._check.is_deleted(record.topic, record.offset)
         return record.offset < limits.from_offset
 
     def _append(self, queue: ConsumeQueue, record: Scanned) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pymq.store.fs import Files
 from pymq.store.tables import JsonTable
 
+DELETED_TOPICS_FILE = "deletedTopics.json"  # in the directory of the config tables
 _KEY = "deletedTopics"
 
 
@@ -25,6 +26,11 @@ class DeletedTopics:
         self._ends = {}
         if isinstance(entries, dict):
             self._ends = {topic: end for topic, end in entries.items() if isinstance(end, int)}
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """By topic, as :meth:`end`."""
+        return dict(self._ends)
 
     def end(self, topic: str) -> int:
         """Records of the topic below this physical offset are deleted; 0 when none are."""

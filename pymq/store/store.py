@@ -14,7 +14,7 @@ from pymq.store.cold import COLD_DIRECTORY, Freezer
 from pymq.store.cold_file import ColdFile, ColdFiles
 from pymq.store.commit_log import CommitLog
 from pymq.store.damage import Refusals
-from pymq.store.deleted_topics import DeletedTopics
+from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.digests import Digests
 from pymq.store.expiry import Expiry
 from pymq.store.index_service import IndexService
@@ -57,7 +57,7 @@ class MessageStore:
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
         self.freezer = Freezer(self.log, cold, lambda: self._checkpoint.durable)
-        deleted = DeletedTopics(files, f"{root}/config/deletedTopics.json")
+        deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
         self.queue_table = QueueTable(
             files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
         )

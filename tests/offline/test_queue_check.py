@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pymq.clock import ManualClock
+from pymq.offline.repair import repair
 from pymq.store.consume_queue import FILLER, UNIT
 from pymq.store.fs import RealFiles
-from tests.offline.support import check, flip, log_place, only_finding, records, small_store, unpack, write_at
+from tests.offline.support import check, flip, log_place, only_finding, opened, records, small_store, unpack, write_at
 from tests.store.support import make_store, put
 
 UNITS_PER_FILE = 10  # tests.store.support: files of 200 bytes
@@ -85,7 +86,7 @@ def test_a_queue_without_files_is_damage_unless_its_topic_was_deleted(tmp_path: 
     shutil.rmtree(root / "consumequeue" / "payments" / "1")
     report = check(root)
     assert report.sound
-    assert any("34 records are of topic payments, which was deleted" in note for note in report.notes)
+    assert any("34 records are of topic payments, from before it was deleted" in note for note in report.notes)
 
 
 def test_records_from_before_a_topic_was_deleted_and_made_again_are_no_damage(tmp_path: Path) -> None:
@@ -100,6 +101,24 @@ def test_records_from_before_a_topic_was_deleted_and_made_again_are_no_damage(tm
     report = check(tmp_path / "s")
     assert report.sound
     assert any("8 records of orders queue 0 are from before its topic" in note for note in report.notes)
+
+
+def test_a_topic_made_again_with_fewer_queues_is_sound_and_repaired_without_its_old_messages(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    store = make_store(RealFiles(), ManualClock(), str(root))
+    store.open()
+    for number in range(9):
+        put(store, "orders", number % 3, b"old %d" % number)
+    store.delete_topic("orders")
+    put(store, "orders", 1, b"new")
+    store.close()
+    report = check(root)
+    assert report.sound
+    assert any("6 records are of topic orders, from before it was deleted" in note for note in report.notes)
+    with opened(root) as directory:
+        repaired = repair(directory, RealFiles(), str(tmp_path / "copy"), ManualClock())
+    assert (repaired.message_count, repaired.lost) == (1, [])
+    assert check(tmp_path / "copy").sound
 
 
 @pytest.mark.parametrize("at", [15, 27], ids=["queue id", "queue offset"])
