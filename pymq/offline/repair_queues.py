@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pymq.model.names import is_system_topic
 from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.queue_check import QueueCheck
-from pymq.store.consume_queue import STAND_IN_CODE, UNIT, ConsumeQueue
+from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.fs import Files
 from pymq.store.queue_table import QueueTable
 from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import StoreSettings
+from pymq.store.stand_ins import fill_lost
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _Builder:
                 queue.start_at(start)
             else:
                 self._lose(queue, queue.max_offset, record.queue_offset)
-            self._stand_in(queue, record.queue_offset, record.offset, record.size)
+            self._fill(queue, record.queue_offset, record.offset, record.size)
         elif record.queue_offset == 0 and queue.max_offset > 0:
             queue.reset()  # its topic was deleted and made again, and its files are lost
             self.result.lost.pop((queue.topic, queue.queue_id), None)
@@ -98,20 +98,10 @@ class _Builder:
                 queue.skip_to(limits.end)
             elif queue.max_offset < limits.end:
                 self._lose(queue, queue.max_offset, limits.end)
-                self._stand_in(queue, limits.end, *queue.unit(queue.max_offset - 1)[:2])
+                self._fill(queue, limits.end, *queue.unit(queue.max_offset - 1)[:2])
 
-    def _stand_in(self, queue: ConsumeQueue, end: int, physical_offset: int, size: int) -> None:
-        """Units for lost offsets up to ``end``, before (or behind) the record at ``physical_offset``.
-
-        RocketMQ reads past a filler only when what follows lies behind the log's first segment. In it, units lead to
-        the neighbour, but not in queues that RocketMQ itself works through: they must see nothing twice.
-        """
-        if end == queue.max_offset:
-            return
-        if physical_offset >= self._settings.segment_size_bytes or is_system_topic(queue.topic):
-            queue.skip_to(end)
-        else:
-            queue.append_units(UNIT.pack(physical_offset, size, STAND_IN_CODE) * (end - queue.max_offset))
+    def _fill(self, queue: ConsumeQueue, end: int, physical_offset: int, size: int) -> None:
+        fill_lost(queue, end, physical_offset, size, self._settings.segment_size_bytes)
 
     def _lose(self, queue: ConsumeQueue, start: int, end: int) -> None:
         if start >= end:

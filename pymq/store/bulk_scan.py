@@ -130,14 +130,11 @@ def scan_bulk(
     log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None
 ) -> Iterator[Records | Scanned | End]:
     """As :func:`pymq.store.scan.scan`, with most records in columns. Raises OSError."""
-    offset, store_ms = start, 0
+    offset = start
     while (segment := log.find(offset)) is not None:
         before = offset
         for part in _in_piece(segment, offset, check_crc, torn_from):
-            if isinstance(part, Records):
-                offset, store_ms = part.end, int(part.store_ms[-1])
-            else:
-                offset, store_ms = part.offset + part.size, part.store_ms
+            offset = part.end if isinstance(part, Records) else part.offset + part.size
             yield part
         if offset > before:
             continue
@@ -145,13 +142,13 @@ def scan_bulk(
         window = Window(segment)
         record = window.record(offset - segment.start, check_crc)
         if record is not None and not _is_lost(record, segment, torn_from):
-            offset, store_ms = offset + record.size, record.store_ms
+            offset += record.size
             yield record
         elif record is None and is_blank(window, offset - segment.start):
             offset = segment.end
         else:
             break
-    yield End(offset, store_ms)
+    yield End(offset)
 
 
 def _in_piece(segment: Segment, offset: int, check_crc: bool, torn_from: int | None) -> Iterator[Records | Scanned]:

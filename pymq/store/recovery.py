@@ -31,6 +31,8 @@ from pymq.store.scan import (
     unit_tags_code,
 )
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.stand_ins import fill_lost, traps
+from pymq.store.store_times import StoreTimes
 
 if TYPE_CHECKING:
     from pymq.store.bulk_scan import Records
@@ -92,11 +94,13 @@ def recover(
     settings: StoreSettings,
     *,
     clean: bool,
+    now_ms: int,
     distrust: Distrust,
     progress: Progress | None = None,
 ) -> RecoveryReport:
     """Brings a store whose files are loaded to a state where it can serve. Raises OSError.
 
+    ``now_ms`` is the wall clock's time, by which a damaged store time is known.
     ``distrust`` is called before units or keys are written again that the checkpoint says are on the disk: it must say
     so no more, for a power loss could take some of them.
     """
@@ -108,7 +112,8 @@ def recover(
     index_start = index.load(checkpoint, log.min_offset, clean=clean) if index is not None else log.end_of_files
     if index is not None and index_start < _vouched_index_offset(log, checkpoint):
         distrust(index=True)
-    run = _Run(log, queues, index, checkpoint, settings, report, progress)
+    times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)
+    run = _Run(log, queues, index, checkpoint, settings, times, report, progress)
     try:
         run.scan_from(queue_start, index_start)
     except _QueueGap as gap:
@@ -178,6 +183,7 @@ class _Run:
         index: KeyIndex | None,
         checkpoint: Checkpoint,
         settings: StoreSettings,
+        times: StoreTimes,
         report: RecoveryReport,
         progress: Progress | None,
     ) -> None:
@@ -185,11 +191,11 @@ class _Run:
         self._queues = queues
         self._index = index
         self._settings = settings
+        self._times = times
         self._report = report
         self._progress = progress
         self._durable_offset = checkpoint.durable.log_offset if checkpoint.durable else log.end_of_files
         self._vouched_offset = min(checkpoint.durable.log_offset, log.end_of_files) if checkpoint.durable else 0
-        self._last_store_ms = max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0
         self.index_next = 0
         self._units_written = 0
         self._is_disk_full = False
@@ -199,6 +205,7 @@ class _Run:
         """Feeds records to queues from ``queue_start`` and to the index from ``index_start``, then cuts the log."""
         start = max(min(queue_start, index_start), self._log.min_offset)
         self._report.scan_start = start
+        self._times.restart()
         self.index_next = index_start
         total = self._log.end_of_files - start
         reported = start
@@ -211,7 +218,7 @@ class _Run:
             self._report.damaged.append((end.offset, resume))
             position = resume
         self._report.log_end = end.offset
-        self._report.bytes_cut += self._log.cut(end.offset, self._last_store_ms)
+        self._report.bytes_cut += self._log.cut(end.offset, self._times.last_ms)
         if self._index is not None:
             self._index.cut(end.offset)
         if self._progress is not None:
@@ -251,7 +258,7 @@ class _Run:
     def _take(self, record: Scanned, queue_start: int) -> None:
         self._report.records_scanned += 1
         self._report.bytes_scanned += record.size
-        self._last_store_ms = max(self._last_store_ms, record.store_ms)
+        self._times.add(record.store_ms)
         if record.offset >= queue_start and has_queue_unit(record.sys_flag):
             self._to_queue(record, queue_start)
         if record.offset >= self.index_next:
@@ -265,7 +272,7 @@ class _Run:
 
         self._report.records_scanned += len(records)
         self._report.bytes_scanned += records.end - int(records.offsets[0])
-        self._last_store_ms = max(self._last_store_ms, int(records.store_ms.max()))
+        self._times.add(*records.store_ms[-2:].tolist())
         if records.end > queue_start:
             fresh = records.starting_at(queue_start)
             appended = append_units(fresh, self._queues)
@@ -303,13 +310,17 @@ class _Run:
         else:
             self._after_gap(record, expected, queue_start)
 
-    def _append(self, *records: Scanned) -> None:
-        queue = self._queues.make(records[0].topic, records[0].queue_id)
-        if records[0].queue_offset > queue.max_offset:
-            if queue.max_offset == queue.min_offset == 0:
-                queue.start_at(records[0].queue_offset)
+    def _append(self, *records: Scanned, is_deleted_before: bool = False) -> None:
+        """Units of records that follow each other; what lies between them and the queue's end is lost, or deleted."""
+        first = records[0]
+        queue = self._queues.make(first.topic, first.queue_id)
+        if first.queue_offset > queue.max_offset:
+            segment_size_bytes = self._settings.segment_size_bytes
+            is_new = queue.max_offset == queue.min_offset == 0
+            if is_new and (is_deleted_before or not traps(queue, first.offset, segment_size_bytes)):
+                queue.start_at(first.queue_offset)
             else:
-                queue.skip_to(records[0].queue_offset)
+                fill_lost(queue, first.queue_offset, first.offset, first.size, segment_size_bytes)
         for record in records:
             queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
         self._report.units_added += len(records)
@@ -360,7 +371,7 @@ class _Run:
         if before is not None and expected <= before.queue_offset == record.queue_offset - 1:
             self._append(before, record)
         elif expected == 0 and (self._log.min_offset > 0 or self._queues.deleted_end(record.topic)):
-            self._append(record)  # what was before is deleted
+            self._append(record, is_deleted_before=True)
         elif self._report.damaged and record.queue_offset - expected <= room:
             lost = f"{expected} to {record.queue_offset - 1}"
             self._report.notes.append(f"{name} lacks offsets {lost}: their records are gone or damaged")
@@ -377,7 +388,9 @@ class _Run:
         """The offset to go on at behind a damaged place, None when the log ends here."""
         if self._log.find(end.offset) is None:
             return None
-        later = find_later_record(self._log, end.offset, end.store_ms or self._last_store_ms)
+        # Before anything was read, the checkpoint's time holds for what lies behind it: older records are no remains.
+        is_timed = self._times.has_record or end.offset >= self._durable_offset
+        later = find_later_record(self._log, end.offset, self._times.last_ms if is_timed else 0)
         if later is None:
             # Bytes that were on the disk are no torn tail: their offsets stay taken.
             return self._vouched_offset if end.offset < self._vouched_offset else None

@@ -51,7 +51,6 @@ class End(NamedTuple):
     """Where a scan stopped: ``offset`` is the first byte that is no part of a good record."""
 
     offset: int
-    store_ms: int  # of the last good record, 0 for none
 
 
 def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Scanned | None:
@@ -156,7 +155,7 @@ def scan(log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None =
 
     From ``torn_from`` on bytes may have been lost with the power, sector by sector. Raises OSError.
     """
-    offset, store_ms = start, 0
+    offset = start
     window: Window | None = None
     while (segment := log.find(offset)) is not None:
         if window is None or window.segment is not segment:
@@ -167,13 +166,12 @@ def scan(log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None =
             break
         if record is not None:
             offset += record.size
-            store_ms = record.store_ms
             yield record
         elif is_blank(window, at):
             offset = segment.end
         else:
             break
-    yield End(offset, store_ms)
+    yield End(offset)
 
 
 def is_blank(window: Window, at: int) -> bool:

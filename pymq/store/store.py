@@ -117,7 +117,7 @@ class MessageStore:
         ignored = self.queue_table.load()
         report = recover(
             self.log, self.queue_table, self.index, self._checkpoint, self.settings, clean=clean, progress=progress,
-            distrust=self._distrust,
+            now_ms=self._clock.now_ms(), distrust=self._distrust,
         )  # fmt: skip
         if self.index is not None:
             self.index.drain()

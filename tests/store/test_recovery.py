@@ -16,6 +16,7 @@ from pymq.errors import CorruptRecordError, StoreError
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store import recovery
 from pymq.store.checkpoint import CheckpointFile
+from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE
 from pymq.store.fs import File
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.recovery import RecoveryReport
@@ -120,6 +121,137 @@ def test_damage_in_the_middle_is_stepped_over_and_reported() -> None:
     assert [m.queue_offset for m in read_all(store, "T", 0)] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert len(read_all(store, "T", 1)) == 10
     assert clock.now_ms() > 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_rebuild_steps_over_damage_at_the_log_s_beginning(count: int) -> None:
+    """The checkpoint's time must not make remains of the good records behind it, which are older."""
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock, segment_size_bytes=1 << 16)
+    store.open()
+    for i, body in enumerate(bodies(20)):
+        clock.advance(1000)
+        put(store, "T", i % 2, body)
+    places = [store.queue_table.make("T", i % 2).unit(i // 2)[0] for i in range(20)]
+    store.close()
+    files.remove_tree(f"{ROOT}/consumequeue")
+    for place in places[:count]:
+        files.nodes[LOG].data[place + 4] ^= 1
+    store, report = reopen(files)
+    assert report.damaged == [(0, places[count])] and report.log_end == store.physical_max_offset
+    found = [(message.queue_id, message.queue_offset) for q in (0, 1) for message in read_all(store, "T", q)]
+    assert sorted(found) == sorted((i % 2, i // 2) for i in range(count, 20))
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_lost_offsets_of_the_first_segment_have_stand_ins(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocketMQ would pass over good messages behind a filler there; PyMQ reads past either."""
+    if bulk:
+        monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", 0)
+    files = MemoryFiles()
+    store = filled(files)
+    units = [store.queue_table.make("T", 0).unit(offset) for offset in range(10)]
+    store.close()
+    files.remove_tree(f"{ROOT}/consumequeue")
+    for offset in (0, 1, 4):
+        files.nodes[LOG].data[units[offset][0] + 4] ^= 1
+    store, report = reopen(files)
+    queue = store.queue_table.make("T", 0)
+    for offset, neighbour in {0: 2, 1: 2, 4: 5}.items():
+        assert queue.unit(offset) == (*units[neighbour][:2], STAND_IN_CODE)
+    assert [queue.unit(offset) for offset in (2, 3, 5, 6)] == [units[offset] for offset in (2, 3, 5, 6)]
+    assert [m.queue_offset for m in read_all(store, "T", 0)] == [2, 3, 5, 6, 7, 8, 9]
+    assert any("lacks offsets 0 to 1" in note for note in report.notes)
+    assert put(store, "T", 0, b"next").queue_offset == 10
+    store.close()
+    store, report = reopen(files)
+    assert report.damaged == [] and [m.queue_offset for m in read_all(store, "T", 0)] == [2, 3, 5, 6, 7, 8, 9, 10]
+
+
+def test_lost_offsets_elsewhere_have_fillers() -> None:
+    files = MemoryFiles()
+    store = filled(files, 60, segment_size_bytes=4096)
+    offset, (place, _, _) = next(
+        (offset, unit)
+        for offset in range(30)
+        if (unit := store.queue_table.make("T", 0).unit(offset))[0] > 4096 and (unit[0] + unit[1]) % 4096 > 100
+    )
+    store.close()
+    files.remove_tree(f"{ROOT}/consumequeue")
+    files.nodes[f"{ROOT}/commitlog/{place - place % 4096:020d}"].data[place % 4096 + 4] ^= 1
+    store, _ = reopen(files, segment_size_bytes=4096)
+    assert store.queue_table.make("T", 0).unit(offset) == (0, FILLER_SIZE, 0)
+    assert [m.queue_offset for m in read_all(store, "T", 0)] == [i for i in range(30) if i != offset]
+
+
+FAR = 0x10  # in the third byte of a store time: 557 years
+STORE_TIME_AT = 58
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("victims", [[4], [8], [9], [0, 9], [4, 5]])
+def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if bulk:
+        monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", 0)
+    files, clock = MemoryFiles(), ManualClock()
+    settings = {"segment_size_bytes": 1 << 16, "digests_enabled": False}
+    store = make_store(files, clock, **settings)
+    store.open()
+    for body in bodies(10):
+        clock.advance(1000)
+        put(store, "T", 0, body)
+    places = [store.queue_table.make("T", 0).unit(offset)[0] for offset in range(10)]
+    die(store)
+    for victim in victims:
+        files.nodes[LOG].data[places[victim] + STORE_TIME_AT] ^= FAR
+    store = make_store(files, clock, **settings)
+    store.open()
+    last_ms = clock.now_ms() - 1000 * (victims[-1] == 9)
+    assert store.log.last_store_ms == last_ms
+    clock.advance(5)
+    put(store, "T", 0, b"next")
+    assert store.store_time("T", 0, 10) == clock.now_ms()
+    assert store.offset_by_time("T", 0, clock.now_ms()) <= 10
+    # Nothing later is pinned by what the checkpoint says either.
+    store.sync()
+    store._save_checkpoint()
+    die(store)
+    store = make_store(files, clock, **settings)
+    store.open()
+    assert store.log.last_store_ms == clock.now_ms()
+
+
+def test_damage_behind_a_damaged_store_time_costs_no_more_than_itself() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock, segment_size_bytes=1 << 16)
+    store.open()
+    for body in bodies(10):
+        clock.advance(1000)
+        put(store, "T", 0, body)
+    places = [store.queue_table.make("T", 0).unit(offset)[0] for offset in range(10)]
+    store.close()
+    files.remove_tree(f"{ROOT}/consumequeue")
+    files.nodes[LOG].data[places[4] + STORE_TIME_AT] ^= FAR
+    files.nodes[LOG].data[places[5] + 4] ^= 1
+    store = make_store(files, clock, segment_size_bytes=1 << 16, digests_enabled=False)
+    report = store.open()
+    assert report.damaged == [(places[5], places[6])]
+    assert [m.queue_offset for m in read_all(store, "T", 0)] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_clock_set_back_does_not_take_the_store_time_back() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock)
+    store.open()
+    put(store, "T", 0, b"x")
+    newest_ms = clock.now_ms()
+    clock.set_wall(newest_ms - 3_600_000)
+    put(store, "T", 0, b"x")
+    die(store)
+    store = make_store(files, clock)
+    store.open()
+    put(store, "T", 0, b"x")
+    assert [store.store_time("T", 0, offset) for offset in range(3)] == [newest_ms] * 3
 
 
 @pytest.mark.parametrize(("rebuild", "lost_max"), [(False, 1), (True, 2)])

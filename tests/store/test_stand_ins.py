@@ -1,0 +1,33 @@
+"""Units for lost offsets: stand-ins where a filler would make RocketMQ miss messages, fillers elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.stand_ins import fill_lost
+from tests.store.support import make_store
+
+SEGMENT_BYTES = 4096
+
+
+@pytest.mark.parametrize(
+    ("topic", "physical_offset", "unit"),
+    [
+        ("T", 0, (0, 100, STAND_IN_CODE)),
+        ("%RETRY%g", SEGMENT_BYTES - 1, (SEGMENT_BYTES - 1, 100, STAND_IN_CODE)),
+        ("T", SEGMENT_BYTES, (0, FILLER_SIZE, 0)),
+        (SCHEDULE_TOPIC, 0, (0, FILLER_SIZE, 0)),
+    ],
+)
+def test_what_stands_for_lost_offsets(topic: str, physical_offset: int, unit: tuple[int, int, int]) -> None:
+    store = make_store(MemoryFiles())
+    store.open()
+    queue = store.queue_table.make(topic, 0)
+    fill_lost(queue, 3, physical_offset, 100, SEGMENT_BYTES)
+    assert [queue.unit(offset) for offset in range(4)] == [unit] * 3 + [(-1, 0, 0)]
+    assert (queue.max_offset, queue.next_offset) == (3, 3)
+    fill_lost(queue, 3, physical_offset, 100, SEGMENT_BYTES)
+    assert queue.max_offset == 3
