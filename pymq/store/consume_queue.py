@@ -288,7 +288,7 @@ class ConsumeQueue:
         first = high
         while low < high:
             middle = (low + high) // 2
-            real = self._skip_fillers(middle, high)
+            real = self.skip_fillers(middle, high)
             if real < high and self.unit(real)[0] < log_min_offset:
                 low = real + 1
             else:
@@ -296,7 +296,7 @@ class ConsumeQueue:
                 high = middle
         self.min_offset = first
 
-    def _skip_fillers(self, offset: int, end: int) -> int:
+    def skip_fillers(self, offset: int, end: int) -> int:
         """The first unit from ``offset`` on that is no filler, ``end`` when there is none before it."""
         count = 1  # fillers are rare, runs of them long
         while offset < end:

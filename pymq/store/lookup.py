@@ -13,6 +13,7 @@ from pymq.store.windows import read_record
 
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
+_BAD_RECORDS_MAX = 64  # read in a row on the search for a good one
 
 
 def record_store_ms(log: CommitLog, physical_offset: int) -> int:
@@ -29,14 +30,33 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, upper
     """Lower: the first offset with store time >= ``timestamp_ms``, the maximum when there is none.
 
     Upper: the last offset with store time <= ``timestamp_ms``, the minimum when there is none
-    (Java: ConsumeQueue.getOffsetInQueueByTime).
+    (Java: ConsumeQueue.getOffsetInQueueByTime). Binary search: a unit without a good record says nothing about times,
+    so the next one that has one does. A record whose time was damaged to be later makes the answer an earlier offset
+    at most: nothing is passed over for it.
     """
     low, high = queue.min_offset, queue.max_offset
+    found = high
     while low < high:
-        middle = (low + high) // 2
-        store_ms = record_store_ms(log, queue.unit(middle)[0])
-        if store_ms < timestamp_ms or (upper and store_ms == timestamp_ms):
+        middle, store_ms = _next_known((low + high) // 2, high, queue, log)
+        if middle < high and (store_ms < timestamp_ms or (upper and store_ms == timestamp_ms)):
             low = middle + 1
         else:
-            high = middle
-    return max(low - 1, queue.min_offset) if upper else low
+            found = middle if middle < high else found
+            high = (low + high) // 2
+    return max(found - 1, queue.min_offset) if upper else found
+
+
+def _next_known(offset: int, end: int, queue: ConsumeQueue, log: CommitLog) -> tuple[int, int]:
+    """(offset, store time) of the first unit from ``offset`` on that has a good record; ``end`` when there is none.
+
+    After many without one the last of them counts as old (-1): a disk may fail for a whole segment.
+    """
+    store_ms = -1
+    for tried in range(_BAD_RECORDS_MAX):
+        offset = queue.skip_fillers(offset + bool(tried), end)
+        if offset == end:
+            break
+        store_ms = record_store_ms(log, queue.unit(offset)[0])
+        if store_ms >= 0:
+            break
+    return offset, store_ms
