@@ -5,6 +5,8 @@ The same keys as :meth:`pymq.store.index_keys.KeyRows.add_record` finds; a prope
 
 from __future__ import annotations
 
+from itertools import compress, islice
+from operator import is_not
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ Int64s = NDArray[np.int64]
 _NONE: Int64s = np.empty(0, np.int64)
 _SEPARATOR = 2
 _SPACE = 32
+_PROBE_STEP = 64  # one in so many records is asked whether it shares its properties before all are
 _PADDING = bytes(16)  # so that a name can be compared at every place
 
 
@@ -70,11 +73,43 @@ def key_columns(properties: list[bytes], prefixes: NDArray[np.uint32], offsets: 
 
 
 def waiting_keys(records: KeyedRecords) -> KeyColumns:
-    """The keys of records that waited for the index."""
-    by_topic = {topic: topic_hash(topic) for topic in set(records.topics)}
-    prefixes = np.fromiter(map(by_topic.__getitem__, records.topics), np.uint32, len(records))
+    """The keys of records that waited for the index.
+
+    Records of a batch have one and the same object as properties, which is read once; no other topic's have it.
+    """
+    count = len(records)
+    prefixes = _prefixes(records.topics)
     offsets, times_ms = np.array(records.offsets, np.int64), np.array(records.times_ms, np.int64)
-    return key_columns(records.properties, prefixes, offsets, times_ms)
+    properties = records.properties
+    probes = range(1, count - 1, _PROBE_STEP)  # each looks to both sides, for it may stand at a batch's begin or end
+    if not any(properties[i - 1] is properties[i] or properties[i] is properties[i + 1] for i in probes):
+        return key_columns(properties, prefixes, offsets, times_ms)
+    firsts = [0, *compress(range(1, count), map(is_not, properties, islice(properties, 1, None)))]
+    starts = np.array(firsts)
+    distinct = [properties[first] for first in firsts]
+    once = key_columns(distinct, prefixes[starts], np.arange(len(starts)), times_ms[starts])
+    return _repeated(once, starts, offsets, times_ms)
+
+
+def _prefixes(topics: list[str]) -> NDArray[np.uint32]:
+    count = len(topics)
+    if count and topics.count(topics[0]) == count:
+        return np.full(count, topic_hash(topics[0]), np.uint32)
+    by_topic = {topic: topic_hash(topic) for topic in set(topics)}
+    return np.fromiter(map(by_topic.__getitem__, topics), np.uint32, count)
+
+
+def _repeated(once: KeyColumns, starts: Int64s, offsets: Int64s, times_ms: Int64s) -> KeyColumns:
+    """Rows for every record of runs that share their properties; ``once`` has the run's number as offset.
+
+    ``starts``: where each run begins among the records.
+    """
+    runs = once.offsets
+    sizes = np.diff(starts, append=len(offsets))[runs]
+    first_rows = np.cumsum(sizes) - sizes
+    records = np.arange(sizes.sum()) + np.repeat(starts[runs] - first_rows, sizes)
+    order = np.argsort(records, kind="stable")  # a run with several keys stands there several times
+    return KeyColumns(np.repeat(once.hashes, sizes)[order], offsets[records[order]], times_ms[records[order]])
 
 
 def _split(words: Found, text: bytes) -> Found:

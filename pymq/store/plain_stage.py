@@ -128,8 +128,9 @@ class PlainStager:
             if uniform is not None:
                 if len(uniform.offsets) > count_max or _is_unusual(uniform.own, unusual):
                     return None
-                records, joined_units, places, own = uniform
-                return self._take(queue, [records], [joined_units], places, own, shared, store_ms)
+                own = uniform.own
+                owns = _cut(own, uniform.own_size, len(uniform.offsets)) if _KEYS in own else None
+                return self._take(queue, [uniform.records], [uniform.units], uniform.offsets, owns, shared, store_ms)
         if _is_unusual(entries, unusual):
             return None
         position = log.staged_end
@@ -178,7 +179,7 @@ class PlainStager:
             return None
         if not offsets or len(offsets) > count_max:
             return None
-        return self._take(queue, parts, units, offsets, parts[4::6], shared, store_ms)
+        return self._take(queue, parts, units, offsets, parts[4::6] if _KEYS in entries else None, shared, store_ms)
 
     def _encode_uniform(
         self,
@@ -212,14 +213,14 @@ class PlainStager:
         parts: list[bytes],
         units: list[bytes],
         offsets: list[int],
-        own: bytes | list[bytes],
+        owns: list[bytes] | None,
         shared: bytes,
         store_ms: int,
     ) -> tuple[list[int], int] | None:
         """Makes encoded records the staged ones if the segment at hand has room for them.
 
-        ``own``: the entries' own properties, one by one or joined when they have equal sizes. The batch's ``shared``
-        UNIQ_KEY stands behind them and so counts for each of them.
+        ``owns``: the entries' own properties, if there may be KEYS among them. The batch's ``shared`` UNIQ_KEY stands
+        behind them and so counts for each of them.
         """
         store, log = self._appender, self._log
         size = sum(map(len, parts))
@@ -233,18 +234,19 @@ class PlainStager:
         count = len(offsets)
         queue.next_offset += count
         keys = store.staged_keys
-        if _KEYS in (own if isinstance(own, bytes) else b"".join(own)):
-            step = len(own) // count
-            each = [own[i * step : (i + 1) * step] for i in range(count)] if isinstance(own, bytes) else own
-            for properties, offset in zip(each, offsets, strict=True):
-                keys.add(queue.topic, properties + shared, offset, store_ms)
-        else:
-            keys.topics += [queue.topic] * count
-            keys.properties += [shared] * count
-            keys.offsets += offsets
-            keys.times_ms += [store_ms] * count
+        keys.topics += [queue.topic] * count
+        keys.properties += [shared] * count if owns is None else [own + shared for own in owns]
+        keys.offsets += offsets
+        keys.times_ms += [store_ms] * count
         return offsets, size
 
 
 def _is_unusual(properties: bytes, words: tuple[bytes, ...]) -> bool:
     return any(properties.find(word) >= 0 for word in words)
+
+
+def _cut(own: bytes, size: int, count: int) -> list[bytes]:
+    """What :class:`~pymq.store.uniform_batch.Encoded` has of the entries' own properties, entry by entry."""
+    if len(own) == size:
+        return [own] * count
+    return [own[at : at + size] for at in range(0, len(own), size)]

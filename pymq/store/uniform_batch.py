@@ -7,7 +7,8 @@ Producers that batch mostly send such batches. The result is byte for byte that 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -16,24 +17,27 @@ from pymq.model.properties import PROPERTIES_SIZE_MAX_BYTES, tags_code_of
 from pymq.model.record import BATCH_ENTRY_OVERHEAD_BYTES, HEAD_V4, MAGIC_V1
 
 COUNT_MIN = 8  # below this the loop is faster
-_SEPARATOR = 2
+_SEPARATOR = b"\x02"
 _TAGS = b"TAGS\x01"
+_UNIQUE = b"UNIQ_KEY\x01"
 _unpack_entry = struct.Struct(">i8xii").unpack_from  # size, flag, body length
-_ENTRY_FLAG = slice(12, 16)
-_ENTRY_BODY_AT = 20
-_CRC, _FLAG, _QUEUE_OFFSET, _PHYSICAL = slice(8, 12), slice(16, 20), slice(20, 28), slice(28, 36)
-_BODY_AT = 88
+_BODY_AT = 20
 _CRC_MASK = np.uint32(0x7FFFFFFF)
 _UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 
 
 class Encoded(NamedTuple):
-    """Records back to back, their units, where each record starts, and the entries' own properties joined."""
+    """Records back to back, their units, where each record starts, and the entries' own properties.
+
+    ``own``: those of one entry when all have the same but for the value of UNIQ_KEY, otherwise of all, joined.
+    ``own_size``: of one entry's, in bytes.
+    """
 
     records: bytes
     units: bytes
     offsets: list[int]
     own: bytes
+    own_size: int
 
 
 class BatchPlace(NamedTuple):
@@ -62,49 +66,98 @@ def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded 
     if size < BATCH_ENTRY_OVERHEAD_BYTES or len(entries) % size or not 0 <= body_size <= size - 22:
         return None
     count = len(entries) // size
-    own_at = _ENTRY_BODY_AT + body_size + 2
-    own_size = size - own_at
-    grid = np.frombuffer(entries, np.uint8).reshape(count, size)
-    if count < COUNT_MIN or not _is_uniform(entries, size, count, own_at, own_size):
+    own_size = size - 22 - body_size
+    if count < COUNT_MIN or own_size + len(shared) > PROPERTIES_SIZE_MAX_BYTES:
         return None
-    own = grid[:, own_at:].tobytes()
-    code = _common_tags_code(own, own_size, count)
-    if code is None or own_size + len(shared) > PROPERTIES_SIZE_MAX_BYTES:
+    columns = np.frombuffer(entries, _entry_type(body_size, own_size))
+    joined = columns["own"].tobytes()
+    if not _is_uniform(columns, entries, own_size) or not _all_end_properly(joined, own_size, count):
+        return None
+    own = _without_repeats(joined, own_size, count)
+    code = tags_code_of(own) if len(own) == own_size else _common_tags_code(own, own_size, count)
+    if code is None:
         return None
     template = _template(body_size, own_size, shared, place)
     total = len(template)
-    records = np.empty((count, total), np.uint8)
-    records[:] = np.frombuffer(template, np.uint8)
-    first, step = place.physical_offset, total
-    physical = np.arange(first, first + count * step, step, dtype=np.int64)
-    body_ends = range(_ENTRY_BODY_AT + body_size, len(entries), size)
-    crcs = np.array([crc32(entries[end - body_size : end]) for end in body_ends], np.uint32) & _CRC_MASK
-    records[:, _CRC] = crcs.astype(">u4").view(np.uint8).reshape(count, 4)
-    records[:, _FLAG] = grid[:, _ENTRY_FLAG]
-    queue_offsets = np.arange(place.queue_offset, place.queue_offset + count, dtype=np.int64)
-    records[:, _QUEUE_OFFSET] = queue_offsets.astype(">i8").view(np.uint8).reshape(count, 8)
-    records[:, _PHYSICAL] = physical.astype(">i8").view(np.uint8).reshape(count, 8)
-    records[:, _BODY_AT : _BODY_AT + body_size] = grid[:, _ENTRY_BODY_AT : _ENTRY_BODY_AT + body_size]
-    own_to = total - len(shared)
-    records[:, own_to - own_size : own_to] = grid[:, own_at:]
-    units = np.zeros(count, _UNIT)
+    physical = np.arange(place.physical_offset, place.physical_offset + count * total, total)
+    encoded = bytearray(template) * count
+    records = np.frombuffer(encoded, _record_type(body_size, own_size, len(place.topic_part), total))
+    records["crc"] = np.fromiter(map(crc32, columns["body"].tolist()), np.uint32, count) & _CRC_MASK
+    records["flag"] = columns["flag"]
+    records["queue_offset"] = np.arange(place.queue_offset, place.queue_offset + count)
+    records["physical"] = physical
+    records["body"] = columns["body"]
+    records["own"] = columns["own"]
+    units = np.empty(count, _UNIT)
     units["offset"] = physical
     units["size"] = total
-    if code:
-        units["tags"] = code
-    return Encoded(records.tobytes(), units.tobytes(), physical.tolist(), own)
+    units["tags"] = code
+    return Encoded(bytes(encoded), units.tobytes(), physical.tolist(), own, own_size)
 
 
-def _is_uniform(entries: bytes, size: int, count: int, own_at: int, own_size: int) -> bool:
-    """True when every entry has the first one's sizes; a column of bytes is a slice with the entry's size as step."""
-    if own_size != entries[own_at - 2] << 8 | entries[own_at - 1]:
-        return False
-    columns = [0, 1, 2, 3, 16, 17, 18, 19, own_at - 2, own_at - 1]
-    if own_size:
-        columns.append(size - 1)
-        if entries[size - 1] != _SEPARATOR:
-            return False
-    return all(entries[column::size] == entries[column : column + 1] * count for column in columns)
+@lru_cache(maxsize=256)
+def _entry_type(body_size: int, own_size: int) -> np.dtype[np.void]:
+    """A batch entry. Fields that are compared or copied alone have no number's type."""
+    return np.dtype(
+        [
+            ("size", "V4"),
+            ("magic_and_crc", "V8"),
+            ("flag", "V4"),
+            ("body_size", "V4"),
+            ("body", f"V{body_size}"),
+            ("own_size", "V2"),
+            ("own", f"V{own_size}"),
+        ]
+    )
+
+
+@lru_cache(maxsize=256)
+def _record_type(body_size: int, own_size: int, topic_size: int, total: int) -> np.dtype[np.void]:
+    """What differs from record to record of a batch: see HEAD_V4."""
+    return np.dtype(
+        {
+            "names": ["crc", "flag", "queue_offset", "physical", "body", "own"],
+            "formats": [">u4", "V4", ">i8", ">i8", f"V{body_size}", f"V{own_size}"],
+            "offsets": [8, 16, 20, 28, HEAD_V4.size, HEAD_V4.size + body_size + topic_size + 2],
+            "itemsize": total,
+        }
+    )
+
+
+def _is_uniform(columns: np.ndarray[Any, np.dtype[np.void]], entries: bytes, own_size: int) -> bool:
+    """True when every entry has the first one's sizes."""
+    count = len(columns)
+    return (
+        columns["size"].tobytes() == entries[:4] * count
+        and columns["body_size"].tobytes() == entries[16:20] * count
+        and columns["own_size"].tobytes() == own_size.to_bytes(2, "big") * count
+    )
+
+
+def _all_end_properly(own: bytes, size: int, count: int) -> bool:
+    """True when the properties of each entry end with a separator; ``own``: ``count`` times ``size`` bytes."""
+    return not size or own[size - 1 :: size] == _SEPARATOR * count
+
+
+def _without_repeats(own: bytes, size: int, count: int) -> bytes:
+    """The first entry's properties if the others have the same but for the value of UNIQ_KEY, otherwise ``own``.
+
+    Then names and tags need to be looked for in one entry instead of in all.
+    """
+    first = own[:size]
+    at = first.find(_UNIQUE)
+    if at < 0 or (at and first[at - 1 : at] != _SEPARATOR):
+        return first if own == first * count else own
+    at += len(_UNIQUE)
+    end = first.find(_SEPARATOR, at)
+    parts = np.frombuffer(own, np.dtype([("before", f"V{at}"), ("key", f"V{end - at}"), ("behind", f"V{size - end}")]))
+    if (
+        parts["before"].tobytes() == first[:at] * count
+        and parts["behind"].tobytes() == first[end:] * count
+        and parts["key"].tobytes().isalnum()  # so that no separator hides in one of them
+    ):
+        return first
+    return own
 
 
 def _common_tags_code(own: bytes, size: int, count: int) -> int | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pymq.clock import ManualClock
 from pymq.model.hosts import pack_host
 from pymq.model.record import decode_records, encode_batch_entry
+from pymq.store.index_keys import KeyRows
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.plain_stage import PlainStager
 from pymq.store.settings import StoreSettings
@@ -36,8 +37,8 @@ def place() -> BatchPlace:
     )
 
 
-def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes]:
-    """(result, everything staged for the log, everything staged for the queue)."""
+def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
+    """(result, everything staged for the log, everything staged for the queue, the keys for the index)."""
     settings = StoreSettings(
         segment_size_bytes=1 << 20, queue_file_size_bytes=20_000, index_slot_count=10, index_entry_count=100
     )
@@ -51,7 +52,12 @@ def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes]:
     assert queue is not None
     store.set_bulk_ready(by_columns)
     result = stager.stage_batch(queue, entries, SHARED, 0, 5, HOST, 32767, (b"DELAY\x01",))
-    return result, b"".join(store.log.parts), b"".join(queue.staged)
+    rows = KeyRows()
+    keys = store.appender.staged_keys
+    for record in zip(keys.topics, keys.properties, keys.offsets, keys.times_ms, strict=True):
+        rows.add_record(*record)
+    found = list(zip(rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True))
+    return result, b"".join(store.log.parts), b"".join(queue.staged), found
 
 
 @pytest.mark.parametrize("count", [1, COUNT_MIN - 1, COUNT_MIN, 32, 500])
@@ -65,6 +71,42 @@ def test_equal_entries(count: int, own: bytes, body_size: int) -> None:
     loop = stage(entries, by_columns=False)
     assert columns == loop
     assert [message.flag for message in decode_records(columns[1])] == list(range(count))
+
+
+def with_numbers(template: bytes) -> bytes:
+    """A batch whose entries' properties differ in a number of three digits."""
+    return b"".join(encode_batch_entry(b"body%03d" % i, template.replace(b"###", b"%03d" % i)) for i in range(200))
+
+
+@pytest.mark.parametrize(
+    ("template", "is_told_once"),
+    [
+        (b"UNIQ_KEY\x01A###\x02WAIT\x01true\x02TAGS\x01TagA\x02", True),
+        (b"TAGS\x01TagA\x02KEYS\x01order\x02UNIQ_KEY\x01###\x02", True),
+        (b"KEYS\x01order###\x02UNIQ_KEY\x01###\x02", False),
+        (b"TAGS\x01Tag###\x02UNIQ_KEY\x01x\x02", False),
+        (b"XUNIQ_KEY\x01###\x02TAGS\x01A\x02", False),
+        (b"TAGS\x01UNIQ_KEY\x01###\x02", False),
+        (b"UNIQ_KEY\x01-###\x02", False),
+    ],
+)
+def test_properties_that_differ_in_the_unique_key_alone_are_looked_at_once(template: bytes, is_told_once: bool) -> None:
+    entries = with_numbers(template)
+    encoded = encode_uniform(entries, SHARED, place())
+    if encoded is not None:
+        assert (len(encoded.own) == encoded.own_size) == is_told_once
+    assert stage(entries, by_columns=True) == stage(entries, by_columns=False)
+
+
+@pytest.mark.parametrize("word", [b"DELAY\x01", b"XDELAY\x01"])
+@pytest.mark.parametrize("number", [0, 100, 199])
+def test_an_unusual_word_is_found_in_any_entry(word: bytes, number: int) -> None:
+    usual = b"UNIQ_KEY\x01A###\x02" + b"D" * (len(word) - 1) + b"\x011\x02"
+    owns = [usual.replace(b"###", b"%03d" % i) for i in range(200)]
+    owns[number] = owns[number].replace(b"D" * (len(word) - 1) + b"\x01", word)
+    entries = b"".join(encode_batch_entry(b"body", own) for own in owns)
+    assert stage(entries, by_columns=True)[0] is None
+    assert stage(entries, by_columns=False)[0] is None
 
 
 def test_entries_of_other_sizes_or_shapes_are_left_to_the_loop() -> None:
@@ -87,7 +129,11 @@ def test_entries_of_other_sizes_or_shapes_are_left_to_the_loop() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_flipped_byte_never_makes_other_records_than_the_loop(data: st.DataObject) -> None:
-    own = data.draw(st.sampled_from([b"a\x01b\x02", b"TAGS\x01AB\x02", b"a\x01TAGS\x02", b"XTAGS\x01a\x02"]))
+    own = data.draw(
+        st.sampled_from(
+            [b"a\x01b\x02", b"KEYS\x01k\x02UNIQ_KEY\x01u\x02", b"TAGS\x01AB\x02", b"a\x01TAGS\x02", b"XTAGS\x01a\x02"]
+        )
+    )
     raw = bytearray(encode_batch_entry(b"body", own) * COUNT_MIN)
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     columns = stage(bytes(raw), by_columns=True)
