@@ -105,7 +105,7 @@ BUGS = (
         "self._log.cut(max((q.last_physical_offset for q in self._queues), default=0) if end.offset else 0, ",
         ("singles",)),
     Bug("the log is not cut", "recovery:_Run.scan_from",
-        "self._log.cut(end.offset, self._last_store_ms)", "self._log._set_end(end.offset) or 0", ("segment-roll",)),
+        "self._log.cut(end.offset, self._times.last_ms)", "self._log._set_end(end.offset) or 0", ("segment-roll",)),
     Bug("what is cut is not zeroed", "commit_log:CommitLog._zero_from",
         "if zero_from(segment.file, end - segment.start, size):", "if False:", ("equal-sizes", "recovery")),
     Bug("zeroing ends too early", "zeroing:zero_from",
