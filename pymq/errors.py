@@ -26,6 +26,12 @@ class UsageError(PymqError):
     exit_code = EXIT_USAGE
 
 
+class StoppedError(PymqError):
+    """The operator told a server to stop before its start was over."""
+
+    exit_code = EXIT_OK
+
+
 class ConfigError(UsageError):
     """A setting is unknown, ill-typed or out of its range."""
 

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import random
+from collections.abc import Callable
 from types import ModuleType
 
 from pymq.broker.jobs import Job, JobRunner
@@ -60,10 +61,11 @@ class Broker:
         self._numpy: asyncio.Future[ModuleType] | None = None
         self._disk_threads: WorkerThreads | None = None
 
-    async def start(self) -> str:
+    async def start(self, is_stopping: Callable[[], bool] = lambda: False) -> str:
         """Listens, opens the store, registers at the name servers; returns the address clients are told.
 
-        Raises OSError for a port that is taken, StoreError for a directory that can't be served.
+        Raises OSError for a port that is taken, StoreError for a directory that can't be served, StoppedError when
+        ``is_stopping`` says so during a recovery: cancelling can't end that. Then call :meth:`stop`.
         """
         config = self.config
         wanted_port = config.listen_port
@@ -81,7 +83,7 @@ class Broker:
             run_in_thread=self._disk_threads,
             after_sync=self.server.schedule_turn_end,
         )
-        self.recovery = parts.open()
+        self.recovery = parts.open(is_stopping)
         _tell_recovery(self.recovery)
         parts.store.set_bulk_ready(False)
         self.parts = parts

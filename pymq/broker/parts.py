@@ -176,9 +176,12 @@ class BrokerParts:
             otherwise=self.fast_pulls,
         )
 
-    def open(self) -> RecoveryReport:
-        """Recovers the store and reads the tables. Raises StoreError."""
-        report = self.store.open(RecoveryProgress(self.clock))
+    def open(self, is_stopping: Callable[[], bool] = lambda: False) -> RecoveryReport:
+        """Recovers the store and reads the tables.
+
+        Raises StoreError, and StoppedError when ``is_stopping``, which a long recovery asks now and then, says so.
+        """
+        report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
             self.topics.load()
             self.groups.load()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pymq.clock import Clock
+from pymq.errors import StoppedError
 from pymq.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -13,13 +15,23 @@ INTERVAL_MS = 1000  # a recovery that takes less says nothing
 
 
 class RecoveryProgress:
-    """What :meth:`MessageStore.open` calls with the bytes of the log it has read and will read."""
+    """What :meth:`MessageStore.open` calls with the bytes of the log it has read and will read.
 
-    def __init__(self, clock: Clock) -> None:
+    Raises StoppedError when ``is_stopping`` says so: what a recovery has done so far is no loss, the next one begins
+    where this one did.
+    """
+
+    def __init__(self, clock: Clock, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._clock = clock
+        self._is_stopping = is_stopping
         self._started_ms = self._told_ms = clock.monotonic_ms()
 
     def __call__(self, done_bytes: int, total_bytes: int) -> None:
+        if self._is_stopping():
+            raise StoppedError(
+                f"told to stop with {format_bytes(done_bytes)} of {format_bytes(total_bytes)} of the log read: the "
+                f"next start recovers the store from the same place"
+            )
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._told_ms < INTERVAL_MS:
             return

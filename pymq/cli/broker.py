@@ -75,13 +75,16 @@ def broker(
 
 
 async def _serve(config: BrokerConfig, as_json: bool) -> None:
-    from pymq.cli.servers import serve_until_stopped, start_broker
+    from pymq.cli.servers import start_broker
+    from pymq.net.runtime import StopSignals
 
-    server = await start_broker(config)
-    try:
-        await serve_until_stopped(lambda: _tell_ready(config, server.address, as_json))
-    finally:
-        await server.stop()
+    with StopSignals() as signals:
+        server = await start_broker(config, signals)
+        try:
+            _tell_ready(config, server.address, as_json)
+            await signals.wait()
+        finally:
+            await server.stop()
 
 
 def _tell_ready(config: BrokerConfig, address: str, as_json: bool) -> None:

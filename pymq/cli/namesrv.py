@@ -48,13 +48,16 @@ def namesrv(
 
 
 async def _serve(config: NamesrvConfig, as_json: bool) -> None:
-    from pymq.cli.servers import serve_until_stopped, start_namesrv
+    from pymq.cli.servers import start_namesrv
+    from pymq.net.runtime import StopSignals
 
-    server = await start_namesrv(config)
-    try:
-        await serve_until_stopped(lambda: _tell_ready(server.address, as_json))
-    finally:
-        await server.stop()
+    with StopSignals() as signals:
+        server = await start_namesrv(config)
+        try:
+            _tell_ready(server.address, as_json)
+            await signals.wait()
+        finally:
+            await server.stop()
 
 
 def _tell_ready(address: str, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pymq.broker.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
     from pymq.namesrv.server import NameServer
+    from pymq.net.runtime import StopSignals
 
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default 127.0.0.1.")
@@ -70,18 +71,6 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
-async def serve_until_stopped(tell_ready: Callable[[], None]) -> None:
-    """Says that the role is ready, then waits for SIGINT or SIGTERM; one that comes right after the words counts."""
-    import asyncio
-
-    from pymq.net.runtime import wait_for_stop_signal
-
-    stopped = asyncio.ensure_future(wait_for_stop_signal())
-    await asyncio.sleep(0)  # the signal handlers are there from now on
-    tell_ready()
-    await stopped
-
-
 async def start_namesrv(config: NamesrvConfig) -> NameServer:
     """A name server that listens. Raises UsageError when the port is taken."""
     from pymq.clock import SystemClock
@@ -95,8 +84,11 @@ async def start_namesrv(config: NamesrvConfig) -> NameServer:
     return server
 
 
-async def start_broker(config: BrokerConfig) -> Broker:
-    """A broker that has recovered its store and listens. Raises UsageError when the port is taken."""
+async def start_broker(config: BrokerConfig, signals: StopSignals) -> Broker:
+    """A broker that has recovered its store and listens.
+
+    Raises UsageError when the port is taken, StoppedError when a signal ends the start.
+    """
     import random
 
     from pymq.broker.broker import Broker
@@ -105,7 +97,7 @@ async def start_broker(config: BrokerConfig) -> Broker:
 
     broker = Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random())
     try:
-        await broker.start()
+        await signals.unless_stopped(broker.start(lambda: signals.came))
     except BaseException as error:
         await broker.stop()
         if isinstance(error, OSError):

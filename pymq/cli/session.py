@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pymq.cli.options import split_addresses
@@ -31,16 +32,8 @@ def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: f
 
 async def until_done_or_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Runs ``work`` to its end or to SIGINT or SIGTERM, which are the usual end of what follows something."""
-    import asyncio
+    from pymq.errors import StoppedError
+    from pymq.net.runtime import StopSignals
 
-    from pymq.net.runtime import wait_for_stop_signal
-
-    working = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(wait_for_stop_signal())
-    await asyncio.wait((working, stopped), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not working.done():
-        working.cancel()
-        await asyncio.wait((working,))
-    if not working.cancelled():
-        working.result()
+    with StopSignals() as signals, suppress(StoppedError):
+        await signals.unless_stopped(work)

@@ -80,19 +80,21 @@ def standalone(
 
 
 async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
-    from pymq.cli.servers import serve_until_stopped, start_broker, start_namesrv
+    from pymq.cli.servers import start_broker, start_namesrv
+    from pymq.net.runtime import StopSignals
 
-    namesrv = await start_namesrv(namesrv_config)
-    try:
-        broker_config.namesrv_addr = namesrv.address
-        broker = await start_broker(broker_config)
+    with StopSignals() as signals:
+        namesrv = await start_namesrv(namesrv_config)
         try:
-            store = broker_config.store_path_root_dir
-            await serve_until_stopped(lambda: _tell_ready(namesrv.address, broker.address, store, as_json))
+            broker_config.namesrv_addr = namesrv.address
+            broker = await start_broker(broker_config, signals)
+            try:
+                _tell_ready(namesrv.address, broker.address, broker_config.store_path_root_dir, as_json)
+                await signals.wait()
+            finally:
+                await broker.stop()
         finally:
-            await broker.stop()
-    finally:
-        await namesrv.stop()
+            await namesrv.stop()
 
 
 def _tell_ready(namesrv: str, broker: str, store: str, as_json: bool) -> None:

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from pymq.errors import StoppedError
+
 T = TypeVar("T")
 
 # Requests leave few cycles behind: looking for them after every 700 new objects, Python's default, costs a tenth of a
@@ -26,17 +28,54 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-async def wait_for_stop_signal() -> int:
-    """Returns the number of the first SIGINT or SIGTERM; a second one has its usual effect."""
-    loop = asyncio.get_running_loop()
-    got: asyncio.Future[int] = loop.create_future()
+class StopSignals:
+    """SIGINT and SIGTERM while the ``with`` lasts: the first is kept, a second one has its usual effect.
 
-    def stop(number: int) -> None:
+    One that comes while the event loop is held up, say by a recovery, is known at once: ask :attr:`came`. Belongs to
+    the main thread, with a running loop.
+    """
+
+    def __enter__(self) -> StopSignals:
+        self._loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[int] = self._loop.create_future()
+        self._came = False
+        # Not the loop's own handlers: they run when the loop does.
+        self._before: dict[signal.Signals, Any] = {}
         for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
-        if not got.done():
-            got.set_result(number)
+            self._before[each] = signal.signal(each, self._take)
+        return self
 
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop, each)
-    return await got
+    def __exit__(self, *_: object) -> None:
+        self._give_back()
+
+    @property
+    def came(self) -> bool:
+        """True once a signal has come."""
+        return self._came
+
+    async def wait(self) -> int:
+        """The number of the first signal, when it has come."""
+        return await self._first
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` returns. A signal cancels it: raises StoppedError unless it was done by then."""
+        working = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((working, self._first), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not working.done():
+                working.cancel()
+                await asyncio.wait((working,))
+        if working.cancelled():
+            raise StoppedError("told to stop")
+        return working.result()
+
+    def _take(self, number: int, _: object) -> None:
+        self._came = True
+        self._give_back()
+        self._loop.call_soon_threadsafe(self._first.set_result, number)
+
+    def _give_back(self) -> None:
+        before, self._before = self._before, {}
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -8,7 +8,7 @@ import pytest
 
 from pymq.broker.parts import store_settings
 from pymq.config import BrokerConfig
-from pymq.errors import StoreError
+from pymq.errors import StoppedError, StoreError
 from pymq.model.message import MessageQueue
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.store.memory_fs import MemoryFiles
@@ -44,6 +44,19 @@ def test_a_clean_stop_leaves_no_abort_file_and_a_kill_does() -> None:
     again.put("T", b"2")
     killed = World(again.files.after_kill(), world.clock)
     assert [message.body for message in killed.messages("T")] == [b"1", b"2"]
+
+
+def test_a_recovery_that_was_told_to_stop_leaves_the_directory_to_the_next_start() -> None:
+    world = World()
+    world.put("T", b"1")
+    world.put("T", b"2")
+    killed = World(world.files.after_kill(), world.clock, open_at_once=False)
+    with pytest.raises(StoppedError):
+        killed.parts.open(lambda: True)
+    assert killed.files.exists(f"{ROOT}/abort"), "the next start has to recover"
+    assert not killed.parts.store.is_writable
+    again = World(killed.files, world.clock)
+    assert [message.body for message in again.messages("T")] == [b"1", b"2"]
 
 
 def test_a_directory_serves_one_broker() -> None:

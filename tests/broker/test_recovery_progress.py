@@ -6,6 +6,7 @@ import pytest
 
 from pymq.broker.recovery_progress import RecoveryProgress
 from pymq.clock import ManualClock
+from pymq.errors import StoppedError
 
 
 def test_one_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,3 +27,11 @@ def test_nothing_to_read_is_no_division_by_zero(caplog: pytest.LogCaptureFixture
     clock.advance(2000)
     progress(0, 0)
     assert "0 %" in caplog.text
+
+
+def test_a_stop_ends_the_recovery_at_its_next_step() -> None:
+    asked = iter([False, True])
+    progress = RecoveryProgress(ManualClock(), lambda: next(asked))
+    progress(16 << 20, 48 << 20)
+    with pytest.raises(StoppedError, match=r"32\.0 MB of 48\.0 MB"):
+        progress(32 << 20, 48 << 20)

@@ -58,7 +58,14 @@ class FakePeer:
 class World:
     """An open broker without a network. ``settings`` are keys of broker.conf."""
 
-    def __init__(self, files: MemoryFiles | None = None, clock: ManualClock | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        files: MemoryFiles | None = None,
+        clock: ManualClock | None = None,
+        *,
+        open_at_once: bool = True,
+        **settings: Any,
+    ) -> None:
         self.clock = clock or ManualClock()
         self.files = files or MemoryFiles()
         # Small files: a gigabyte of zeros is of no use in memory.
@@ -79,7 +86,8 @@ class World:
             run_in_thread=lambda work, done: self.run_in_thread(work, done),
             after_sync=lambda: None,
         )
-        self.parts.open()
+        if open_at_once:
+            self.parts.open()
 
     def reopened(self, **settings: Any) -> World:
         """The same directory after a clean stop."""

@@ -49,6 +49,14 @@ def first_line(running: subprocess.Popen[str]) -> str:
     return running.stdout.readline()
 
 
+def read_until(connection: socket.socket, wanted: bytes) -> None:
+    received = b""
+    while wanted not in received:
+        data = connection.recv(1 << 16)
+        assert data, f"closed before {wanted!r} came"
+        received += data
+
+
 def accepts(address: str) -> bool:
     host, port = address.rsplit(":", 1)
     with socket.socket() as probe:
@@ -70,6 +78,25 @@ def test_standalone_says_when_it_is_ready_and_stops_cleanly(tmp_path: Path, how:
         running.send_signal(how)
         assert running.wait(STOP_TIMEOUT_S) == EXIT_OK
     assert (data / "commitlog").is_dir()
+    assert not (data / "abort").exists(), "a clean stop leaves no abort file"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_during_the_start_is_a_clean_stop_too(tmp_path: Path, how: signal.Signals) -> None:
+    data = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(STOP_TIMEOUT_S)
+        namesrv = f"127.0.0.1:{silent.getsockname()[1]}"
+        with process("broker", "--port", "0", "--namesrv", namesrv, "--store", str(data), home=tmp_path) as running:
+            connection, _ = silent.accept()
+            with connection:
+                connection.settimeout(STOP_TIMEOUT_S)
+                read_until(connection, b"TBW102")  # it has recovered, and waits for the answer to its registration
+                assert (data / "abort").exists()
+                running.send_signal(how)
+                read_until(connection, b'"code":104')  # and takes that back
+            assert running.wait(STOP_TIMEOUT_S) == EXIT_OK
+            assert first_line(running) == "", "it was never ready"
     assert not (data / "abort").exists(), "a clean stop leaves no abort file"
 
 

@@ -1,0 +1,96 @@
+"""Stop signals: known while the loop is held up, waited for, and given back after the first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pymq.errors import StoppedError
+from pymq.net.runtime import StopSignals, run
+
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+
+
+def with_signals(scenario: Callable[[StopSignals], Awaitable[None]]) -> None:
+    async def main() -> None:
+        with StopSignals() as signals:
+            async with asyncio.timeout(20):
+                await scenario(signals)
+
+    run(main())
+
+
+@BOTH
+def test_a_signal_is_known_before_the_loop_runs_again(number: signal.Signals) -> None:
+    async def scenario(signals: StopSignals) -> None:
+        assert not signals.came
+        os.kill(os.getpid(), number)
+        assert signals.came
+        assert await signals.wait() == number
+
+    with_signals(scenario)
+
+
+@BOTH
+def test_a_signal_wakes_who_waits(number: signal.Signals) -> None:
+    async def scenario(signals: StopSignals) -> None:
+        waiting = asyncio.ensure_future(signals.wait())
+        await asyncio.to_thread(os.kill, os.getpid(), number)
+        assert await waiting == number
+
+    with_signals(scenario)
+
+
+def test_work_is_cancelled_by_a_signal_and_has_ended_when_that_is_told() -> None:
+    ended = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    async def scenario(signals: StopSignals) -> None:
+        with pytest.raises(StoppedError):
+            await signals.unless_stopped(work())
+        assert ended == [True]
+
+    with_signals(scenario)
+
+
+def test_work_that_is_done_counts_and_its_error_too() -> None:
+    async def done() -> int:
+        return 3
+
+    async def failing() -> int:
+        raise ValueError("no")
+
+    async def scenario(signals: StopSignals) -> None:
+        assert await signals.unless_stopped(done()) == 3
+        with pytest.raises(ValueError, match="no"):
+            await signals.unless_stopped(failing())
+
+    with_signals(scenario)
+
+
+def test_after_the_first_signal_and_at_the_end_all_is_as_before() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def scenario(signals: StopSignals) -> None:
+        assert signal.getsignal(signal.SIGTERM) != before
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) == before
+        await signals.wait()
+
+    async def nothing(_: StopSignals) -> None:
+        assert signal.getsignal(signal.SIGTERM) != before
+
+    with_signals(scenario)
+    with_signals(nothing)
+    assert signal.getsignal(signal.SIGTERM) == before
