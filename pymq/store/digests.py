@@ -29,6 +29,7 @@ from pymq.store.fs import Files, make_directory
 
 WORK_BYTES = 8 << 20  # digested in one call of :meth:`Digests.work`: about a millisecond
 CATCH_UP_BYTES_MAX = 64 << 20  # more than this behind the log's end at a start is left to the scrubber
+RESIDENT_BYTES_MAX = 8 << 20  # mapped bytes digested before their pages are given back: catching up fills no memory
 EXPLAINED_COUNT_MAX = 1024  # damaged blocks whose explanation is remembered
 
 
@@ -176,7 +177,7 @@ class Digests:
         if tail is not None and xxh3_64_digest(data[: tail.size]) != tail.digest:
             digests = self._wanted_digest(data[:BLOCK_SIZE_BYTES], tail) + digests[DIGEST_SIZE_BYTES:]
         self.table.put(segment.start, at // BLOCK_SIZE_BYTES, digests)
-        segment.note_read(size, self._log.resident_bytes_max)
+        segment.note_read(size, min(self._log.resident_bytes_max, RESIDENT_BYTES_MAX))
         self.next_offset = segment.start + at + size
         self._tail = None
 

@@ -207,6 +207,12 @@ class IndexService:
             if self.problem is not None or (self.next_offset, len(self._pending)) == before:
                 return
 
+    def release(self) -> None:
+        """Gives the mapped pages of the newest file back to the system."""
+        if self.files:
+            self._inserted = 0
+            self.files[-1].release()
+
     def _read_behind(self) -> None:
         assert self._behind_from is not None
         start = max(self._behind_from, self._log.min_offset)
@@ -256,8 +262,7 @@ class IndexService:
         """Gives the mapped pages back now and then."""
         self._inserted += count
         if self._inserted >= _RELEASE_COUNT:
-            self._inserted = 0
-            self.files[-1].release()
+            self.release()
 
     def _writable_file(self) -> IndexFile:
         """The newest file, or a new one when that is full."""

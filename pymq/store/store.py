@@ -121,6 +121,7 @@ class MessageStore:
         )  # fmt: skip
         if self.index is not None:
             self.index.drain()
+            self.index.release()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
         self._open_digests(report)
         if self.queue_table.deleted is not None:

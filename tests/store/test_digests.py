@@ -77,6 +77,23 @@ def read_one(store: MessageStore, row: tuple[str, int, int, int, int]) -> bytes:
     return b"".join(result.chunks)
 
 
+def test_catching_up_gives_mapped_pages_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, budget = 1 << 16, 1 << 15
+    monkeypatch.setattr(digests_module, "RESIDENT_BYTES_MAX", limit)
+    store = filled(MemoryFiles(), 0, segment_size_bytes=1 << 20)
+    put(store, "T", 0, bytes(600_000))
+    (segment,) = store.log.segments
+    released = []
+    monkeypatch.setattr(type(segment.file), "release", lambda file, view: released.append(len(view)))
+    assert store.digests is not None
+    resident = []
+    while store.digests.next_offset < 590_000:
+        store.digests.work(budget)
+        resident.append(segment.resident_bytes)
+    assert max(resident) <= limit
+    assert len(released) == 600_000 // (limit + budget), "each time one piece more than the limit was read"
+
+
 def test_any_flipped_bit_costs_one_message_and_no_other() -> None:
     """Bodies, properties, times, hosts: a few bits of every byte of 100 messages, every bit of one of them."""
     files = MemoryFiles()

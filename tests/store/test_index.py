@@ -18,7 +18,7 @@ from pymq.store import index_file
 from pymq.store.index_file import IndexFile
 from pymq.store.index_hash import key_hashes
 from pymq.store.memory_fs import MemoryFiles
-from tests.store.support import everything, found_by_key, make_store, put, stage
+from tests.store.support import die, everything, found_by_key, make_store, put, stage
 
 KEYS = st.one_of(
     st.text(max_size=40),
@@ -130,6 +130,20 @@ def test_keys_wait_for_a_tick() -> None:
     assert store.index.waiting
     store.tick()
     assert not store.index.waiting
+
+
+def test_a_start_gives_back_the_pages_it_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    store = make_store(files)
+    store.open()
+    put(store, "T", 0, b"a", keys="k")
+    die(store)
+    released = []
+    monkeypatch.setattr(IndexFile, "release", lambda file: released.append(file.count))
+    again = make_store(files)
+    again.open()
+    assert released == [2], "once, with the key in it: entries count from 1"
+    assert found_by_key(again, "T", "k") == [b"a"]
 
 
 def test_files_are_named_by_the_operator_s_time_and_never_by_an_earlier_one() -> None:
