@@ -17,7 +17,7 @@ from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
 from pymq.store.cold_file import ColdFile, ColdFiles
 from pymq.store.fs import File, Files, lacked_handles, make_directory, no_handles_error
 from pymq.store.segment import Guard, Segment
-from pymq.store.zeroing import first_nonzero, zero_from
+from pymq.store.zeroing import nonzero_bytes, zero_from
 from pymq.units import format_bytes
 
 __all__ = ["RECORD_HEAD", "CommitLog", "Segment"]
@@ -135,7 +135,7 @@ class CommitLog:
         return self.segments[-1].end if self.segments else 0
 
     def cut(self, end: int, last_store_ms: int) -> int:
-        """Makes ``end`` the log's end; later bytes become zeros, later files go. Returns how many bytes held data.
+        """Makes ``end`` the log's end; later bytes become zeros, later files go. Returns how many bytes that held.
 
         Zeroing matters: remains of a cut record must never line up with a later append.
         """
@@ -157,7 +157,7 @@ class CommitLog:
 
     def _drop_last(self) -> int:
         segment = self.segments.pop()
-        dirty_at = first_nonzero(segment.file, 0)
+        dropped = nonzero_bytes(segment.file, 0)
         self._close_segment(segment)
         self._files.remove(segment.file.path)
         # At once: were an earlier segment's removal to reach the disk without this one, the log would have a hole.
@@ -165,7 +165,7 @@ class CommitLog:
         self._files.sync_dir(self._directory)
         if self.segments:
             self.segments[-1].sealed = isinstance(self.segments[-1].file, ColdFile)
-        return 0 if dirty_at is None else segment.end - segment.start - dirty_at
+        return dropped
 
     def _zero_from(self, end: int) -> int:
         segment = self.segments[-1]
@@ -174,12 +174,12 @@ class CommitLog:
             raise StoreError(
                 f"the log has to be cut at {end}, but {segment.file.path} is compressed: run `pymq store thaw` first"
             )
-        dirty_at = first_nonzero(segment.file, end - segment.start)
+        dropped = nonzero_bytes(segment.file, end - segment.start)
         if zero_from(segment.file, end - segment.start, size):
             segment.drop_view()
             with self._lock:
                 self._unsynced[segment.start] = segment
-        return 0 if dirty_at is None else size - dirty_at
+        return dropped
 
     def _set_end(self, end: int) -> None:
         self.max_offset = end

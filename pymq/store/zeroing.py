@@ -24,6 +24,17 @@ def first_nonzero(file: File, at: int) -> int | None:
     return None
 
 
+def nonzero_bytes(file: File, at: int) -> int:
+    """How many bytes lie from the first to the last one behind ``at`` that isn't zero. Raises OSError."""
+    first = position = first_nonzero(file, at)
+    end = 0
+    while position is not None:
+        chunk = file.pread(position, _CHUNK_BYTES)
+        end = position + len(chunk.rstrip(b"\0"))
+        position = first_nonzero(file, position + len(chunk))
+    return 0 if first is None else end - first
+
+
 def zero_from(file: File, at: int, size: int) -> bool:
     """Makes every byte from ``at`` on zero and the file ``size`` bytes long; False when it was so. Raises OSError.
 

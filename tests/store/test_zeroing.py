@@ -10,7 +10,7 @@ import pytest
 from pymq.store.commit_log import CommitLog
 from pymq.store.fs import Files, RealFiles
 from pymq.store.memory_fs import MemoryFiles
-from pymq.store.zeroing import first_nonzero, zero_from
+from pymq.store.zeroing import first_nonzero, nonzero_bytes, zero_from
 
 SIZE_BYTES = 1 << 20
 
@@ -27,8 +27,12 @@ def test_everything_behind_the_cut_is_zero(place: tuple[Files, str]) -> None:
     for at in (0, 70_000, 300_000, SIZE_BYTES - 3):
         file.pwrite(at, b"abc")
     assert first_nonzero(file, 1) == 1 and first_nonzero(file, 3) == 70_000
+    assert nonzero_bytes(file, 3) == SIZE_BYTES - 70_000
+    assert nonzero_bytes(file, 300_002) == SIZE_BYTES - 300_002 and nonzero_bytes(file, SIZE_BYTES - 1) == 1
     assert zero_from(file, 70_001, SIZE_BYTES)
-    assert first_nonzero(file, 70_001) is None and not zero_from(file, 70_001, SIZE_BYTES)
+    assert first_nonzero(file, 70_001) is None and nonzero_bytes(file, 70_001) == 0
+    assert nonzero_bytes(file, 3) == 1
+    assert not zero_from(file, 70_001, SIZE_BYTES)
     assert file.pread(0, 3) == b"abc" and file.pread(70_000, 3) == b"a\0\0"
     assert file.size() == SIZE_BYTES
     file.close()
