@@ -52,10 +52,12 @@ class WindowReader:
             if units[number + 1][0] == end:
                 end = _run_end(units, number, bytes_left)
             else:
-                chunk = self._chunk(segment, start, end)
+                reach = _reach(units, number, bytes_left)
+                chunk = self._chunk(segment, start, end, reach)
                 if chunk is not None:
                     return chunk
-                end = _reach(units, number, bytes_left)
+                if (end - 1) >> CHUNK_SHIFT not in self.chunks:
+                    end = reach
         return read_window(self.log, segment, start, end)
 
     def _check_size(self, segment: Segment, start: int, size: int) -> None:
@@ -64,12 +66,15 @@ class WindowReader:
         if RECORD_HEAD.unpack_from(data, start - data_start)[0] != size:
             raise CorruptRecordError(start, "a consume queue unit has another size than its record")
 
-    def _chunk(self, segment: Segment, start: int, end: int) -> Window | None:
-        """The kept piece that holds a record; None the first time, at the log's end and across pieces."""
+    def _chunk(self, segment: Segment, start: int, end: int, reach: int) -> Window | None:
+        """The kept piece that holds a record; None at the log's end and across pieces.
+
+        And None the first time, unless a read up to ``reach`` would fetch most of the piece anyway.
+        """
         key = start >> CHUNK_SHIFT
         chunk = self.chunks.get(key)
         if chunk is None:
-            if key not in self._seen:
+            if key not in self._seen and 2 * (min(reach, (key + 1) << CHUNK_SHIFT) - start) < CHUNK_BYTES:
                 self._seen[key] = None
                 _bound(self._seen, CHUNK_COUNT_MAX)
                 return None

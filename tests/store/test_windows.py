@@ -18,7 +18,7 @@ from pymq.store.digest_file import BLOCK_SIZE_BYTES
 from pymq.store.fs import File, RealFiles
 from pymq.store.memory_fs import MemoryFile, MemoryFiles
 from pymq.store.store import MessageStore
-from pymq.store.windows import GAP_BYTES_MAX, WindowReader, read_record
+from pymq.store.windows import CHUNK_BYTES, GAP_BYTES_MAX, WindowReader, read_record
 from tests.store.support import ROOT, make_store, put, stage
 
 
@@ -107,6 +107,17 @@ def test_what_several_queues_ask_for_is_fetched_for_all_of_them() -> None:
         for queue_id in range(queues):
             pulled(store, queue_id, 0)
     assert files.bytes_read < first + (1 << 19)
+
+
+def test_a_piece_that_one_pull_fetches_most_of_is_kept_at_once() -> None:
+    store, files = sealed_store(8, 500)  # a pull of 32 messages reaches over more than two pieces
+    pulled(store, 0, 0)
+    assert len(store._windows.chunks) >= 2
+    first = files.bytes_read
+    for queue_id in range(1, 8):
+        pulled(store, queue_id, 0)
+    # The piece where the pulls end, and for a record that crosses from one kept piece into the next its own blocks.
+    assert files.bytes_read - first <= 2 * CHUNK_BYTES + 8 * 2 * BLOCK_SIZE_BYTES
 
 
 def test_the_number_of_kept_pieces_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
