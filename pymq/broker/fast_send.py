@@ -20,7 +20,7 @@ from pymq.model.javahash import tags_code
 from pymq.model.properties import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
-from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON
+from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIALIZE_ROCKETMQ
 
 if TYPE_CHECKING:
     from pymq.broker.fast_targets import SendTargets
@@ -54,7 +54,13 @@ _BINARY_FIELDS = (
     b"\x00\x05msgId%b%b\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
     b"\x00\x0dtransactionId%b%b\x00\x0aMSG_REGION\x00\x00\x00\x0dDefaultRegion\x00\x08TRACE_ON\x00\x00\x00\x04true"
 )
-_BINARY_HEAD = struct.Struct(">hBhiiii")  # code, language, version, opaque, flag, remark's length, fields' length
+_BINARY_ONE = (
+    b"\x00\x05msgId\x00\x00\x00\x20%b%016X\x00\x07queueId\x00\x00\x00%c%b\x00\x0bqueueOffset\x00\x00\x00%c%b"
+    + _BINARY_FIELDS[_BINARY_FIELDS.index(b"\x00\x0dtransactionId") :]
+)
+_BINARY_HEAD_SIZE_BYTES = 21
+# The frame's length, the header's and its codec, code, language, version, opaque, flag, lengths of remark and fields
+_BINARY_FRAME_HEAD = struct.Struct(">iIhBhiiii")
 
 
 class FastSends:
@@ -149,13 +155,13 @@ class FastSends:
             if not tags or (at and raw[at - 1] != _SEPARATOR):
                 return False
             code = tags_code(tags.decode())
-        raw += self._enrichment
-        if target is None or len(raw) > PROPERTIES_SIZE_MAX_BYTES:
+        stored = raw + self._enrichment
+        if target is None or len(stored) > PROPERTIES_SIZE_MAX_BYTES:
             return False
         queue = target.queue
         queue_offset = queue.next_offset
         physical_offset, size = self._stage(
-            queue, body, raw, code, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes
+            queue, body, stored, raw, code, ext.h, ext.f & _NO_TRANSACTION, ext.g, connection.host_bytes
         )
         meter = target.meter
         meter.count += 1
@@ -169,14 +175,18 @@ class FastSends:
         if is_json:
             answer = _JSON_ONE % (host, physical_offset, queue.queue_id, queue_offset, unique_key, opaque)
             frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
-            held = self._writer.held.get(connection) if self._config.flush_disk_type != SYNC_FLUSH else None
-            if held is not None:
-                held.append(frame)
-            else:
-                self._writer.hold(connection, frame, raw)
         else:
-            message_id = b"%b%016X" % (host, physical_offset)
-            self._hold(connection, opaque, message_id, queue.queue_id, queue_offset, unique_key, is_json, raw)
+            number, offset = b"%d" % queue.queue_id, b"%d" % queue_offset
+            key_size = _I32.pack(len(unique_key))
+            frame = _binary_frame(
+                opaque,
+                _BINARY_ONE % (host, physical_offset, len(number), number, len(offset), offset, key_size, unique_key),
+            )
+        held = self._writer.held.get(connection) if self._config.flush_disk_type != SYNC_FLUSH else None
+        if held is not None:
+            held.append(frame)
+        else:
+            self._writer.hold(connection, frame, raw)
         return True
 
     def _batch(
@@ -214,41 +224,25 @@ class FastSends:
         meter.size_bytes += size
         self._writer.staged_count += len(offsets)
         self.count += 1
-        if not head.flag & FLAG_ONEWAY:
-            message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
-            self._hold(connection, head.opaque, message_ids, queue.queue_id, queue_offset, unique_key, is_json, raw)
-        return True
-
-    def _hold(
-        self,
-        connection: Connection,
-        opaque: int,
-        message_ids: bytes,
-        queue_id: int,
-        queue_offset: int,
-        unique_key: bytes,
-        is_json: bool,
-        properties: bytes,
-    ) -> None:
-        """Keeps the ready answer until the commit."""
+        if head.flag & FLAG_ONEWAY:
+            return True
+        message_ids = ((self._host_hex + b"%016X,") * len(offsets) % tuple(offsets))[:-1]
         if is_json:
-            answer = _JSON_ANSWER % (message_ids, queue_id, queue_offset, unique_key, opaque)
+            answer = _JSON_ANSWER % (message_ids, queue.queue_id, queue_offset, unique_key, head.opaque)
             frame = _FRAME_HEAD.pack(4 + len(answer), len(answer)) + answer
         else:
-            answer = _binary_answer(opaque, message_ids, b"%d" % queue_id, b"%d" % queue_offset, unique_key)
-            frame = _FRAME_HEAD.pack(4 + len(answer), len(answer) | 1 << 24) + answer
-        self._writer.hold(connection, frame, properties)
+            number, offset = b"%d" % queue.queue_id, b"%d" % queue_offset
+            ids_size, key_size = _I32.pack(len(message_ids)), _I32.pack(len(unique_key))
+            fields = (ids_size, message_ids, len(number), number, len(offset), offset, key_size, unique_key)
+            frame = _binary_frame(head.opaque, _BINARY_FIELDS % fields)
+        self._writer.hold(connection, frame, raw)
+        return True
 
 
-def _binary_answer(opaque: int, message_ids: bytes, queue_id: bytes, queue_offset: bytes, unique_key: bytes) -> bytes:
-    fields = _BINARY_FIELDS % (
-        _I32.pack(len(message_ids)),
-        message_ids,
-        len(queue_id),
-        queue_id,
-        len(queue_offset),
-        queue_offset,
-        _I32.pack(len(unique_key)),
-        unique_key,
+def _binary_frame(opaque: int, fields: bytes) -> bytes:
+    """The answer's frame with a binary header; ``fields`` are its encoded fields."""
+    size = _BINARY_HEAD_SIZE_BYTES + len(fields)
+    head = _BINARY_FRAME_HEAD.pack(
+        4 + size, size | SERIALIZE_ROCKETMQ << 24, 0, 0, VERSION_5_3_3, opaque, FLAG_RESPONSE, 0, len(fields)
     )
-    return _BINARY_HEAD.pack(0, 0, VERSION_5_3_3, opaque, FLAG_RESPONSE, 0, len(fields)) + fields
+    return head + fields

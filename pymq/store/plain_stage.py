@@ -52,6 +52,7 @@ class PlainStager:
         queue: ConsumeQueue,
         body: bytes,
         properties: bytes,
+        keyed: bytes,
         tags_code: int,
         flag: int,
         sys_flag: int,
@@ -60,7 +61,8 @@ class PlainStager:
     ) -> tuple[int, int]:
         """(physical offset, size in bytes) of the record; its queue offset is ``queue.next_offset`` before the call.
 
-        ``born_host`` has 8 bytes and ``sys_flag`` no transaction bits. Raises as :meth:`MessageStore.stage`.
+        ``keyed``: those of the ``properties`` that may be keys. ``born_host`` has 8 bytes and ``sys_flag`` no
+        transaction bits. Raises as :meth:`MessageStore.stage`.
         """
         store, log = self._appender, self._log
         parts = log.parts
@@ -97,7 +99,7 @@ class PlainStager:
         queue.next_offset = queue_offset + 1
         keys = store.staged_keys
         keys.topics.append(queue.topic)
-        keys.properties.append(properties)
+        keys.properties.append(keyed)
         keys.offsets.append(at)
         keys.times_ms.append(store_ms)
         return at, size

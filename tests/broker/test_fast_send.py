@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pymq.broker.routes import broker_dispatcher
 from pymq.model.hosts import pack_host
-from pymq.model.record import encode_batch_entry
+from pymq.model.record import decode_records, encode_batch_entry
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 from tests.broker.world import FakePeer, World
@@ -277,3 +277,24 @@ def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any
         assert len(peer.frames) == len(plain_peer.frames) == answered
     world.parts.writer.synced(world.parts.store.sync(log_only=True))
     assert len(world.messages(TOPIC, 1)) == 6
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+def test_what_took_the_short_way_is_found_by_its_keys(make: Any) -> None:
+    world, peer = opened(), FakePeer()
+    payload = make(ordinary(i="KEYS\x01order7 blue\x02UNIQ_KEY\x01ABC123\x02TAGS\x01TagA"), b"body")
+    assert world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+    world.parts.writer.commit()
+    for key in ("ABC123", "order7", "blue"):
+        found = [bytes(raw) for raw in world.parts.store.find_by_key(TOPIC, key, 32, 0, 1 << 62)]
+        assert [message.body for message in decode_records(b"".join(found))] == [b"body"], key
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+def test_one_way_sends_are_stored_and_not_answered(make: Any) -> None:
+    batch = encode_batch_entry(b"one", b"") + encode_batch_entry(b"two", b"")
+    for ext, body, code in ((ordinary(), b"body", 310), (ordinary(m="true", i="UNIQ_KEY\x01A\x02"), batch, 320)):
+        took, fast, plain = send_both_ways(make(ext, body, code=code, flag=2))
+        assert took
+        assert fast == plain
+        assert fast[0] == [] and fast[1][1]
