@@ -140,6 +140,10 @@ class ApacheBroker:
     def store_directory(self) -> Path:
         return self._directory / "store"
 
+    def last_words(self) -> str:
+        """The end of what the broker has logged."""
+        return (self._directory / "broker.out").read_text()[-2000:].strip()
+
     def kill(self) -> None:
         """SIGKILL to the broker."""
         self._processes[-1].kill()

@@ -29,6 +29,10 @@ class RestartServer(Server, Protocol):
 
     @property
     def store_directory(self) -> Path: ...
+    def last_words(self) -> str:
+        """The end of what the broker has logged."""
+        ...
+
     def stop_broker(self) -> None:
         """An orderly end of the broker."""
         ...
@@ -109,7 +113,12 @@ def _rebuild(server: RestartServer, accepted: int) -> list[Figure]:
 
 
 def _await_send(server: RestartServer, begin: float) -> None:
-    """Returns when a send was answered with success."""
+    """Returns when a send was answered with success.
+
+    Raises:
+        BenchError: the broker ended, or refused or did not answer for too long; with what it said last.
+    """
+    refusal = "none was answered"
     stream = frames.SendStream(_TOPIC, QUEUES, BODY_BYTES, first_number=1 << 30)
     frame = bytes(stream.take(1))
     while time.monotonic() - begin < FIRST_SEND_DEADLINE_S:
@@ -124,12 +133,15 @@ def _await_send(server: RestartServer, begin: float) -> None:
                     counter.feed(data)
                 if counter.succeeded:
                     return
+                refusal = counter.first_refusal or refusal
         except OSError:
             pass  # nobody listens yet
         if not process.is_running(server.broker_pid):
-            raise BenchError("the broker ended during its start; another process may have taken its port: try again")
+            raise BenchError(f"the broker ended during its start: {server.last_words()}")
         time.sleep(POLL_S)
-    raise BenchError(f"no send was accepted within {FIRST_SEND_DEADLINE_S:.0f} s of the start")
+    raise BenchError(
+        f"no send was accepted within {FIRST_SEND_DEADLINE_S:.0f} s of the start, {refusal}: {server.last_words()}"
+    )
 
 
 def _disk_bytes(directory: Path) -> int:

@@ -67,9 +67,13 @@ class PyMQBroker:
         watchdog.cancel()
         if not line:
             self._process.wait()
-            raise BenchError(f"pymq standalone did not get ready: {self._errors.read_text()[-2000:].strip()}")
+            raise BenchError(f"pymq standalone did not get ready: {self.last_words()}")
         ready = json.loads(line)
         self.namesrv, self.broker = ready["namesrv"], ready["broker"]
+
+    def last_words(self) -> str:
+        """The end of what it has logged."""
+        return self._errors.read_text()[-2000:].strip()
 
     def restart(self) -> float:
         """Starts it again under the same addresses without waiting for it; the monotonic time of that."""
@@ -116,7 +120,7 @@ class PyMQBroker:
         self._process.stdout.close()
 
     def stop_broker(self) -> None:
-        """An orderly end after :meth:`restart`; before it is ready a signal would just kill it."""
+        """An orderly end after :meth:`restart`, once it is ready: a signal before that ends its recovery half-way."""
         self._await_ready()
         self.stop()
 

@@ -6,7 +6,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pymq.bench.cases import QUICK, store_append
+from pymq.bench.control import BenchError
 from pymq.bench.restarts import REBUILD_CASE, UNCLEAN_CASE, measure_restarts
 from pymq.bench.standalone import PyMQBroker
 
@@ -19,6 +22,18 @@ def test_both_cases_on_a_small_log(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert figures["unclean-start log"] > 0.002  # GiB: at least the 2048 messages of 1 KiB
     assert figures["rebuild rate"] > 0
+
+
+def test_a_broker_that_does_not_come_back_is_told_with_its_last_words(tmp_path: Path) -> None:
+    class Spoilt(PyMQBroker):
+        def restart(self) -> float:
+            table = self.store_directory / "config" / "topics.json"
+            table.write_text("no table")
+            table.with_name("topics.json.bak").unlink(missing_ok=True)
+            return super().restart()
+
+    with pytest.raises(BenchError, match=r"ended during its start: .*topics\.json"):
+        measure_restarts(Spoilt(tmp_path, [sys.executable, "-m", "pymq"]), 64, [UNCLEAN_CASE])
 
 
 def test_appending_is_measured_with_and_without_keys(tmp_path: Path) -> None:
