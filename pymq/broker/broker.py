@@ -81,7 +81,7 @@ class Broker:
             files=self._files,
             rng=self._rng,
             run_in_thread=self._disk_threads,
-            after_sync=self.server.schedule_turn_end,
+            schedule_turn_end=self.server.schedule_turn_end,
         )
         self.recovery = parts.open(is_stopping)
         _tell_recovery(self.recovery)

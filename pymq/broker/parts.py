@@ -53,7 +53,7 @@ class BrokerParts:
         files: Files,
         rng: random.Random,
         run_in_thread: RunInThread,
-        after_sync: Callable[[], None],
+        schedule_turn_end: Callable[[], None],
     ) -> None:
         self.config = config
         self.clock = clock
@@ -69,8 +69,9 @@ class BrokerParts:
         # Runs a callback once the name servers know the present topics; the composition root puts the registrar here.
         self.when_registered: Callable[[Callable[[], None]], None] = lambda callback: callback()
         self._make_metadata(run_in_thread)
-        self._make_data_path(rng, run_in_thread, after_sync)
-        self._make_message_handlers(UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32)))
+        self._make_data_path(rng, run_in_thread, schedule_turn_end)
+        ids = UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32))
+        self._make_message_handlers(ids, schedule_turn_end)
         self.store.add_arrival_listener(self._on_arrival)
 
     def _table(self, name: str, member: str) -> JsonTable:
@@ -104,10 +105,12 @@ class BrokerParts:
         self.stats = StatsManager(clock=clock, config=config)
         self.expressions = Expressions(config=config, stats=self.stats)
 
-    def _make_data_path(self, rng: random.Random, run_in_thread: RunInThread, after_sync: Callable[[], None]) -> None:
+    def _make_data_path(
+        self, rng: random.Random, run_in_thread: RunInThread, schedule_turn_end: Callable[[], None]
+    ) -> None:
         """What moves messages into the store and out of it, and those that wait to another topic."""
         config, clock = self.config, self.clock
-        self.flusher = Flusher(self.store, run_in_thread, after_sync, clock=clock, config=config)
+        self.flusher = Flusher(self.store, run_in_thread, schedule_turn_end, clock=clock, config=config)
         self.writer = Writer(
             store=self.store,
             clock=clock,
@@ -141,7 +144,7 @@ class BrokerParts:
             topics=self.topics,
         )
 
-    def _make_message_handlers(self, ids: UniqueIdMaker) -> None:
+    def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:
         """Sends and pulls, the plain ways and the short ones."""
         config, clock = self.config, self.clock
         self.sends = SendHandlers(
@@ -152,6 +155,7 @@ class BrokerParts:
             stats=self.stats,
             ids=ids,
             store_host=self.store_host,
+            schedule_commit=schedule_turn_end,
         )
         self.pulls = PullHandlers(
             config=config,

@@ -83,8 +83,12 @@ class SavedState(Generic[StateT]):
 
     def when_saved(self, done: Saved) -> None:
         """Calls ``done`` when all that is :meth:`planned` now is saved."""
-        if self._is_dirty or self._saving or self._waiting or self._saver.is_busy:
-            self.change(lambda state: None, done)
+        nothing: _Change[StateT] = _Change(lambda state: None, done)
+        if self._waiting or self._is_dirty:
+            self._waiting.append(nothing)
+            self._start()
+        elif self._saver.is_busy:
+            self._saving.append(nothing)
         else:
             done(None)
 

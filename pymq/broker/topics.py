@@ -126,14 +126,22 @@ class TopicManager:
         else:
             self._state.when_saved(done)
 
-    def for_send(self, topic: str, template: str, queue_count: int) -> TopicConfig:
-        """The topic to send to, made from ``template`` (TBW102) with ``queue_count`` queues if need be.
+    def make_for_send(self, topic: str, template: str, queue_count: int, done: Saved) -> None:
+        """Makes the topic of a first send, from ``template`` (TBW102) with ``queue_count`` queues.
 
-        Raises Refusal: INVALID_PARAMETER for an illegal name, TOPIC_NOT_EXIST when the topic may not be made,
-        NO_PERMISSION at the limit of topics.
+        ``done`` as in :meth:`put`: the send's answer must not come before it, or a crash could forget the topic of a
+        message that was promised. Raises Refusal: INVALID_PARAMETER for an illegal name, TOPIC_NOT_EXIST when the topic
+        may not be made, NO_PERMISSION at the limit of topics.
         """
-        found = self.get(topic)
-        return found if found is not None else self._auto_create(topic, template, queue_count)
+        check_topic_name(topic)
+        planned = self._state.planned()
+        if topic in planned:
+            self._state.when_saved(done)
+            return
+        made = self._made_from(planned.get(template), topic, queue_count)
+        self._check_count(1 if _is_counted(topic) else 0)
+        self._state.change(lambda table: table.setdefault(topic, made), self._then_notify([topic], done))
+        log.info("making topic %s with %d queues for a first send", topic, made.write_queue_nums)
 
     def ensure_internal(self, topic: str, queue_count: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
         """A retry or dead-letter topic, made if missing. The limit of groups bounds their number."""
@@ -160,17 +168,13 @@ class TopicManager:
         """The topic's attributes after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
         return changed_attributes(self.attributes(topic), text)
 
-    def _auto_create(self, topic: str, template_name: str, queue_count: int) -> TopicConfig:
-        check_topic_name(topic)
-        template = self.get(template_name)
+    def _made_from(self, template: TopicConfig | None, topic: str, queue_count: int) -> TopicConfig:
         if template is None or not self._config.auto_create_topic_enable or not template.perm & PERM_INHERIT:
             if topic.startswith(names.RETRY_PREFIX):
-                return self.ensure_internal(topic)
+                return _plain(topic, 1)
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, self._not_exist_text(topic))
-        if _is_counted(topic):
-            self._check_count(1)
         count = max(1, min(queue_count, template.write_queue_nums))
-        made = TopicConfig(
+        return TopicConfig(
             topic_name=topic,
             read_queue_nums=count,
             write_queue_nums=count,
@@ -178,9 +182,6 @@ class TopicManager:
             topic_sys_flag=template.topic_sys_flag,
             topic_filter_type=template.topic_filter_type,
         )
-        self._make_at_once([made])
-        log.info("made topic %s with %d queues on a first send", topic, count)
-        return made
 
     def _system_topics(self) -> Iterable[TopicConfig]:
         config = self._config

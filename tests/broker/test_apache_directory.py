@@ -50,7 +50,7 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
         files=RealFiles(),
         rng=random.Random(1),
         run_in_thread=run_inline,
-        after_sync=lambda: None,
+        schedule_turn_end=lambda: None,
     )
     made.open()
     yield made

@@ -214,11 +214,12 @@ def test_name_servers_that_are_away_do_not_keep_it_from_serving(tmp_path: Path) 
 
 
 class HeldTables(RealFiles):
-    """Saves of JSON tables hang until :attr:`released` is set."""
+    """Saves of JSON tables hang while :attr:`released` is cleared."""
 
     def __init__(self) -> None:
         super().__init__()
         self.released = Event()
+        self.released.set()
         self.held_count = 0
 
     def sync_dir(self, path: str) -> None:
@@ -239,9 +240,11 @@ def test_a_disk_that_hangs_holds_up_the_operator_s_change_alone(tmp_path: Path) 
                 Producer("P", namesrv=namesrv.address) as producer,
                 PullConsumer("G", namesrv=namesrv.address) as consumer,
             ):
-                await until(lambda: files.held_count == 1)  # the system topics
+                await admin.topics.put(address, TopicConfig(topic_name="T"))
+                files.released.clear()
                 waiting = asyncio.ensure_future(admin.topics.put(address, TopicConfig(topic_name="U")))
-                # Topic and group are made on the way, on both ends of a send and a pull.
+                await until(lambda: files.held_count == 1)
+                # The group is made on the way, by the pull.
                 result = await producer.send(Message("T", b"hello"))
                 assert result.queue in await consumer.queues("T")
                 found = await consumer.pull(result.queue, 0)

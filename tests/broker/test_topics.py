@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from pymq.broker.saved_state import raise_failure
 from pymq.broker.table_saver import TableSaver
 from pymq.broker.topics import TopicManager
 from pymq.clock import ManualClock
@@ -28,6 +29,12 @@ def manager(files: MemoryFiles | None = None, **settings: str) -> TopicManager:
     topics = TopicManager(TableSaver(JsonTable(files, PATH)), clock=ManualClock(), config=config)
     topics.load()
     return topics
+
+
+def first_send(topics: TopicManager, topic: str, template: str, queue_count: int) -> TopicConfig:
+    """The topic as it counts when a first send's answer may go."""
+    topics.make_for_send(topic, template, queue_count, raise_failure)
+    return topics.require(topic)
 
 
 def refusal(error: pytest.ExceptionInfo[Refusal]) -> tuple[int, str]:
@@ -58,33 +65,33 @@ def test_a_first_send_makes_a_topic_from_the_template() -> None:
     topics = manager()
     heard: list[list[str]] = []
     topics.add_listener(heard.append)
-    made = topics.for_send("T", "TBW102", 4)
+    made = first_send(topics, "T", "TBW102", 4)
     assert (made.read_queue_nums, made.write_queue_nums, made.perm) == (4, 4, 6)
-    assert topics.for_send("U", "TBW102", 99).write_queue_nums == 8
+    assert first_send(topics, "U", "TBW102", 99).write_queue_nums == 8
     assert heard == [["T"], ["U"]]
-    assert topics.for_send("T", "TBW102", 1) is topics.get("T")
+    assert first_send(topics, "T", "TBW102", 1) is topics.get("T")
 
 
 def test_no_topic_is_made_when_that_is_off_but_retry_topics_are() -> None:
     topics = manager(autoCreateTopicEnable="false")
     with pytest.raises(Refusal) as error:
-        topics.for_send("T", "TBW102", 4)
+        first_send(topics, "T", "TBW102", 4)
     code, remark = refusal(error)
     assert code == ResponseCode.TOPIC_NOT_EXIST and "'T' not exist" in remark and "create" in remark
-    assert topics.for_send("%RETRY%g", "TBW102", 4).write_queue_nums == 1
+    assert first_send(topics, "%RETRY%g", "TBW102", 4).write_queue_nums == 1
 
 
 def test_a_template_without_the_inherit_bit_makes_nothing() -> None:
     topics = manager()
     topics.put([TopicConfig(topic_name="Template")])
     with pytest.raises(Refusal):
-        topics.for_send("T", "Template", 4)
+        first_send(topics, "T", "Template", 4)
 
 
 @pytest.mark.parametrize("name", ["", "../etc", "a/b", "a\0b", "a\nb", "x" * 128, "ü"])
 def test_illegal_names_are_refused(name: str) -> None:
     topics = manager()
-    for attempt in (lambda: topics.for_send(name, "TBW102", 4), lambda: topics.put([TopicConfig(topic_name=name)])):
+    for attempt in (lambda: first_send(topics, name, "TBW102", 4), lambda: topics.put([TopicConfig(topic_name=name)])):
         with pytest.raises(Refusal) as error:
             attempt()
         assert error.value.code == ResponseCode.INVALID_PARAMETER
@@ -152,10 +159,10 @@ def test_the_number_of_topics_is_bounded() -> None:
     topics = manager(maxTopics="20")
     with pytest.raises(Refusal) as error:
         for i in range(30):
-            topics.for_send(f"T{i}", "TBW102", 1)
+            first_send(topics, f"T{i}", "TBW102", 1)
     assert error.value.code == ResponseCode.NO_PERMISSION and "maxTopics" in error.value.remark
     assert topics.ensure_internal("%RETRY%g").write_queue_nums == 1
-    assert topics.for_send("T0", "TBW102", 1)
+    assert first_send(topics, "T0", "TBW102", 1)
 
 
 def test_deleting() -> None:
@@ -200,19 +207,19 @@ def test_what_could_not_be_saved_did_not_happen() -> None:
     assert topics.all() == before and topics.data_version == version and not heard
 
 
-def test_a_first_send_on_a_full_disk_makes_a_topic_that_is_saved_later() -> None:
+def test_a_first_send_on_a_full_disk_makes_nothing() -> None:
     files = MemoryFiles()
     topics = manager(files)
-    kept = files.read_bytes(PATH)
 
     def fault(call: str, path: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     files.fault = fault
-    made = topics.for_send("T", "TBW102", 4)
+    with pytest.raises(StoreUnavailableError, match=r"topics\.json"):
+        first_send(topics, "T", "TBW102", 4)
+    assert topics.get("T") is None
     files.fault = None
-    assert topics.require("T") is made and files.read_bytes(PATH) == kept
-    topics.tick()
+    made = first_send(topics, "T", "TBW102", 4)
     assert manager(files).require("T") == made
 
 
@@ -237,10 +244,10 @@ class Slow:
 def test_a_topic_that_is_being_deleted_serves_until_that_is_saved() -> None:
     slow = Slow()
     topics = slow.topics
-    topics.for_send("T", "TBW102", 4)
+    topics.make_for_send("T", "TBW102", 4, raise_failure)
     slow.run()
     topics.delete("T")
-    assert topics.for_send("T", "TBW102", 1).write_queue_nums == 4 and slow.changed == [["T"]]
+    assert topics.require("T").write_queue_nums == 4 and slow.changed == [["T"]]
     slow.run()
     assert topics.get("T") is None and slow.changed == [["T"], ["T"]]
 
@@ -255,7 +262,7 @@ def test_changes_are_checked_against_those_that_are_not_saved_yet() -> None:
     topics.put([TopicConfig(topic_name="A", attributes=topics.changed_attributes("A", "+reserve.time=9"))])
     topics.put([TopicConfig(topic_name="B")])
     with pytest.raises(Refusal, match="maxTopics"):
-        topics.for_send("C", "TBW102", 1)
+        topics.make_for_send("C", "TBW102", 1, raise_failure)
     with pytest.raises(Refusal, match="maxTopics"):
         topics.put([TopicConfig(topic_name="C")])
     topics.delete("B")
@@ -279,11 +286,17 @@ def test_a_topic_made_anew_behind_its_deletion_is_there() -> None:
     assert manager(slow.files).all() == topics.all()
 
 
-def test_an_operator_s_topic_replaces_one_that_a_send_made_meanwhile() -> None:
+def test_first_sends_wait_for_one_save_and_for_an_operator_s_topic() -> None:
     slow = Slow()
     slow.topics.put([TopicConfig(topic_name="T", read_queue_nums=9, write_queue_nums=9)])
-    assert slow.topics.for_send("T", "TBW102", 2).write_queue_nums == 2
+    heard: list[str] = []
+    for name in ("T", "U", "U"):
+        slow.topics.make_for_send(name, "TBW102", 2, lambda error, name=name: heard.append(f"{name} {error}"))
+    assert slow.topics.get("T") is None and slow.topics.get("U") is None and heard == []
     slow.run()
+    assert heard == ["T None", "U None", "U None"]
     assert slow.topics.require("T").write_queue_nums == 9
+    assert slow.topics.require("U").write_queue_nums == 2
+    assert slow.changed == [["T"], ["U"]]
     again = manager(slow.files)
     assert again.all() == slow.topics.all() and again.data_version == slow.topics.data_version

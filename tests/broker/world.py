@@ -84,7 +84,7 @@ class World:
             files=self.files,
             rng=random.Random(7),
             run_in_thread=lambda work, done: self.run_in_thread(work, done),
-            after_sync=lambda: None,
+            schedule_turn_end=lambda: None,
         )
         if open_at_once:
             self.parts.open()
@@ -151,9 +151,12 @@ class Caller:
         return reply
 
     def refused(self, code: int, body: bytes = b"", **ext: object) -> tuple[int, str]:
-        """(code, remark) of a reply that must be a refusal."""
+        """(code, remark) of a reply, now or late, that must be a refusal."""
         reply = self.ask(code, body, **ext)
-        assert reply is not None and reply.code != 0
+        if reply is None:
+            assert self.peer.answers, "no answer"
+            reply = self.peer.answers.pop()
+        assert reply.code != 0
         return reply.code, reply.remark or ""
 
     def json(self, code: int, body: bytes = b"", **ext: object) -> Any:

@@ -5,9 +5,10 @@ Checks in the order of Java's SendMessageProcessor; the answer waits in the writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pymq.broker.handlers.late import answer_when_saved
 from pymq.errors import Refusal
 from pymq.model import sysflag
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
@@ -22,7 +23,7 @@ from pymq.model.record import MalformedRecordError, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Handler, Peer, Permission, Reply, Route
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMessageV2Header
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class SendHandlers:
         stats: StatsManager,
         ids: UniqueIdMaker,
         store_host: bytes,
+        schedule_commit: Callable[[], None],
     ) -> None:
+        """``schedule_commit`` has the writer commit soon: for sends that are not taken in a turn of their own."""
         self._config = config
         self._topics = topics
         self._writer = writer
@@ -61,6 +64,7 @@ class SendHandlers:
         self._stats = stats
         self._ids = ids
         self._store_host = store_host
+        self._schedule_commit = schedule_commit
 
     def routes(self) -> list[Route]:
         """This module's rows of the table."""
@@ -75,6 +79,9 @@ class SendHandlers:
         if header.batch:
             return self.send_batch(request, header, peer)
         topic = self.topic_for(header)
+        if topic is None:
+            self._make_topic_first(self.send, request, header, peer)
+            return None
         queue_id = self.queue_for(header, topic)
         self._check_body(request.body)
         properties, unique_key = self._enriched(header.properties)
@@ -102,6 +109,9 @@ class SendHandlers:
     def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
         """A batch: stored as single messages with consecutive offsets, the header's properties behind each's own."""
         topic = self.topic_for(header)
+        if topic is None:
+            self._make_topic_first(self.send_batch, request, header, peer)
+            return None
         queue_id = self.queue_for(header, topic)
         self._check_body(request.body)
         shared, unique_key = self._enriched(header.properties)
@@ -130,8 +140,8 @@ class SendHandlers:
 
     # -- checks --------------------------------------------------------------------------------------------------
 
-    def topic_for(self, header: SendHeader) -> TopicConfig:
-        """The topic a send goes to, made on the way when auto-creation allows. Raises Refusal."""
+    def topic_for(self, header: SendHeader) -> TopicConfig | None:
+        """The topic a send goes to, None when there is none of that name. Raises Refusal."""
         name = header.topic
         if not self._config.broker_permission & PERM_WRITE:
             raise Refusal(
@@ -144,14 +154,26 @@ class SendHandlers:
                 ResponseCode.NO_PERMISSION,
                 f"the topic {name} is the system's own: clients may not send to it",
             )
-        topic = self._topics.for_send(name, header.default_topic, header.default_topic_queue_nums)
-        if not topic.perm & PERM_WRITE:
+        topic = self._topics.get(name)
+        if topic is not None and not topic.perm & PERM_WRITE:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"topic {name} has permission {topic.perm} without write (2): change it with updateTopicPerm or `pymq "
                 f"topic update {name} --perm 6`",
             )
         return topic
+
+    def _make_topic_first(self, handler: Handler, request: Command, header: SendHeader, peer: Peer) -> None:
+        """Auto-creation: ``handler`` takes the send again once its topic is saved. Raises Refusal."""
+
+        def again() -> Reply | None:
+            try:
+                return handler(request, header, peer)
+            finally:
+                self._schedule_commit()
+
+        saved = answer_when_saved(request, peer, again)
+        self._topics.make_for_send(header.topic, header.default_topic, header.default_topic_queue_nums, saved)
 
     def queue_for(self, header: SendHeader, topic: TopicConfig) -> int:
         """The queue asked for, or a random one when the client left it open. Raises Refusal."""

@@ -14,6 +14,7 @@ from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.headers.send import V2_LETTERS
+from tests.broker.disk import Threads, failing
 from tests.broker.world import Caller, World
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -222,6 +223,30 @@ def test_an_empty_topic_name(world: World) -> None:
 def test_a_system_topic(world: World, topic: str) -> None:
     code, remark = refusal(world, topic=topic, queue_id=0)
     assert code == ResponseCode.NO_PERMISSION and topic in remark
+
+
+def test_a_first_send_is_taken_once_its_topic_is_saved() -> None:
+    world = with_topic()
+    sender = Caller(world)
+    world.run_in_thread = threads = Threads()
+    for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2):
+        assert sender.ask(code, b"x", **fields(code, topic="New")) is None
+    entries = batch((b"y", b""), (b"z", b""))
+    assert sender.ask(Code.SEND_BATCH_MESSAGE, entries, **fields(topic="New", batch="true")) is None
+    world.parts.writer.commit()
+    assert sender.peer.frames == [] and world.parts.store.max_offset("New", 0) == 0
+    threads.run_one()
+    world.parts.writer.commit()
+    assert [answer.code for answer in sender.peer.frames] == [0, 0, 0]
+    assert world.parts.store.max_offset("New", 1) == 4
+
+
+def test_a_first_send_whose_topic_can_not_be_saved_is_refused() -> None:
+    world = with_topic()
+    with failing(world, "pwrite", "topics.json"):
+        code, remark = refusal(world, topic="New")
+    assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "topics.json" in remark
+    send(world, topic="New")
 
 
 def test_an_unknown_topic_without_auto_creation() -> None:
