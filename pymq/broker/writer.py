@@ -257,7 +257,10 @@ class Writer:
         _hold(self.held if waits else self._held_not_waiting, peer, frame)
 
     def commit(self) -> None:
-        """Commits what is staged, then lets the held answers go. Called once at the end of each turn."""
+        """Commits what is staged, then lets the held answers go. Called once at the end of each turn.
+
+        An error that only a bug can cause is raised, with the answers sent in its name: nobody waits in vain.
+        """
         if not self.staged_count:
             return
         self.staged_count = 0
@@ -271,6 +274,12 @@ class Writer:
             for refused in (held, not_waiting):
                 _refuse(refused, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
             return
+        except Exception as error:
+            self.failed_commit_count += 1
+            why = f"the commit failed inside the broker, the message may be stored: {type(error).__name__}: {error}"
+            for unsure in (held, not_waiting):
+                _refuse(unsure, ResponseCode.SYSTEM_ERROR, why)
+            raise
         _release(not_waiting)
         if not is_sync:
             _release(held)

@@ -109,9 +109,9 @@ class Server:
         finally:
             # Only now: what the turn's end itself answers is written below, not in a turn of its own.
             self._turn_scheduled = False
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            connection.flush()
+            dirty, self._dirty = self._dirty, []
+            for connection in dirty:
+                connection.flush()
 
     # -- connections ---------------------------------------------------------------------------------------------
 

@@ -256,14 +256,14 @@ class Appender:
         if hide or self.hidden:
             self._hide(start, last_store_ms, log.max_offset if hide else NEEDS_NO_SYNC)
             return
+        if queues:
+            self.staged_queues = []
+            for queue in queues:
+                self._show(queue, queue.take_staged())
+        # Behind the queues: whatever becomes of the index, what is in the log is seen.
         if self.staged_keys:
             keys, self.staged_keys = self.staged_keys, KeyedRecords()
             self._hand_over_keys(keys)
-        if not queues:
-            return
-        self.staged_queues = []
-        for queue in queues:
-            self._show(queue, queue.take_staged())
 
     def _note_failed_write(self, why: str) -> None:
         if self._log.broken is None and self.write_problem is None:
@@ -288,11 +288,11 @@ class Appender:
         if not self.hidden:
             return
         while (commit := self.hidden.pop_synced(synced)) is not None:
-            if commit.keys:
-                self._hand_over_keys(commit.keys)
             for queue, units in commit.units:
                 self._show(queue, units)
-        self._note_hidden()
+            self._note_hidden()
+            if commit.keys:
+                self._hand_over_keys(commit.keys)
 
     def _note_hidden(self) -> None:
         oldest = self.hidden.oldest

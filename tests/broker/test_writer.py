@@ -134,6 +134,31 @@ def test_a_failed_commit_refuses_every_held_answer_and_stores_nothing(
     assert world.parts.store.physical_max_offset == 0
 
 
+def test_a_bug_behind_the_write_leaves_no_sender_without_an_answer_and_no_message_unseen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(records: object) -> None:
+        raise RuntimeError("a bug")
+
+    index, writer, peer = world.parts.store.index, world.parts.writer, FakePeer()
+    assert index is not None
+    monkeypatch.setattr(index, "extend", broken)
+    for opaque in (1, 2):
+        stage(world, b"%d" % opaque, KEYS="k")
+        writer.hold(peer, answer(opaque))
+        with pytest.raises(RuntimeError):
+            writer.commit()
+    assert [(frame.opaque, frame.code) for frame in peer.frames] == [(n, ResponseCode.SYSTEM_ERROR) for n in (1, 2)]
+    assert "may be stored: RuntimeError: a bug" in (peer.frames[0].remark or "")
+    assert bodies(world) == [b"1", b"2"]
+    monkeypatch.undo()
+    stage(world, b"3")
+    writer.hold(peer, answer(3))
+    writer.commit()
+    assert (peer.frames[-1].opaque, peer.frames[-1].code) == (3, 0)
+    assert bodies(world) == [b"1", b"2", b"3"]
+
+
 def test_the_next_commit_works_and_offsets_are_given_again(world: World) -> None:
     writer = world.parts.writer
     stage(world, b"kept", KEYS="kept")

@@ -110,6 +110,27 @@ def test_requests_are_answered_with_their_opaque_and_in_one_turn() -> None:
     run(body)
 
 
+def test_a_turn_s_end_that_fails_holds_no_answer_back() -> None:
+    failures = []
+
+    class Failing(Fixture):
+        def _turn(self) -> None:
+            failures.append(True)
+            raise RuntimeError("a bug")
+
+    async def body(fixture: Fixture, port: int) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        client = await fixture.connect(port)
+        for opaque in (1, 2):
+            client.send(Command(ECHO, opaque=opaque))
+            answer = await client.receive()
+            assert answer is not None and answer.opaque == opaque
+        fixture.server._on_turn_end = None  # stopping ends a turn too
+
+    run(body, Failing())
+    assert len(failures) >= 2
+
+
 def test_a_one_way_request_gets_no_answer_even_on_error() -> None:
     async def body(fixture: Fixture, port: int) -> None:
         client = await fixture.connect(port)
