@@ -179,7 +179,10 @@ class IndexService:
         return bool(self._pending) or self._behind_from is not None
 
     def work(self) -> None:
-        """Inserts one batch of what waits. On a full disk it pauses (:attr:`problem` says so) and tries again."""
+        """Inserts one batch of what waits. On a full disk it pauses (:attr:`problem` says so) and tries again.
+
+        So it does after an error that only a bug can cause: messages are stored and served without their keys.
+        """
         if self._behind_from is not None and not self._pending:
             self._read_behind()
         batch = self._pending.first(self._settings.index_batch_count if self.bulk_ready else _PLAIN_COUNT_MAX)
@@ -189,6 +192,12 @@ class IndexService:
             self._insert(batch)
         except OSError as error:
             self._pause(error)
+            return
+        except Exception as error:
+            self.problem = (
+                f"the key index pauses: {type(error).__name__}: {error}; this is a bug or a broken installation, "
+                f"keys wait until it is mended and the broker restarted"
+            )
             return
         self.problem = None
         self._pending.drop_first(len(batch))

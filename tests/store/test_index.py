@@ -183,6 +183,26 @@ def test_a_full_disk_pauses_the_index_alone_and_it_catches_up(monkeypatch: pytes
     assert [found_by_key(again, "T", f"k{i}") for i in range(40)] == [[b"%d" % i] for i in range(40)]
 
 
+def test_a_bug_in_the_index_stops_no_message_and_no_key_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(records: object) -> None:
+        raise ImportError("no numpy")
+
+    store = make_store(MemoryFiles(), segment_size_bytes=1 << 16, index_batch_count=4)
+    store.open()
+    assert store.index is not None
+    monkeypatch.setattr(store.index, "_insert", broken)
+    for i in range(20):  # more than what makes a commit insert at once
+        put(store, "T", 0, b"%d" % i, keys=f"k{i}")
+    store.tick()
+    (problem,) = store.problems
+    assert "the key index pauses: ImportError: no numpy" in problem
+    assert everything(store) == {("T", 0): [b"%d" % i for i in range(20)]}
+    monkeypatch.undo()
+    store.index.drain()
+    assert store.problems == []
+    assert [found_by_key(store, "T", f"k{i}") for i in (0, 19)] == [[b"0"], [b"19"]]
+
+
 def test_an_index_that_is_off_costs_nothing_and_finds_nothing() -> None:
     store = make_store(MemoryFiles(), index_enabled=False)
     store.open()
