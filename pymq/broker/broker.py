@@ -84,6 +84,7 @@ class Broker:
             schedule_turn_end=self.server.schedule_turn_end,
         )
         self.recovery = parts.open(is_stopping)
+        self.server.note_time()
         _tell_recovery(self.recovery)
         parts.store.set_bulk_ready(False)
         self.parts = parts

@@ -144,9 +144,13 @@ class Server:
             self._log_lines_left -= 1
             log.warning("closing %s: %s", connection.address, violation)
 
+    def note_time(self) -> None:
+        """To be called when the loop was held up for long: whoever connected meanwhile has not been idle since then."""
+        self.now_ms = self._clock.monotonic_ms()
+
     def _sweep(self) -> None:
         assert self._loop is not None
-        self.now_ms = self._clock.monotonic_ms()
+        self.note_time()
         self._log_lines_left = LOG_LINES_PER_SWEEP_MAX
         for connection in list(self.connections):
             connection.sweep(self.now_ms)

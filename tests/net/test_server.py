@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -271,6 +272,23 @@ def test_a_client_that_reads_nothing_is_closed_and_costs_bounded_memory() -> Non
         assert fixture.server.closed_for["unread-answers"] == 1
 
     run(body, Fixture(limits))
+
+
+def test_who_connects_while_the_loop_is_held_up_is_not_idle() -> None:
+    clock = ManualClock()
+
+    async def body(fixture: Fixture, port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)):  # the system takes it, the loop can't yet
+            clock.advance(ServerLimits().idle_close_ms + 1)
+            fixture.server.note_time()
+            await until(lambda: len(fixture.server.connections) == 1)
+            fixture.server._sweep()
+            assert fixture.server.closed_for == {}
+            clock.advance(ServerLimits().idle_close_ms + 1)
+            fixture.server._sweep()
+            assert fixture.server.closed_for == {"idle": 1}
+
+    run(body, Fixture(clock=clock))
 
 
 def test_idle_and_dripping_connections_are_closed() -> None:
