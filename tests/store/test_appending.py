@@ -55,7 +55,7 @@ def test_batches_singles_and_the_short_way_equal_the_plain_encoder(topic: str, e
         for flag, body, properties, tags_code in entries if way != "batch" else []:
             queue = short.queue(topic, 3) if way == "short" else None
             if queue is not None:
-                short.stage(queue, body, properties, tags_code, flag, 1, 5, HOST)
+                short.stage(queue, body, properties, properties, tags_code, flag, 1, 5, HOST)
             else:
                 store.stage(
                     topic, 3, body=body, properties=properties, tags_code=tags_code, flag=flag, sys_flag=1,
