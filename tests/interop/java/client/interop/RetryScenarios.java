@@ -21,6 +21,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** What comes again or comes later: retries, dead letters, delayed messages, and request-reply. */
 final class RetryScenarios {
@@ -116,6 +117,14 @@ final class RetryScenarios {
         });
         consumer.start();
         DefaultMQProducer producer = harness.producer(topic);
+        // A consumer whose first heartbeat and first rebalance meet is told that its subscription is not the latest, and
+        // pulls again 3 seconds later: the order tells something only once every queue is being pulled.
+        List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
+        for (MessageQueue queue : queues) {
+            producer.send(new Message(topic, "TagD", "warm-up", utf8("warm-up")), queue);
+        }
+        await("the queues' first messages", () -> seen.size() >= queues.size());
+        seen.clear();
         for (int level : Arrays.asList(2, 1)) {
             Message message = new Message(topic, "TagD", "delay-key", utf8("level " + level));
             message.setDelayTimeLevel(level);
