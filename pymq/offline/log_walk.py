@@ -10,12 +10,11 @@ from zlib import crc32
 from pymq.model import sysflag
 from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
 from pymq.offline.log_files import LogFiles, SegmentFile
-from pymq.store.scan import Scanned, parse_record
+from pymq.store.scan import RECORD_MAGICS, Scanned, magic_positions, parse_record
 
 WINDOW_BYTES = 4 << 20
 # No broker takes longer ones: RocketMQ's and PyMQ's frames end at 16 MiB. A size above is damage, not read into memory.
 RECORD_BYTES_MAX = 64 << 20
-_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
 _I32 = struct.Struct(">i")
 CRC_PROPERTY = b"__CRC32#\x01"
@@ -123,7 +122,7 @@ class _Walk:
             if records and missing:
                 window = WINDOW_BYTES
                 continue
-            wanted = _I32.unpack_from(rest)[0] if missing and len(rest) >= 8 and rest[4:8] in _MAGICS else 0
+            wanted = _I32.unpack_from(rest)[0] if missing and len(rest) >= 8 and rest[4:8] in RECORD_MAGICS else 0
             if not len(rest) < wanted <= RECORD_BYTES_MAX:
                 return
             window = wanted  # one long record
@@ -182,7 +181,7 @@ def _search(segment: SegmentFile, at: int, not_before_ms: int) -> int | None:
     first = at + 1
     while position is not None:
         chunk = segment.read(position, WINDOW_BYTES)
-        for hit in _magic_positions(chunk):
+        for hit in magic_positions(chunk):
             start = position + hit - 4
             if start < first:
                 continue
@@ -206,16 +205,6 @@ def _whole_record(segment: SegmentFile, at: int) -> Scanned | None:
     view = memoryview(segment.read(at, size))
     record = parse_record(view, 0, segment.start + at, True)
     return record if record is not None and property_crc_fits(view, 0, record) else None
-
-
-def _magic_positions(chunk: bytes) -> list[int]:
-    found = []
-    for magic in _MAGICS:
-        at = chunk.find(magic)
-        while at >= 0:
-            found.append(at)
-            at = chunk.find(magic, at + 1)
-    return sorted(found)
 
 
 def _is_blank(segment: SegmentFile, at: int) -> bool:
@@ -289,7 +278,7 @@ def last_record(segment: SegmentFile, end: int) -> Scanned | None:
     end = min(end, segment.size)
     base = max(0, end - WINDOW_BYTES)
     chunk = segment.read(base, end - base) if end > 0 else b""
-    for hit in reversed(_magic_positions(chunk)):
+    for hit in reversed(magic_positions(chunk)):
         record = _whole_record(segment, base + hit - 4) if base + hit >= 4 else None
         if record is not None and record.offset + record.size <= segment.start + end:
             return record

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from xxhash import xxh3_64_digest
 
 from pymq.errors import CorruptRecordError
-from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from pymq.model.record import BLANK, MAGIC_BLANK
 from pymq.store.commit_log import Segment
 from pymq.store.digest_file import BAD
-from pymq.store.scan import parse_record
+from pymq.store.scan import magic_positions, parse_record
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,6 @@ _SEARCH_BACK_BYTES = (
     1 << 20,
     1 << 24,
 )  # how far before a block the record that reaches into it may start
-_MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 Span = tuple[int, int]  # physical offsets, the second exclusive
 
@@ -133,9 +132,8 @@ def _good_records(segment: Segment, start: int, end: int) -> Iterable[Span]:
     """Spans of the good records (and the blank) that begin between two positions, in order."""
     # A record that begins in the last bytes has its magic behind them.
     area = bytes(segment.read(start, min(end + 7, segment.end - segment.start) - start))
-    hits = sorted(start + hit - 4 for magic in _MAGICS for hit in _find_all(area, magic))
     reached = start
-    for at in hits:
+    for at in (start + hit - 4 for hit in magic_positions(area)):
         if at < reached:
             continue  # inside a good record, or it begins before the area
         size = int.from_bytes(segment.read(at, 4), "big")
@@ -148,13 +146,6 @@ def _good_records(segment: Segment, start: int, end: int) -> Iterable[Span]:
     left = segment.end - segment.start - blank_at
     if blank_at >= reached and bytes(segment.read(blank_at, BLANK.size)) == BLANK.pack(left, MAGIC_BLANK):
         yield blank_at, blank_at + left
-
-
-def _find_all(area: bytes, word: bytes) -> Iterable[int]:
-    at = area.find(word)
-    while at >= 0:
-        yield at
-        at = area.find(word, at + 1)
 
 
 def _gaps(start: int, end: int, covered: Iterable[Span]) -> list[Span]:

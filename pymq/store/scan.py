@@ -26,7 +26,7 @@ _FIXED = struct.Struct(">iiiii qqi")  # size, magic, crc, queue id, flag, queue 
 _I64 = struct.Struct(">q")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
-_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
+RECORD_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 _TAGS, _DELAY = TAGS.encode(), DELAY.encode()
 SECTOR_SIZE_BYTES = 512
 PIECE_BYTES = 1 << 20  # read at a time
@@ -216,7 +216,7 @@ def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned
         at = segment.file.next_data(offset - segment.start)
         while at is not None and at < size:
             piece = bytes(read_piece(segment, at, PIECE_BYTES + 3))
-            for hit in _magic_positions(piece):
+            for hit in magic_positions(piece):
                 record_at = at + hit - 4
                 if record_at + segment.start < start or record_at < 0:
                     continue
@@ -228,9 +228,10 @@ def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned
     return None
 
 
-def _magic_positions(chunk: bytes) -> list[int]:
+def magic_positions(chunk: bytes) -> list[int]:
+    """Where the magic number of a record stands, in order: a record may begin 4 bytes before each."""
     found = []
-    for magic in _MAGICS:
+    for magic in RECORD_MAGICS:
         at = chunk.find(magic)
         while at >= 0:
             found.append(at)
