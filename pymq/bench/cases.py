@@ -14,6 +14,7 @@ from pymq.bench import frames, process
 from pymq.bench.backlog import BacklogLoad
 from pymq.bench.control import BenchError, Control
 from pymq.bench.latency import LatencyLoad
+from pymq.bench.result import Rate
 from pymq.bench.sends import SendLoad, SendPlan
 from pymq.bench.sql import SqlLoad
 
@@ -154,16 +155,22 @@ def backlog(bench: Bench) -> list[Figure]:
     process.settle_cpu(1.0)
     load = BacklogLoad(bench.server.broker, topic, QUEUES, "bench_backlog")
     try:
-        before = process.cpu_seconds(bench.server.broker_pid)
-        with process.pinned():
-            rate = load.run()
-        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+        rate, cpu_us = _read_measured(bench, load)
     finally:
         load.close()
     return [
         Figure("backlog rate", rate.per_second, "msg/s", 400_000, True),
-        Figure("backlog broker CPU", cpu_s / rate.messages * 1e6, "us/msg", 0.8),
+        Figure("backlog broker CPU", cpu_us, "us/msg", 0.8),
     ]
+
+
+def _read_measured(bench: Bench, load: BacklogLoad | SqlLoad) -> tuple[Rate, float]:
+    """Runs a load of pulls; its rate and the broker's CPU us a message."""
+    before = process.cpu_seconds(bench.server.broker_pid)
+    with process.pinned():
+        rate = load.run()
+    cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+    return rate, cpu_s / rate.messages * 1e6
 
 
 def sql(bench: Bench) -> list[Figure]:
@@ -172,15 +179,12 @@ def sql(bench: Bench) -> list[Figure]:
     try:
         load.fill(bench.sizes.backlog_messages)
         process.settle_cpu(1.0)
-        before = process.cpu_seconds(bench.server.broker_pid)
-        with process.pinned():
-            rate = load.run()
-        cpu_s = process.cpu_seconds(bench.server.broker_pid) - before
+        rate, cpu_us = _read_measured(bench, load)
     finally:
         load.close()
     return [
         Figure("sql rate", rate.per_second, "msg/s", 400_000, True),
-        Figure("sql broker CPU", cpu_s / rate.messages * 1e6, "us/msg", 2.5),
+        Figure("sql broker CPU", cpu_us, "us/msg", 2.5),
     ]
 
 

@@ -107,8 +107,8 @@ class Messages:
         return start
 
 
-def as_row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
-    """A message as one JSON object; names as in RocketMQ's own tools."""
+def head_fields(message: StoredMessage) -> dict[str, Any]:
+    """What every output says of a message before its properties and body; names as in RocketMQ's own tools."""
     properties = message.properties
     return {
         "topic": message.topic,
@@ -119,6 +119,10 @@ def as_row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
         "msgId": message.message_id,
         "keys": properties.get(KEYS),
         "tags": properties.get(TAGS),
-        "properties": properties,
-        "bodyBase64": b64encode(content).decode() if content is not None else None,
     }
+
+
+def as_row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
+    """A message as one JSON object."""
+    body = b64encode(content).decode() if content is not None else None
+    return {**head_fields(message), "properties": message.properties, "bodyBase64": body}

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pymq.errors import UsageError
-from pymq.model.properties import KEYS, TAGS
 from pymq.model.record import StoredMessage
+from pymq.offline.dump import head_fields
 
 ROWS_PER_GROUP_MAX = 50_000
 BYTES_PER_GROUP_MAX = 32 << 20  # of bodies
@@ -38,26 +38,11 @@ def write_parquet(path: str, messages: Iterable[tuple[StoredMessage, bytes | Non
     size = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for message, content in messages:
-            rows.append(_row(message, content))
+            properties = list(message.properties.items())
+            rows.append({**head_fields(message), "properties": properties, "body": content})
             size += message.size_bytes
             if len(rows) >= ROWS_PER_GROUP_MAX or size >= BYTES_PER_GROUP_MAX:
                 writer.write_table(pa.Table.from_pylist(rows, schema))
                 rows, size = [], 0
         if rows:
             writer.write_table(pa.Table.from_pylist(rows, schema))
-
-
-def _row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
-    properties = message.properties
-    return {
-        "topic": message.topic,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "commitLogOffset": message.physical_offset,
-        "storeSize": message.size_bytes,
-        "msgId": message.message_id,
-        "keys": properties.get(KEYS),
-        "tags": properties.get(TAGS),
-        "properties": list(properties.items()),
-        "body": content,
-    }

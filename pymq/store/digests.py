@@ -25,7 +25,7 @@ from pymq.store.digest_file import (
     Tail,
     split_digests,
 )
-from pymq.store.fs import Files, make_directory
+from pymq.store.fs import Files, make_directory, sync_if_there
 
 WORK_BYTES = 8 << 20  # digested in one call of :meth:`Digests.work`: about a millisecond
 CATCH_UP_BYTES_MAX = 64 << 20  # more than this behind the log's end at a start is left to the scrubber
@@ -109,7 +109,7 @@ class Digests:
         try:
             self.table.put(segment.start, first, UNKNOWN * (end - first))
             self.table.write(segment.start, Header())
-            self._sync_file(self.table.path(segment.start))
+            sync_if_there(self._files, self.table.path(segment.start))
         except OSError:
             self._remove(segment.start)
             self._files.sync_dir(self.table.directory)
@@ -331,22 +331,12 @@ class Digests:
             directory, self._directory_unsynced = self._directory_unsynced, False
         try:
             for path in sorted(paths):
-                self._sync_file(path)
+                sync_if_there(self._files, path)
             if directory:
                 self._files.sync_dir(self.table.directory)
         except OSError as error:
             # Each sector has a checksum, and what a power loss takes is made again: nothing depends on this.
             self._tell("can't be synced", error)
-
-    def _sync_file(self, path: str) -> None:
-        try:
-            file = self._files.open(path)
-        except FileNotFoundError:
-            return  # its segment was deleted meanwhile
-        try:
-            file.sync()
-        finally:
-            file.close()
 
     def _tell(self, what: str, error: OSError) -> None:
         self.problem = (

@@ -322,6 +322,18 @@ class RealFiles:
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL)
 
 
+def sync_if_there(files: Files, path: str) -> None:
+    """Returns when the file's content is on the disk, or at once when it was removed meanwhile. Raises OSError."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
 def make_directory(files: Files, path: str) -> None:
     """Makes a directory and what is missing above it; their entries are on the disk when it returns."""
     missing = []

@@ -10,7 +10,7 @@ from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE, ConsumeQueue, QueueFiles
 from pymq.store.deleted_topics import DeletedTopics
-from pymq.store.fs import Files, make_directory
+from pymq.store.fs import Files, make_directory, sync_if_there
 from pymq.store.scan import record_in
 from pymq.store.settings import UNIT_SIZE_BYTES
 
@@ -83,7 +83,7 @@ class QueueTable:
             directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
         try:
             for path in sorted(paths):
-                self._sync_file(path)
+                sync_if_there(self._files, path)
             for directory in sorted(directories):
                 if self._files.is_dir(directory):
                     self._files.sync_dir(directory)
@@ -92,16 +92,6 @@ class QueueTable:
                 self._queue_files.unsynced |= paths
                 self._queue_files.unsynced_directories |= directories
             raise
-
-    def _sync_file(self, path: str) -> None:
-        try:
-            file = self._files.open(path)
-        except FileNotFoundError:
-            return  # its topic was deleted meanwhile
-        try:
-            file.sync()
-        finally:
-            file.close()
 
     def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
         """Raises the queue's minimum to the log's, removes files it needs no more; returns how many. Raises OSError."""
