@@ -126,7 +126,7 @@ def test_a_change_at_run_time_is_typed_ranged_and_all_or_none() -> None:
 
 
 def test_paths_ports_addresses_and_names_never_change_at_run_time() -> None:
-    fixed = re.compile(r"[pP]ath|^listenPort|Addr|IP\d|[nN]ame$|[rR]ole|[sS]ecret|[pP]assword")
+    fixed = re.compile(r"[pP]ath|^listenPort|Addr|IP\d|[nN]ame$|[sS]ecret|[pP]assword")
     for kind in (BrokerConfig, NamesrvConfig):
         assert not [name for name, row in kind.settings().items() if row.runtime and fixed.search(name)]
     assert 20 <= sum(row.runtime for row in BrokerConfig.settings().values()) <= 40
@@ -151,9 +151,14 @@ def test_namesrv_settings_load() -> None:
     assert config.listen_port == 0 and config.bind_address == "127.0.0.1"
 
 
-def test_roles_that_promise_copies_are_warned_about() -> None:
-    for overrides in ({"brokerId": "1"}, {"brokerRole": "SYNC_MASTER"}):
-        assert any("does not replicate" in warning for warning in load_broker_config(None, overrides).warnings)
+def test_an_id_above_zero_is_a_slave() -> None:
+    assert load_broker_config(None, {"brokerId": "1"}).broker_role == "SLAVE"
+    assert load_broker_config(None, {"brokerId": "0", "brokerRole": "SYNC_MASTER"}).broker_role == "SYNC_MASTER"
+
+
+def test_less_copies_than_the_least_are_refused() -> None:
+    with pytest.raises(ConfigError, match="minInSyncReplicas=3 is more than inSyncReplicas=2"):
+        load_broker_config(None, {"minInSyncReplicas": "3"})
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,24 @@ class BrokerConfig(Config):
     bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
     listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free one.", minimum=0, maximum=65535)
     broker_ip1: str = setting("brokerIP1", "", "Address that clients are told; empty: the bind address.")
-    broker_role: str = setting("brokerRole", "ASYNC_MASTER", "Role in replication.", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
+    broker_role: str = setting("brokerRole", "ASYNC_MASTER", "SYNC_MASTER answers a send once enough slaves have it; a brokerId above 0 means SLAVE.", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), runtime=True)
+
+    # Replication
+    broker_ip2: str = setting("brokerIP2", "", "Address that slaves are told; empty: brokerIP1.")
+    ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, any free one when that is taken.", minimum=0, maximum=65535)
+    ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: as the name servers say.")
+    ha_full_sync: bool = setting("haFullSync", False, "Slave: a new one takes the whole log from a PyMQ master, not only from its last segment on.")
+    in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, before its send is answered.", minimum=1, maximum=16, runtime=True)
+    auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: be content with the slaves that are in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)
+    min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Least copies, the master's included, with enableAutoInSyncReplicas; 1 allows none but the master's.", minimum=1, maximum=16, runtime=True)
+    slave_timeout_ms: int = setting("slaveTimeout", 3000, "SYNC_MASTER: ms a send waits for slaves until it is answered FLUSH_SLAVE_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
+    ha_max_gap_not_in_sync_bytes: int = setting("haMaxGapNotInSync", 256 * MIB, "Bytes a slave may lie behind and count as in sync.", minimum=1, maximum=2**40, runtime=True, is_size=True)
+    ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which a heartbeat is sent, both ways.", minimum=100, maximum=600_000)
+    ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a connection for replication is closed.", minimum=500, maximum=600_000)
+    ha_transfer_batch_bytes: int = setting("haTransferBatchSize", 256 * 1024, "Most log bytes in one frame to a slave.", minimum=1024, maximum=2 * MIB, is_size=True)
+    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: ms between looks for changed topics, groups and offsets at its master.", minimum=50, maximum=60_000)
+    slave_read_enable: bool = setting("slaveReadEnable", True, "Slave: serve pulls. Master: send consumers that are far behind to a slave.", runtime=True)
+    access_message_in_memory_max_ratio: int = setting("accessMessageInMemoryMaxRatio", 40, "Master: per cent of the machine's memory a consumer may lie behind before it is sent to a slave.", minimum=0, maximum=95, runtime=True)
 
     # Store
     store_path_root_dir: str = setting("storePathRootDir", "", "Data directory; empty: `~/.pymq/<brokerName>-<brokerId>`.")
@@ -122,11 +139,10 @@ class BrokerConfig(Config):
             _THREADS,
         ),
         **dict.fromkeys(
-            """haListenPort haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize haMasterAddress
-            haMaxGapNotInSync brokerIP2 inSyncReplicas totalReplicas minInSyncReplicas enableControllerMode
+            """totalReplicas enableControllerMode
             controllerAddr enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId enableSlaveActingMaster
             transactionTimeOut transactionCheckMax transactionCheckInterval timerWheelEnable timerMaxDelaySec
-            traceOn rejectTransactionMessage slaveReadEnable aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
+            traceOn rejectTransactionMessage aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,
         ),

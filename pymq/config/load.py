@@ -110,10 +110,12 @@ def _check_broker(config: BrokerConfig) -> None:
             raise ConfigError(f"{key}={config.get(key)!r}: use 1 to 127 characters of %|a-zA-Z0-9_-")
     if config.broker_role == "SLAVE" and config.broker_id == 0:
         raise ConfigError("brokerRole=SLAVE needs a brokerId above 0: set brokerId=1")
-    if config.is_slave or config.broker_role == "SYNC_MASTER":
-        config.warnings.append(
-            f"brokerId={config.broker_id}, brokerRole={config.broker_role}: this version does not replicate, "
-            "the broker keeps its own data only"
+    if config.is_slave:
+        config.broker_role = "SLAVE"
+    if config.min_in_sync_replicas > config.in_sync_replicas:
+        raise ConfigError(
+            f"minInSyncReplicas={config.min_in_sync_replicas} is more than inSyncReplicas={config.in_sync_replicas}: "
+            "lower the first or raise the second"
         )
     try:
         levels = config.delay_level_ms

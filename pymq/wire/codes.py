@@ -107,6 +107,13 @@ class RequestCode:
     GET_BROKER_MEMBER_GROUP: Final = 901
     BROKER_HEARTBEAT: Final = 904
     GET_BROKER_HA_STATUS: Final = 907
+    # PyMQ's own, far from RocketMQ's; Apache's brokers answer them with code 3.
+    PYMQ_JOIN_MASTER: Final = 9101
+    PYMQ_COPY_METADATA: Final = 9102
+    PYMQ_GET_REPLICATION_STATUS: Final = 9103
+    PYMQ_CHANGE_ROLE: Final = 9104
+    PYMQ_LIST_LOG_DIGESTS: Final = 9105
+    PYMQ_READ_LOG: Final = 9106
 
 
 class ResponseCode:

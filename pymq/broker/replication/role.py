@@ -1,0 +1,44 @@
+"""Role: what a broker is while its parts live.
+
+A broker never changes its role under its open parts: whoever decides (the configuration, an operator's ``promote``,
+later an election) gives a :class:`RoleChange` to the composition root, which closes the parts, cuts the log when that
+is asked for, and opens them again in the new role. So no part needs to know that roles can change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """``broker_id`` 0 is a master, which begins a reign when it ``begins_reign``; others are slaves.
+
+    ``master_address``: where a slave's master answers requests ("host:port"), empty to learn it from the name servers.
+    """
+
+    broker_id: int
+    begins_reign: bool = False
+    master_address: str = ""
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == MASTER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """From now on ``role``. ``cut_to``: before that the log is cut to end there (None: as it is), with a record of
+    what was cut; ``why`` is logged and shown.
+    """
+
+    role: Role
+    why: str
+    cut_to: int | None = None
+
+
+# Asks the composition root for a change; it happens after the current turn, and closes whoever asked.
+ChangeRole = Callable[[RoleChange], None]

@@ -1,0 +1,175 @@
+"""JSON bodies of PyMQ's own requests between brokers and of what administration sees (docs/replication.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+PROTOCOL_VERSION = 1
+
+
+class ReignBody(msgspec.Struct, rename="camel", frozen=True):
+    """See :class:`pymq.broker.replication.lineage.Reign`."""
+
+    epoch: int
+    start: int
+    reign_id: str
+
+
+class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_JOIN_MASTER (9101): a slave asks where to go on. ``tail_digest``: xxh3-64 in hex of the ``tail_bytes`` bytes
+    before ``log_end``. ``log_start``, ``log_end``: physical offsets, equal for an empty log."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    segment_size_bytes: int
+    log_start: int
+    log_end: int
+    tail_bytes: int = 0
+    tail_digest: str = ""
+    full_sync: bool = False
+    lineage: list[ReignBody] = []
+
+
+class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first offset
+    it will be sent. Below its end: it must cut its log there first, and join again."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    token: int
+    ha_address: str
+    start: int
+    lineage: list[ReignBody] = []
+
+
+class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_COPY_METADATA (9102): table name -> version the slave has (what the master said last; absent: none)."""
+
+    versions: dict[str, str] = {}
+
+
+class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
+    """The tables that are not of the version asked with, as they stand in their files, and their versions."""
+
+    versions: dict[str, str] = {}
+    tables: dict[str, dict[str, Any]] = {}
+
+
+class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
+    """One slave as its master sees it. ``broker_id`` -1: unknown (a RocketMQ slave does not say). ``lag_ms``: how long
+    the oldest byte it lacks has been in the master's log; ``problem``: empty, or why it does not follow."""
+
+    address: str
+    broker_id: int = -1
+    acked_offset: int = 0
+    sent_offset: int = 0
+    lag_bytes: int = 0
+    lag_messages: int = -1
+    lag_ms: int = 0
+    in_sync: bool = False
+    bytes_per_second: int = 0
+    state: str = ""
+    problem: str = ""
+
+
+class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):
+    """A slave's own view. ``state``: waiting, joining, connecting, following, refused."""
+
+    master_address: str = ""
+    ha_address: str = ""
+    state: str = "waiting"
+    problem: str = ""
+    master_log_end: int = -1
+    lag_bytes: int = -1
+    lag_messages: int = -1
+    lag_ms: int = -1
+    bytes_per_second: int = 0
+    last_heard_ms: int = -1
+    metadata_age_ms: int = -1
+
+
+class CutState(msgspec.Struct, rename="camel", kw_only=True):
+    """What was cut from this log when it rejoined: offsets from ``start`` to ``end``, kept in ``path``."""
+
+    start: int
+    end: int
+    message_count: int
+    time_ms: int
+    path: str
+
+
+class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_GET_REPLICATION_STATUS (9103)."""
+
+    protocol_version: int = PROTOCOL_VERSION
+    cluster: str
+    broker_name: str
+    broker_id: int
+    role: str  # ASYNC_MASTER, SYNC_MASTER, SLAVE
+    address: str
+    ha_address: str = ""
+    segment_size_bytes: int = 0
+    log_start: int = 0
+    log_end: int = 0
+    confirmed_offset: int = 0
+    lineage: list[ReignBody] = []
+    required_slaves: int = 0
+    in_sync_slaves: int = 0
+    degraded: bool = False
+    problem: str = ""
+    slaves: list[SlaveState] = []
+    link: MasterLinkState | None = None
+    cuts: list[CutState] = []
+
+
+class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_CHANGE_ROLE (9104). ``action``: ``promote`` (a slave becomes the master), ``freeze`` (a master takes no more
+    writes for ``freeze_ms``), ``resume`` (a freeze is taken back), ``step_down`` (a master becomes a slave of
+    ``master_address`` with ``broker_id``). ``epoch``: the sender's knowledge of the target's lineage; another one is
+    refused. ``force``: do it although bytes may be lost."""
+
+    action: str
+    epoch: int = -1
+    broker_id: int = -1
+    master_address: str = ""
+    freeze_ms: int = 0
+    force: bool = False
+
+
+class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """How far the broker's log goes now that it did what was asked."""
+
+    log_end: int
+    epoch: int
+    note: str = ""
+
+
+class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_LIST_LOG_DIGESTS (9105): digests of the log from ``start`` on, one for each ``chunk_bytes``."""
+
+    start: int = 0
+    chunk_bytes: int = 1 << 20
+    count_max: int = 4096
+
+
+class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
+    """``digests``: xxh3-64 in hex of each chunk from ``start`` on; chunks end at segment ends and at ``log_end``."""
+
+    broker_name: str
+    cluster: str
+    segment_size_bytes: int
+    log_start: int
+    log_end: int
+    start: int
+    digests: list[str]
+
+
+class ReadLogRequest(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_READ_LOG (9106): raw bytes of the log; the answer's body is they, at most to the end of their segment."""
+
+    start: int
+    size_bytes: int
