@@ -15,6 +15,7 @@ from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
 from pymq.model.hosts import format_address, pack_host
 from pymq.net.limits import ServerLimits
+from pymq.net.unread import take_unread
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.framing import FrameBuffer
@@ -283,6 +284,12 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not self.closed and not self._held:
+            # A client that commits its offsets and leaves at once: an answer to the first commit can't be written any
+            # more, and the other commits are still to be read.
+            unread = take_unread(self._transport)
+            if unread:
+                self.data_received(unread)
         self.closed = True
         asks, self._asks = self._asks, {}
         for on_answer, _ in asks.values():

@@ -36,8 +36,8 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first offset
-    it will be sent. Below its end: it must cut its log there first, and join again."""
+    """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first
+    offset it will be sent. Below its end: it must cut its log there first, and join again."""
 
     protocol_version: int = PROTOCOL_VERSION
     token: int
