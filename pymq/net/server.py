@@ -284,19 +284,27 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        if error is not None and not self.closed and not self._held:
-            # A client that commits its offsets and leaves at once: an answer to the first commit can't be written any
-            # more, and the other commits are still to be read.
-            unread = take_unread(self._transport)
-            if unread:
-                self.data_received(unread)
-        self.closed = True
-        asks, self._asks = self._asks, {}
-        for on_answer, _ in asks.values():
-            on_answer(None)
-        self._server.forget(self)
-        self._out.clear()
-        self._held.clear()
+        try:
+            if error is not None and not self.closed and not self._held:
+                self._serve_unread()
+        finally:
+            self.closed = True
+            asks, self._asks = self._asks, {}
+            for on_answer, _ in asks.values():
+                on_answer(None)
+            self._server.forget(self)
+            self._out.clear()
+            self._held.clear()
+
+    def _serve_unread(self) -> None:
+        """Serves what came before the connection broke.
+
+        A client that commits its offsets and leaves at once: when the answer to its first commit can't be written any
+        more, the other commits are still to be read.
+        """
+        unread = take_unread(self._transport)
+        if unread:
+            self.data_received(unread)
 
     # -- Peer ----------------------------------------------------------------------------------------------------
 
