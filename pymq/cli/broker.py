@@ -1,4 +1,4 @@
-"""``pymq broker``: runs a broker until it is told to stop."""
+"""``pymq broker``: runs a broker until it is told to stop, unless one of its sub-commands is named."""
 
 from __future__ import annotations
 
@@ -7,24 +7,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pymq.cli.lazy import examples, new_app
+from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig
 
-app = new_app()
+COMMANDS: CommandTable = {}
 
 
-@app.command(
+class BrokerGroup(LazyGroup):
+    """What is done with brokers that run; without a command the group runs one."""
+
+    table = COMMANDS
+
+
+app = typer.Typer(cls=BrokerGroup, rich_markup_mode=None, add_completion=False)
+
+
+@app.callback(
+    invoke_without_command=True,
     epilog=examples(
         "pymq broker --id 0",
         "pymq broker --id 0 --name broker-b --port 10921 --namesrv 127.0.0.1:9876 --store /var/lib/pymq/b",
         "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH",
-    )
+    ),
 )
 def broker(
+    context: typer.Context,
     broker_id: Annotated[
         int | None, typer.Option("--id", metavar="N", min=0, help="0 is the master, others are slaves; default 0.")
     ] = None,
@@ -58,6 +69,8 @@ def broker(
     log_level: LogLevelOption = "info",
 ) -> None:
     """Run a broker. Flags win over --set, --set over the file, the file over the defaults."""
+    if context.invoked_subcommand is not None:
+        return
     from pymq.cli.servers import build_broker_config, set_up_logging
     from pymq.net.runtime import run
 

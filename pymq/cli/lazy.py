@@ -35,12 +35,14 @@ class LazyGroup(TyperGroup):
         name = args[0]
         if name not in self.table and not name.startswith("-"):
             close = get_close_matches(name, self.table, n=1)
-            hint = f"did you mean {close[0]}?" if close else "pymq --help lists them"
+            hint = f"did you mean {close[0]}?" if close else f"{ctx.command_path} --help lists them"
             ctx.fail(f"no command {name!r}: {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The table's own lines: help for the group imports no command."""
+        if not self.table:
+            return
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
 
