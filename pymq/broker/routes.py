@@ -12,11 +12,14 @@ from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.role import Role
+from pymq.broker.replication.status import StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.model.hosts import format_address
 from pymq.wire.dispatch import Dispatcher, Route
@@ -28,7 +31,16 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     config, clock, store, topics = p.config, p.clock, p.store, p.topics
     groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
     address = format_address(config.broker_ip1, config.listen_port)
-    runtime_info = RuntimeInfo(config=config, clock=clock, files=p.files, store=store, stats=stats, delays=p.delays)
+    replication = StatusReport(config=config, store=store, role=Role(config.broker_id))
+    runtime_info = RuntimeInfo(
+        config=config,
+        clock=clock,
+        files=p.files,
+        store=store,
+        stats=stats,
+        delays=p.delays,
+        replication=replication,
+    )
     handlers = (
         p.sends,
         p.pulls,
@@ -83,6 +95,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             runtime_info=runtime_info,
         ),
         SlaveSyncHandlers(cursors=cursors, delays=p.delays),
+        ReplicationStatusHandlers(replication),
     )
     return [route for handler in handlers for route in handler.routes()]
 

@@ -16,6 +16,7 @@ from pymq.wire.codes import VERSION_5_3_3
 
 if TYPE_CHECKING:
     from pymq.broker.delays import DelayService
+    from pymq.broker.replication.status import StatusReport
     from pymq.broker.stats import StatsManager
     from pymq.config import BrokerConfig
     from pymq.store.fs import Files
@@ -41,6 +42,7 @@ class RuntimeInfo:
         store: MessageStore,
         stats: StatsManager,
         delays: DelayService,
+        replication: StatusReport,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -48,6 +50,7 @@ class RuntimeInfo:
         self._store = store
         self._stats = stats
         self._delays = delays
+        self._replication = replication
 
     def table(self) -> dict[str, str]:
         """Name -> text of every figure."""
@@ -62,6 +65,7 @@ class RuntimeInfo:
         result.update(self._traffic())
         result.update(self._disk())
         result.update(self._delay_levels())
+        result.update(self._replication.figures())
         result.update(_resting())
         return result
 

@@ -103,7 +103,8 @@ class CutState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_GET_REPLICATION_STATUS (9103)."""
+    """PYMQ_GET_REPLICATION_STATUS (9103). ``message_count``: the sum of all queues' ends; its difference between two
+    brokers of one name is the number of messages one lacks."""
 
     protocol_version: int = PROTOCOL_VERSION
     cluster: str
@@ -115,6 +116,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     segment_size_bytes: int = 0
     log_start: int = 0
     log_end: int = 0
+    message_count: int = 0
     confirmed_offset: int = 0
     lineage: list[ReignBody] = []
     required_slaves: int = 0

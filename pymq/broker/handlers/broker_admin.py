@@ -1,4 +1,4 @@
-"""Operators' requests about the broker: configuration (25, 26), figures (28, 315, 321, 907), cleaning (306, 329)."""
+"""Operators' requests about the broker: configuration (25, 26), figures (28, 315, 321), cleaning (306, 329)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pymq.model.tables import DataVersion
 from pymq.wire.bodies_admin import (
     ConsumeQueueAnswer,
     ConsumeQueueEntry,
-    HaStatus,
     StatsData,
     StatsWindow,
     encode_admin_body,
@@ -84,7 +83,6 @@ class BrokerAdminHandlers:
             Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, self.runtime_info, admin),
             Route(RequestCode.VIEW_BROKER_STATS_DATA, StatsDataHeader, self.stats_data, admin),
             Route(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, self.queue_entries, admin),
-            Route(RequestCode.GET_BROKER_HA_STATUS, None, self.ha_status, admin),
             Route(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues, admin),
             Route(RequestCode.DELETE_EXPIRED_COMMITLOG, None, self.delete_expired_segments, admin),
         ]
@@ -156,13 +154,6 @@ class BrokerAdminHandlers:
             except PymqError:  # deleted with its segment, or damaged: nobody gets it
                 fits = False
         return ConsumeQueueEntry(physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=fits)
-
-    def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
-        """This broker's side of replication: a master without slaves."""
-        status = HaStatus(
-            master=not self._config.is_slave, master_commit_log_max_offset=self._store.physical_max_offset
-        )
-        return Reply(body=encode_admin_body(status))
 
     def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply:
         """Removes queues whose messages are all deleted and which no topic has any more.

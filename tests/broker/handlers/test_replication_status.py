@@ -1,0 +1,41 @@
+"""Codes 9103 and 907: what a broker tells of replication."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pymq.wire.bodies_replication import ReplicationStatus
+from pymq.wire.codes import RequestCode
+from tests.broker.world import Caller, World
+
+
+def status_of(world: World) -> ReplicationStatus:
+    reply = Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+    return msgspec.json.decode(reply.body, type=ReplicationStatus)
+
+
+def test_a_master_tells_its_log_and_itself() -> None:
+    world = World(brokerName="broker-x", brokerClusterName="east", listenPort=10911)
+    world.put("orders", b"one")
+    world.put("orders", b"two", queue_id=1)
+    status = status_of(world)
+    assert (status.cluster, status.broker_name, status.broker_id, status.role) == (
+        "east",
+        "broker-x",
+        0,
+        "ASYNC_MASTER",
+    )
+    assert status.address == "127.0.0.1:10911"
+    assert (status.log_start, status.log_end) == (0, world.parts.store.physical_max_offset)
+    assert status.message_count == 2
+    assert status.segment_size_bytes == 4 * 1024 * 1024
+    assert status.confirmed_offset == status.log_end and status.problem == ""
+
+
+def test_rocketmq_s_picture_of_a_master_without_slaves() -> None:
+    world = World()
+    world.put("orders", b"one")
+    found = Caller(world).json(RequestCode.GET_BROKER_HA_STATUS)
+    assert found["master"] is True
+    assert found["masterCommitLogMaxOffset"] == world.parts.store.physical_max_offset
+    assert found["haConnectionInfo"] == [] and found["inSyncSlaveNums"] == 0
