@@ -13,6 +13,7 @@ from pymq.broker.jobs import Job, JobRunner
 from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
 from pymq.broker.registration import Registrar
+from pymq.broker.replication.role import Role
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.worker_threads import WorkerThreads
 from pymq.clock import Clock
@@ -24,7 +25,9 @@ from pymq.net.limits import server_limits
 from pymq.net.server import Connection, Server
 from pymq.store.fs import Files
 from pymq.store.recovery import RecoveryReport
+from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
+from pymq.wire.streams import StreamHandler
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +85,9 @@ class Broker:
             rng=self._rng,
             run_in_thread=self._disk_threads,
             schedule_turn_end=self.server.schedule_turn_end,
+            role=Role(config.broker_id),
+            network=_Unconnected(),
+            change_role=lambda change: log.error("not yet: %s", change.why),
         )
         self.recovery = parts.open(is_stopping)
         self.server.note_time()
@@ -203,6 +209,16 @@ class Broker:
         store = parts.store
         self._numpy = asyncio.get_running_loop().run_in_executor(None, importlib.import_module, BULK_MODULE)
         self._numpy.add_done_callback(lambda done: store.set_bulk_ready(done.exception() is None))
+
+
+class _Unconnected:
+    """Stands in until brokers connect to each other."""
+
+    def connect(self, address: str, handler: StreamHandler) -> None:
+        asyncio.get_running_loop().call_soon(handler.closed, "not yet")
+
+    def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
+        asyncio.get_running_loop().call_soon(on_answer, "not yet")
 
 
 def _tell_recovery(report: RecoveryReport) -> None:

@@ -22,6 +22,7 @@ from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.leaser import Leaser
 from pymq.broker.reader import Reader
 from pymq.broker.recovery_progress import RecoveryProgress
+from pymq.broker.replication.role import ChangeRole, Role
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
 from pymq.broker.table_saver import TableSaver
@@ -40,6 +41,7 @@ from pymq.store.recovery import RecoveryReport
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
+from pymq.wire.streams import Network
 
 
 class BrokerParts:
@@ -54,7 +56,15 @@ class BrokerParts:
         rng: random.Random,
         run_in_thread: RunInThread,
         schedule_turn_end: Callable[[], None],
+        role: Role,
+        network: Network,
+        change_role: ChangeRole,
     ) -> None:
+        """``change_role``: closes these parts later and opens others in another role."""
+        assert role.broker_id == config.broker_id
+        self.role = role
+        self.network = network
+        self.change_role = change_role
         self.config = config
         self.clock = clock
         self.files = files

@@ -18,7 +18,6 @@ from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.role import Role
 from pymq.broker.replication.status import StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.model.hosts import format_address
@@ -31,7 +30,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     config, clock, store, topics = p.config, p.clock, p.store, p.topics
     groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
     address = format_address(config.broker_ip1, config.listen_port)
-    replication = StatusReport(config=config, store=store, role=Role(config.broker_id))
+    replication = StatusReport(config=config, store=store, role=p.role)
     runtime_info = RuntimeInfo(
         config=config,
         clock=clock,

@@ -103,13 +103,14 @@ class CutState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_GET_REPLICATION_STATUS (9103). ``message_count``: the sum of all queues' ends; its difference between two
+    """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none. ``message_count``: the sum of all queues' ends; its difference between two
     brokers of one name is the number of messages one lacks."""
 
     protocol_version: int = PROTOCOL_VERSION
     cluster: str
     broker_name: str
     broker_id: int
+    former_id: int = -1
     role: str  # ASYNC_MASTER, SYNC_MASTER, SLAVE
     address: str
     ha_address: str = ""

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.role import Role
 from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
@@ -21,6 +22,7 @@ from pymq.model import fastjson
 from pymq.model.record import decode_records
 from pymq.store.fs import RealFiles
 from pymq.store.tables import CHECKSUM
+from tests.broker.world import NoNetwork
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
 
@@ -51,6 +53,9 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
         rng=random.Random(1),
         run_in_thread=run_inline,
         schedule_turn_end=lambda: None,
+        role=Role(config.broker_id),
+        network=NoNetwork(),
+        change_role=lambda change: None,
     )
     made.open()
     yield made

@@ -8,6 +8,7 @@ from typing import Any
 
 from pymq.broker.flusher import RunInThread
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.role import Role, RoleChange
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock
@@ -21,6 +22,7 @@ from pymq.store.store import Placed
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
 from pymq.wire.dispatch import Reply
 from pymq.wire.header import Header, encode_header
+from pymq.wire.streams import Network, StreamHandler
 
 ROOT = "/data"
 BORN_HOST = pack_host("127.0.0.1", 5555)
@@ -55,6 +57,19 @@ class FakePeer:
             self.write(frame)
 
 
+class NoNetwork:
+    """Nobody is there. Failures wait in :attr:`failing` until a test runs them: they come later, as on a real one."""
+
+    def __init__(self) -> None:
+        self.failing: list[Callable[[], None]] = []
+
+    def connect(self, address: str, handler: StreamHandler) -> None:
+        self.failing.append(lambda: handler.closed(f"no connection to {address}"))
+
+    def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
+        self.failing.append(lambda: on_answer(f"no connection to {address}"))
+
+
 class World:
     """An open broker without a network. ``settings`` are keys of broker.conf."""
 
@@ -64,6 +79,8 @@ class World:
         clock: ManualClock | None = None,
         *,
         open_at_once: bool = True,
+        role: Role | None = None,
+        network: Network | None = None,
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock()
@@ -78,6 +95,9 @@ class World:
         overrides = {name: str(value) for name, value in {**small, "storePathRootDir": ROOT, **settings}.items()}
         self.config = load_broker_config(None, overrides)
         self.run_in_thread: RunInThread = run_inline
+        self.role = role or Role(self.config.broker_id)
+        self.config.broker_id = self.role.broker_id
+        self.role_changes: list[RoleChange] = []  # what the parts asked for
         self.parts = BrokerParts(
             self.config,
             clock=self.clock,
@@ -85,6 +105,9 @@ class World:
             rng=random.Random(7),
             run_in_thread=lambda work, done: self.run_in_thread(work, done),
             schedule_turn_end=lambda: None,
+            role=self.role,
+            network=network or NoNetwork(),
+            change_role=self.role_changes.append,
         )
         if open_at_once:
             self.parts.open()

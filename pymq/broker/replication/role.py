@@ -18,11 +18,13 @@ class Role:
     """``broker_id`` 0 is a master, which begins a reign when it ``begins_reign``; others are slaves.
 
     ``master_address``: where a slave's master answers requests ("host:port"), empty to learn it from the name servers.
+    ``former_id``: the id it had before this role, -1 for none; a new master's is free for the one it took over from.
     """
 
     broker_id: int
     begins_reign: bool = False
     master_address: str = ""
+    former_id: int = -1
 
     @property
     def is_master(self) -> bool:

@@ -85,6 +85,7 @@ class StatusReport:
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
             broker_id=self._role.broker_id,
+            former_id=self._role.former_id,
             role=self.role_name,
             address=format_address(config.broker_ip1, config.listen_port),
             ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),
