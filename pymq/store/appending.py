@@ -22,7 +22,7 @@ from pymq.store.index_service import IndexService
 from pymq.store.queue_table import QueueTable
 from pymq.store.scan import has_index_entries, has_queue_unit
 from pymq.store.settings import StoreSettings
-from pymq.store.visibility import NEEDS_NO_SYNC, HiddenCommit, HiddenCommits
+from pymq.store.visibility import NEEDS_NOTHING, HiddenCommit, HiddenCommits
 
 # Gets topic, queue id, new max offset, and the new units (pymq.store.consume_queue.tags_codes reads them).
 ArrivalListener = Callable[[str, int, int, bytes], None]
@@ -236,12 +236,12 @@ class Appender:
             keys.times_ms += repeat(store_ms, count)
         return PlacedBatch(queue_offset, offsets, sizes)
 
-    def commit(self, *, hide: bool = False) -> None:
+    def commit(self, *, hide: bool = False, hide_uncopied: bool = False) -> None:
         """Everything staged reaches the log's file in one write, then the queues; then listeners are told.
 
-        With ``hide`` nobody sees it before :meth:`reveal` says that it is on the disk; nor does anybody see what is
-        committed behind something hidden. Raises StoreUnavailableError; then nothing staged is kept and no offset is
-        used up.
+        With ``hide`` nobody sees it before :meth:`reveal` says that it is on the disk, with ``hide_uncopied`` before
+        it says that slaves have it; nor does anybody see what is committed behind something hidden. Raises
+        StoreUnavailableError; then nothing staged is kept and no offset is used up.
         """
         queues = self.staged_queues
         log = self._log
@@ -253,8 +253,10 @@ class Appender:
             self._note_failed_write(str(error))
             raise
         self.write_problem = None
-        if hide or self.hidden:
-            self._hide(start, last_store_ms, log.max_offset if hide else NEEDS_NO_SYNC)
+        if hide or hide_uncopied or self.hidden:
+            end = log.max_offset
+            needs = (end if hide else NEEDS_NOTHING, end if hide_uncopied else NEEDS_NOTHING)
+            self._hide(start, last_store_ms, needs)
             return
         if queues:
             self.staged_queues = []
@@ -276,18 +278,24 @@ class Appender:
         for listener in self.listeners:
             listener(queue.topic, queue.queue_id, queue.max_offset, units)
 
-    def _hide(self, start: int, last_store_ms: int, needs_synced: int) -> None:
+    def _hide(self, start: int, last_store_ms: int, needs: tuple[int, int]) -> None:
         queues, self.staged_queues = self.staged_queues, []
         keys, self.staged_keys = self.staged_keys, KeyedRecords()
         units = [(queue, queue.take_staged()) for queue in queues]
-        self.hidden.add(HiddenCommit(start, last_store_ms, needs_synced, units, keys))
+        self.hidden.add(HiddenCommit(start, last_store_ms, *needs, units, keys))
         self._note_hidden()
 
-    def reveal(self, synced: int) -> None:
-        """Makes hidden commits visible whose records lie below ``synced``, which is on the disk."""
-        if not self.hidden:
-            return
-        while (commit := self.hidden.pop_synced(synced)) is not None:
+    def reveal(self, synced: int | None = None, copied: int | None = None) -> None:
+        """Makes hidden commits visible that lack nothing any more.
+
+        The log below ``synced`` is on the disk, enough slaves have it below ``copied``; None: as last told.
+        """
+        hidden = self.hidden
+        if synced is not None:
+            hidden.synced = synced
+        if copied is not None:
+            hidden.copied = copied
+        while (commit := hidden.pop_ready()) is not None:
             for queue, units in commit.units:
                 self._show(queue, units)
             self._note_hidden()

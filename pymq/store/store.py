@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from pymq.clock import Clock
@@ -71,6 +71,7 @@ class MessageStore:
         self._checkpoint = Checkpoint()
         self._lock: fs.Lock | None = None
         self._serving = False
+        self._refused_by: dict[str, str] = {}
         self.appender = Appender(self.log, self.queue_table, self.index, clock, s, store_host)
         # The hot three: bound here, so that a send doesn't pay for a second call.
         self.stage = self.appender.stage
@@ -127,7 +128,7 @@ class MessageStore:
         if self.queue_table.deleted is not None:
             self.queue_table.deleted.bound(self.log.min_offset, self.log.max_offset)
         self.appender.last_store_ms = self.log.last_store_ms
-        self.appender.closed = None
+        self.appender.closed = next(iter(self._refused_by.values()), None)
         self._serving = True
         self._write_queues()
         self.sync()
@@ -172,7 +173,8 @@ class MessageStore:
                 self.appender.closed = "the store is closed: the broker stops"
                 self.appender.drop_staged()
                 if self.appender.hidden:
-                    self.reveal(self.log.sync())
+                    end = self.log.sync()
+                    self.reveal(end, copied=end)  # the next start sees all of the log
                 if self.index is not None:
                     self.index.drain()
                 if self.digests is not None:
@@ -374,13 +376,27 @@ class MessageStore:
         """Removes the topic's queues (its records stay in the log until their segment goes); returns their number."""
         assert not self.appender.anything_staged, "commit before deleting"
         end = self.log.sync()
-        self.reveal(end)  # a checkpoint can't lie behind what is hidden
         count = self.queue_table.delete_topic(topic, end)
+        self.appender.hidden.forget_topic(topic)
+        self.reveal(end)  # a checkpoint can't lie behind what is hidden
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
             self._write_queues()
             self.checkpoint()
         return count
+
+    def delete_topics_below(self, ends: Mapping[str, int]) -> list[str]:
+        """What the master of the same log deleted: its topics' records below these physical offsets, some of which may
+        still be to come. Returns the topics of which more is deleted now.
+
+        Raises StoreUnavailableError or OSError; then ask again.
+        """
+        assert self.queue_table.deleted is not None
+        raised = self.queue_table.deleted.raise_to(ends)
+        if self.queue_table.delete_below(ends):
+            self._write_queues()
+            self.checkpoint()
+        return raised
 
     def expired_queues(self) -> list[tuple[str, int]]:
         """(topic, queue id) of queues that had messages and whose records are all deleted."""
@@ -396,10 +412,17 @@ class MessageStore:
             self._write_queues()
             self.checkpoint()  # it knows how many units there are
 
-    def refuse_writes(self, why: str | None) -> None:
-        """Takes no writes for the reason given, None takes them again; reads go on."""
+    def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:
+        """Takes no writes for the reason given, None takes that reason back; reads go on.
+
+        Each part that may refuse (``by``) has one reason of its own; writes are taken when none is left.
+        """
+        if why is None:
+            self._refused_by.pop(by, None)
+        else:
+            self._refused_by[by] = why
         if self._serving:
-            self.appender.closed = why
+            self.appender.closed = next(iter(self._refused_by.values()), None)
 
     def set_bulk_ready(self, ready: bool) -> None:
         """Whether bulk work may use numpy. Loading it takes a while: a server says no until a thread has done it."""

@@ -1,8 +1,9 @@
-"""Commits that are in the log but must not be seen before the disk has them.
+"""Commits that are in the log but must not be seen before the disk, or enough slaves, have them.
 
 Under SYNC_FLUSH a message becomes visible with its fsync: RocketMQ dispatches to queues and index no further than the
 log is flushed then (Java: DefaultMessageStore.getConfirmOffset, ReputMessageService). Otherwise a consumer could get
-a message that a power loss takes back, and its offset would be given to another one.
+a message that a power loss takes back, and its offset would be given to another one. Under SYNC_MASTER the same holds
+for a fail-over: what no slave has is lost with its master. RocketMQ shows it at once there.
 """
 
 from __future__ import annotations
@@ -13,28 +14,31 @@ from typing import NamedTuple
 from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.index_keys import KeyedRecords
 
-NEEDS_NO_SYNC = 0
+NEEDS_NOTHING = 0
 
 
 class HiddenCommit(NamedTuple):
     """One commit's units and keys. ``last_store_ms``: store time of the newest record before it.
 
-    ``needs_synced``: the log offset that must be on the disk; NEEDS_NO_SYNC for a commit that only keeps its place
-    behind others (it came after a switch to ASYNC_FLUSH).
+    ``needs_synced``: the log offset that must be on the disk, ``needs_copied``: that enough slaves must have;
+    NEEDS_NOTHING in both for a commit that only keeps its place behind others (it came after a switch of modes).
     """
 
     start: int
     last_store_ms: int
     needs_synced: int
+    needs_copied: int
     units: list[tuple[ConsumeQueue, bytes]]
     keys: KeyedRecords
 
 
 class HiddenCommits:
-    """In the order of the log."""
+    """In the order of the log. ``synced`` and ``copied`` are the log offsets last heard of."""
 
     def __init__(self) -> None:
         self._commits: deque[HiddenCommit] = deque()
+        self.synced = 0
+        self.copied = 0
 
     def __bool__(self) -> bool:
         return bool(self._commits)
@@ -46,8 +50,17 @@ class HiddenCommits:
     def add(self, commit: HiddenCommit) -> None:
         self._commits.append(commit)
 
-    def pop_synced(self, position: int) -> HiddenCommit | None:
-        """The oldest commit, taken out, when the log below ``position`` is on the disk and that is enough for it."""
-        if self._commits and self._commits[0].needs_synced <= position:
+    def pop_ready(self) -> HiddenCommit | None:
+        """The oldest commit, taken out, when disk and slaves have what it needs."""
+        if (
+            self._commits
+            and self._commits[0].needs_synced <= self.synced
+            and self._commits[0].needs_copied <= self.copied
+        ):
             return self._commits.popleft()
         return None
+
+    def forget_topic(self, topic: str) -> None:
+        """Drops the units of a topic that is deleted: they are never to be seen."""
+        for commit in self._commits:
+            commit.units[:] = [(queue, units) for queue, units in commit.units if queue.topic != topic]

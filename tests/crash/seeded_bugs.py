@@ -180,7 +180,7 @@ BUGS = (
     Bug("a failed fsync counts as done", "commit_log:CommitLog.sync",
         "raise StoreUnavailableError(self.broken) from error", "self.broken = None", ("errors:sync-flush",)),
     Bug("hidden messages are shown when the next commit comes", "appending:Appender.commit",
-        "if hide or self.hidden:", "if hide and not self.hidden:", ("group-commit",)),
+        "if hide or hide_uncopied or self.hidden:", "if (hide or hide_uncopied) and not self.hidden:", ("group-commit",)),
     # -- index
     Bug("index positions are one record late", "recovery:_Run._take",
         "record.offset >= self.index_next", "record.offset > self.index_next", ("keys", "singles")),

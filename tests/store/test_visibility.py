@@ -1,4 +1,4 @@
-"""Hidden commits: unseen until the disk has them, whole after a kill, and no checkpoint vouches for them early."""
+"""Hidden commits: unseen until disk or slaves have them, whole after a kill, no checkpoint vouches for them early."""
 
 from __future__ import annotations
 
@@ -58,6 +58,46 @@ def test_a_message_that_needs_no_sync_keeps_its_place_behind_one_that_does(store
     assert seen(store) == [b"1", b"2"] and seen(store, 1) == [b"3"]
     put(store, "T", 0, b"4")
     assert seen(store)[-1] == b"4"
+
+
+@pytest.mark.parametrize("first", ["disk", "slaves"])
+def test_what_needs_disk_and_slaves_is_seen_when_both_have_it(store: MessageStore, first: str) -> None:
+    stage(store, "T", 0, b"1", keys="k")
+    store.commit(hide=True, hide_uncopied=True)
+    end = store.physical_max_offset
+    steps = [lambda: store.reveal(synced=end), lambda: store.reveal(copied=end)]
+    for step in steps if first == "disk" else reversed(steps):
+        assert seen(store) == []
+        step()
+    assert seen(store) == [b"1"] and found_by_key(store, "T", "k") == [b"1"]
+
+
+def test_one_mode_s_news_do_not_show_the_other_s_messages(store: MessageStore) -> None:
+    ends = []
+    for body, needs in ((b"1", {"hide_uncopied": True}), (b"2", {"hide": True}), (b"3", {"hide_uncopied": True})):
+        stage(store, "T", 0, body)
+        store.commit(**needs)
+        ends.append(store.physical_max_offset)
+    store.reveal(synced=ends[2])
+    assert seen(store) == []
+    store.reveal(copied=ends[0])
+    assert seen(store) == [b"1", b"2"]
+    store.reveal(copied=ends[2] - 1)
+    assert seen(store) == [b"1", b"2"]
+    store.reveal(copied=ends[2])
+    assert seen(store) == [b"1", b"2", b"3"]
+
+
+def test_that_slaves_have_it_may_stop_to_be_true(store: MessageStore) -> None:
+    """More copies are needed than before, or a slave is gone: what was seen stays seen, what comes waits."""
+    stage(store, "T", 0, b"1")
+    store.commit(hide_uncopied=True)
+    store.reveal(copied=store.physical_max_offset)
+    store.reveal(copied=0)
+    stage(store, "T", 0, b"2")
+    store.commit(hide_uncopied=True)
+    store.reveal(synced=store.physical_max_offset)
+    assert seen(store) == [b"1"]
 
 
 def test_a_failed_commit_gives_only_its_own_offsets_back(store: MessageStore) -> None:
@@ -122,6 +162,21 @@ def test_deleting_a_topic_shows_the_others_first(store: MessageStore) -> None:
     again = make_store(store._files, segment_size_bytes=1 << 16)
     again.open()
     assert everything(again) == {T: [b"1"]}
+
+
+def test_deleting_a_topic_shows_nothing_that_slaves_lack(store: MessageStore) -> None:
+    for topic, body in (("T", b"1"), ("Other", b"2"), ("T", b"3")):
+        stage(store, topic, 0, body)
+    store.commit(hide_uncopied=True)
+    assert store.delete_topic("Other") == 1
+    assert seen(store) == [] and store.queue_end("Other", 0) is None
+    put(store, "Other", 0, b"new")
+    store.reveal(copied=store.physical_max_offset)
+    assert everything(store) == {T: [b"1", b"3"], ("Other", 0): [b"new"]}
+    die(store)
+    again = make_store(store._files, segment_size_bytes=1 << 16)
+    again.open()
+    assert everything(again) == {T: [b"1", b"3"], ("Other", 0): [b"new"]}
 
 
 def test_keys_that_wait_in_the_log_are_read_no_further_than_what_is_seen(store: MessageStore) -> None:
