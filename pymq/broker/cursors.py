@@ -41,6 +41,10 @@ class CursorManager:
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
+        # Changes are numbered, so that a slave is told those alone which it lacks.
+        self.change_count = 0
+        self._changed: dict[tuple[str, str], int] = {}  # number of each one's last change, in the order of numbers
+        self._removed_at = 0  # number of the last change that took something away
         self._dirty = False
         self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
 
@@ -48,10 +52,7 @@ class CursorManager:
         """Reads ``consumerOffset.json``. Broadcast shadows of RocketMQ's proxy (a second ``@``) are left out."""
         loaded = self._table.load()
         self.data_version = read_version(loaded)
-        for key, queues in (loaded.get("offsetTable") or {}).items():
-            topic, _, group = key.partition(_SEPARATOR)
-            if topic and group and _SEPARATOR not in group:
-                self._offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
+        self._offsets.update(read_offsets(loaded.get("offsetTable")))
 
     def fit(self, queue_end: Callable[[str, int], int | None]) -> None:
         """Takes back offsets behind their queue's end, where a power loss took messages that had been consumed.
@@ -70,6 +71,11 @@ class CursorManager:
                     )  # fmt: skip
                     queues[queue_id] = end
                     self._dirty = True
+
+    def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Moves a group forward without asking whether the queue goes that far; never back. For :meth:`fit` to follow."""
+        if offset > self.query(group, topic, queue_id):
+            self._set(group, topic, queue_id, offset)
 
     # -- one queue -----------------------------------------------------------------------------------------------
 
@@ -176,11 +182,25 @@ class CursorManager:
         for table in (self._offsets, self._pulled):
             for (owned, _), queues in table.items():
                 if owned == topic and queues.pop(queue_id, None) is not None:
-                    self._dirty = True
+                    self._note_removal()
 
     def as_table(self) -> dict[str, Any]:
         """The persisted object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
         return _as_table(self._offsets, self.data_version)
+
+    def changes_since(self, number: int) -> dict[str, Any] | None:
+        """As :meth:`as_table`, with those groups' topics alone that changed after ``number``, a past ``change_count``.
+
+        None when something was taken away since: then only the whole table will do.
+        """
+        if number < self._removed_at:
+            return None
+        changed = {}
+        for key in reversed(self._changed):
+            if self._changed[key] <= number:
+                break
+            changed[key] = self._offsets[key]
+        return _as_table(changed, self.data_version)
 
     # -- persistence ---------------------------------------------------------------------------------------------
 
@@ -189,10 +209,10 @@ class CursorManager:
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms:
             return
-        self._next_save_ms = now_ms + self._config.flush_consumer_offset_interval_ms
+        self._next_save_ms = now_ms + self._save_interval_ms()
         if self._dirty and not self._table.is_busy:
             self._dirty = False
-            version = self.data_version = self.data_version.next(self._clock.now_ms())
+            version = self.data_version = self._version_to_save()
             offsets = {key: queues.copy() for key, queues in self._offsets.items()}
             self._table.save_soon(lambda: _as_table(offsets, version), self._saved)
 
@@ -204,9 +224,15 @@ class CursorManager:
     def save(self) -> None:
         """Saves now if anything changed. Raises StoreError."""
         if self._dirty or self._table.is_busy:
-            self.data_version = self.data_version.next(self._clock.now_ms())
+            self.data_version = self._version_to_save()
             self._table.save(self.as_table())
             self._dirty = False
+
+    def _save_interval_ms(self) -> int:
+        return self._config.flush_consumer_offset_interval_ms
+
+    def _version_to_save(self) -> DataVersion:
+        return self.data_version.next(self._clock.now_ms())
 
     def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         queues = self._offsets.get((topic, group))
@@ -215,15 +241,42 @@ class CursorManager:
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self._dirty = True
+            self.change_count += 1
+            self._changed.pop((topic, group), None)
+            self._changed[topic, group] = self.change_count
 
     def _forget(self, doomed: Callable[[tuple[str, str]], bool]) -> None:
         tables: tuple[dict[tuple[str, str], Any], ...] = (self._offsets, self._pulled)
         for table in tables:
             for key in [key for key in table if doomed(key)]:
                 del table[key]
-                self._dirty = True
+                self._changed.pop(key, None)
+                self._note_removal()
         for reset_key in [key for key in self._resets if doomed(key[:2])]:
             del self._resets[reset_key]
+
+    def _note_removal(self) -> None:
+        self._dirty = True
+        self.change_count += 1
+        self._removed_at = self.change_count
+
+
+def read_offsets(table: Any) -> dict[tuple[str, str], dict[int, int]]:
+    """By (topic, group): what a persisted ``offsetTable`` holds by ``topic@group``."""
+    offsets = {}
+    for key, queues in (table or {}).items():
+        topic, _, group = key.partition(_SEPARATOR)
+        if topic and group and _SEPARATOR not in group:
+            offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
+    return offsets
+
+
+def as_offset_table(offsets: dict[tuple[str, str], dict[int, int]]) -> dict[str, dict[str, int]]:
+    """The reverse of :func:`read_offsets`."""
+    return {
+        f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+        for (topic, group), queues in offsets.items()
+    }
 
 
 def _as_table(offsets: dict[tuple[str, str], dict[int, int]], version: DataVersion) -> dict[str, Any]:
@@ -233,8 +286,5 @@ def _as_table(offsets: dict[tuple[str, str], dict[int, int]], version: DataVersi
     return {
         "dataVersion": msgspec.to_builtins(version),
         "groupTopicMap": groups,
-        "offsetTable": {
-            f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
-            for (topic, group), queues in offsets.items()
-        },
+        "offsetTable": as_offset_table(offsets),
     }

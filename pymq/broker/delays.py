@@ -51,6 +51,7 @@ class DelayService:
         topics: TopicManager,
     ) -> None:
         self.data_version = DataVersion()
+        self.change_count = 0  # of the levels' progress
         self.delivered_count = 0
         self.dropped_count = 0
         self._table = table
@@ -64,14 +65,27 @@ class DelayService:
         # Level -> when its head is due (wall clock ms); a level without waiting messages is not here.
         self._heads: dict[int, int] = {}
         self._dirty = False
+        self._is_copy = False  # of a master's table, which counts the versions
         self._is_failing = False
         self._next_save_ms = clock.monotonic_ms() + config.flush_delay_offset_interval_ms
 
-    def start(self) -> None:
-        """Reads ``delayOffset.json`` and finds the levels with waiting messages. The store must be open."""
+    def load(self) -> None:
+        """Reads ``delayOffset.json``: all that a slave does before it is told more, for its master delivers."""
         loaded = self._table.load()
         self.data_version = read_version(loaded)
-        stored = read_numbers(loaded.get("offsetTable"))
+        self._offsets = read_numbers(loaded.get("offsetTable"))
+
+    def take_over(self, table: dict[str, Any]) -> None:
+        """Makes a master's persisted object, with its version, this one's; saved by :meth:`tick`, soon."""
+        self.data_version = read_version(table)
+        self._offsets = read_numbers(table.get("offsetTable"))
+        self._dirty = self._is_copy = True
+        self._next_save_ms = self._clock.monotonic_ms()
+
+    def start(self) -> None:
+        """Reads the table and finds the levels with waiting messages, to deliver them. The store must be open."""
+        self.load()
+        stored, self._offsets = self._offsets, {}
         for level in self._delays_ms:
             low, high = self._bounds(level)
             self._offsets[level] = max(low, min(stored.get(level, 0), high))
@@ -109,7 +123,7 @@ class DelayService:
     def save(self) -> None:
         """Saves now if anything changed. Raises StoreError."""
         if self._dirty or self._table.is_busy:
-            self.data_version = self.data_version.next(self._clock.now_ms())
+            self._count_version()
             self._table.save(self.as_table())
             self._dirty = False
 
@@ -129,6 +143,7 @@ class DelayService:
         self._is_failing = False
         if offset != start:
             self._offsets[level] = offset
+            self.change_count += 1
             self._dirty = True
         if head is None and offset < self._bounds(level)[1]:
             head = _AT_ONCE  # the commit above also stored new messages of this level
@@ -217,9 +232,13 @@ class DelayService:
         self._next_save_ms = now_ms + self._config.flush_delay_offset_interval_ms
         if self._dirty and not self._table.is_busy:
             self._dirty = False
-            self.data_version = self.data_version.next(self._clock.now_ms())
+            self._count_version()
             table = self.as_table()
             self._table.save_soon(lambda: table, self._saved)
+
+    def _count_version(self) -> None:
+        if not self._is_copy:
+            self.data_version = self.data_version.next(self._clock.now_ms())
 
     def _saved(self, error: Exception | None) -> None:
         if error is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.saved_state import SavedState, raise_failure
-from pymq.broker.state import read_configs
+from pymq.broker.state import read_configs, read_version
 from pymq.broker.table_saver import Saved, TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -33,6 +33,11 @@ class _Groups:
 
     configs: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)  # by group and topic: bits of permissions
+
+    def replace(self, other: _Groups) -> None:
+        for mine, others in ((self.configs, other.configs), (self.forbidden, other.forbidden)):
+            mine.clear()
+            mine.update(others)  # type: ignore[arg-type]
 
     def copy(self) -> _Groups:
         return _Groups(dict(self.configs), {group: dict(topics) for group, topics in self.forbidden.items()})
@@ -60,6 +65,20 @@ class _Groups:
             del self.forbidden[group]
 
 
+def _read(table: dict[str, Any]) -> _Groups:
+    """The usable entries of a persisted object; others are logged."""
+    groups = _Groups()
+    for name, group in read_configs(table, "subscriptionGroupTable", SubscriptionGroupConfig).items():
+        problem = names.group_problem(name)
+        if problem or group.group_name != name:
+            log.warning("an entry was left out of subscriptionGroup.json: %s", problem or f"{name!r} is misnamed")
+        else:
+            groups.configs[name] = group
+    for name, topics in (table.get("forbiddenTable") or {}).items():
+        groups.forbidden[name] = {str(topic): int(bits) for topic, bits in (topics or {}).items()}
+    return groups
+
+
 class GroupManager:
     """All consumer groups of a broker. Every change is counted in ``data_version``.
 
@@ -76,15 +95,18 @@ class GroupManager:
 
     def load(self) -> None:
         """Reads ``subscriptionGroup.json``."""
-        loaded = self._state.load()
-        for name, group in read_configs(loaded, "subscriptionGroupTable", SubscriptionGroupConfig).items():
-            problem = names.group_problem(name)
-            if problem or group.group_name != name:
-                log.warning("an entry was left out of subscriptionGroup.json: %s", problem or f"{name!r} is misnamed")
-            else:
-                self._groups[name] = group
-        for name, topics in (loaded.get("forbiddenTable") or {}).items():
-            self._forbidden[name] = {str(topic): int(bits) for topic, bits in (topics or {}).items()}
+        self._state.current.replace(_read(self._state.load()))
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object."""
+        return self._state.current.as_table(self.data_version)
+
+    def take_over(self, table: dict[str, Any]) -> list[str]:
+        """Makes a master's persisted object, with its version, this one's; returns the names that are gone."""
+        taken = _read(table)
+        gone = [name for name in self._groups if name not in taken.configs]
+        self._state.take_over(lambda groups: groups.replace(taken), read_version(table))
+        return gone
 
     @property
     def data_version(self) -> DataVersion:

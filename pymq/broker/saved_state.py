@@ -99,6 +99,13 @@ class SavedState(Generic[StateT]):
         self._is_dirty = True
         self._start()
 
+    def take_over(self, apply: Callable[[StateT], object], version: DataVersion) -> None:
+        """Makes ``apply``'s state and ``version``, another broker's, this one's: now, and saved as soon as may be."""
+        apply(self.current)
+        self.version = version
+        self._is_dirty = True
+        self._start()
+
     def tick(self) -> None:
         """Tries again what could not be saved. Call it every second or so."""
         if self._is_dirty:
@@ -111,7 +118,8 @@ class SavedState(Generic[StateT]):
     def save(self) -> None:
         """Saves before it returns if anything is not saved. Raises StoreError."""
         if self._is_dirty or self._waiting or self._saver.is_busy:
-            self.version = self.version.next(self._clock.now_ms())
+            if self._saving or self._waiting:
+                self.version = self.version.next(self._clock.now_ms())
             self._saver.save(self._to_table(self.planned(), self.version))
             self._is_dirty = False
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.saved_state import SavedState, raise_failure
-from pymq.broker.state import read_configs
+from pymq.broker.state import read_configs, read_version
 from pymq.broker.table_saver import Saved, TableSaver
 from pymq.broker.topic_rules import changed_attributes, check_topic_config, check_topic_name, invalid, not_exist_text
 from pymq.clock import Clock
@@ -43,20 +43,32 @@ class TopicManager:
         # Looked up once for each send and pull; bound here because a method call more is measurable.
         self.get = self._topics.get
 
-    def load(self) -> None:
-        """Reads ``topics.json`` and makes the system topics that are missing."""
-        loaded = self._state.load()
-        for name, topic in read_configs(loaded, "topicConfigTable", TopicConfig).items():
-            problem = names.topic_problem(name)
-            if problem or topic.topic_name != name:
-                log.warning("an entry was left out of topics.json: %s", problem or f"{name!r} is misnamed")
-            else:
-                self._topics[name] = topic
+    def load(self, *, is_copy: bool = False) -> None:
+        """Reads ``topics.json`` and makes the system topics that are missing; a copy has those its master has."""
+        self._topics.update(_read(self._state.load()))
         system = list(self._system_topics())
         self._system_names = frozenset(topic.topic_name for topic in system)
         missing = [topic for topic in system if topic.topic_name not in self._topics]
-        if missing:
+        if missing and not is_copy:
             self._make_at_once(missing)
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object."""
+        return _as_table(self._topics, self.data_version)
+
+    def take_over(self, table: dict[str, Any]) -> list[str]:
+        """Makes a master's persisted object, with its version, this one's; returns the names that are gone."""
+        taken, before = _read(table), self.all()
+
+        def replace(topics: dict[str, TopicConfig]) -> None:
+            topics.clear()
+            topics.update(taken)
+
+        self._state.take_over(replace, read_version(table))
+        changed = [name for name in {**before, **taken} if before.get(name) != taken.get(name)]
+        if changed:
+            self._notify(changed)
+        return [name for name in before if name not in taken]
 
     @property
     def data_version(self) -> DataVersion:
@@ -230,6 +242,18 @@ class TopicManager:
     def _notify(self, changed: list[str]) -> None:
         for listener in self._listeners:
             listener(changed)
+
+
+def _read(table: dict[str, Any]) -> dict[str, TopicConfig]:
+    """The usable entries of a persisted object; others are logged."""
+    topics = {}
+    for name, topic in read_configs(table, "topicConfigTable", TopicConfig).items():
+        problem = names.topic_problem(name)
+        if problem or topic.topic_name != name:
+            log.warning("an entry was left out of topics.json: %s", problem or f"{name!r} is misnamed")
+        else:
+            topics[name] = topic
+    return topics
 
 
 def _as_table(topics: dict[str, TopicConfig], version: DataVersion) -> dict[str, Any]:

@@ -7,6 +7,8 @@ crash interrupted, and a rebuild leaves those records out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pymq.store.fs import Files
 from pymq.store.tables import JsonTable
 
@@ -20,6 +22,7 @@ class DeletedTopics:
     def __init__(self, files: Files, path: str) -> None:
         self._table = JsonTable(files, path)
         self._ends: dict[str, int] = {}
+        self.change_count = 0
 
     def load(self) -> None:
         entries = self._table.load().get(_KEY)
@@ -43,6 +46,16 @@ class DeletedTopics:
         """
         self._save({**self._ends, topic: log_end})
 
+    def raise_to(self, ends: Mapping[str, int]) -> list[str]:
+        """Takes another broker's deletions of the same log; returns the topics of which more is deleted now.
+
+        Durable on return. Raises StoreUnavailableError; then nothing has changed.
+        """
+        raised = {topic: end for topic, end in ends.items() if end > self.end(topic)}
+        if raised:
+            self._save({**self._ends, **raised})
+        return list(raised)
+
     def bound(self, log_min_offset: int, log_end: int) -> None:
         """Forgets deletions whose records are gone. A log that ends earlier will give the rest of offsets to others."""
         ends = {topic: min(end, log_end) for topic, end in self._ends.items() if min(end, log_end) > log_min_offset}
@@ -52,3 +65,4 @@ class DeletedTopics:
     def _save(self, ends: dict[str, int]) -> None:
         self._table.save({_KEY: ends})
         self._ends = ends
+        self.change_count += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from pymq.model.names import topic_problem
@@ -134,6 +134,17 @@ class QueueTable:
             except OSError:
                 pass  # the next start knows old units from new ones, and drops them
         return len(queues)
+
+    def delete_below(self, ends: Mapping[str, int]) -> int:
+        """Removes the queues of topics that another broker with the same log deleted below these physical offsets.
+
+        A queue whose newest unit lies behind is a new topic's of the name: it stays. Returns the number of queues.
+        Raises OSError; then some are still there.
+        """
+        old = [queue for queue in self if 0 <= queue.last_physical_offset < ends.get(queue.topic, 0)]
+        for queue in old:
+            self.delete_queue(queue.topic, queue.queue_id)
+        return len(old)
 
     def close(self) -> None:
         self._queue_files.close()
