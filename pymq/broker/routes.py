@@ -8,6 +8,7 @@ from pymq.broker.handlers.connections import ConnectionHandlers
 from pymq.broker.handlers.consumption import ConsumptionHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
 from pymq.broker.handlers.locks import LockHandlers
+from pymq.broker.handlers.log_copy import LogCopyHandlers
 from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
@@ -95,6 +96,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         ),
         SlaveSyncHandlers(cursors=cursors, delays=p.delays),
         ReplicationStatusHandlers(replication),
+        LogCopyHandlers(config=config, store=store),
     )
     return [route for handler in handlers for route in handler.routes()]
 

@@ -152,15 +152,18 @@ class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_LIST_LOG_DIGESTS (9105): digests of the log from ``start`` on, one for each ``chunk_bytes``."""
+    """PYMQ_LIST_LOG_DIGESTS (9105): digests of the log from ``start`` to ``end`` (-1: the log's end), one for each
+    ``chunk_bytes``."""
 
     start: int = 0
+    end: int = -1
     chunk_bytes: int = 1 << 20
     count_max: int = 4096
 
 
 class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
-    """``digests``: xxh3-64 in hex of each chunk from ``start`` on; chunks end at segment ends and at ``log_end``."""
+    """``digests``: xxh3-64 in hex of each chunk from ``start`` on, empty for one that is damaged here; chunks are cut
+    at the ends of segments. The broker may answer with fewer than were asked for, at least one."""
 
     broker_name: str
     cluster: str
@@ -172,7 +175,8 @@ class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ReadLogRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_READ_LOG (9106): raw bytes of the log; the answer's body is they, at most to the end of their segment."""
+    """PYMQ_READ_LOG (9106): the answer's body are raw bytes of the log, at most to the end of their segment; the broker
+    may answer with fewer."""
 
     start: int
     size_bytes: int

@@ -1,0 +1,105 @@
+"""The log for who rebuilds or compares a copy of it: digests (9105) and raw bytes (9106), a little in each answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from pymq.errors import Refusal
+from pymq.store.log_digests import chunk_bounds, chunk_digest
+from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+
+if TYPE_CHECKING:
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+# Each answer is made between two turns of the loop: at these sizes within some two milliseconds.
+DIGESTED_BYTES_MAX = 4 << 20
+DIGEST_COUNT_MAX = 4096
+CHUNK_BYTES_MIN = 512
+READ_BYTES_MAX = 1 << 20
+
+RequestT = TypeVar("RequestT", LogDigestsRequest, ReadLogRequest)
+
+
+class LogCopyHandlers:
+    """Reads the log as it is on this broker, master or slave."""
+
+    def __init__(self, *, config: BrokerConfig, store: MessageStore) -> None:
+        self._config = config
+        self._store = store
+
+    def routes(self) -> list[Route]:
+        """This module's rows of the table."""
+        inner = Permission.INNER
+        return [
+            Route(RequestCode.PYMQ_LIST_LOG_DIGESTS, None, self.digests, inner),
+            Route(RequestCode.PYMQ_READ_LOG, None, self.read, inner),
+        ]
+
+    def digests(self, request: Command, header: None, peer: Peer) -> Reply:
+        """One digest a chunk from ``start`` on; fewer than asked for when they would take long."""
+        wanted = _decoded(request, LogDigestsRequest)
+        if not CHUNK_BYTES_MIN <= wanted.chunk_bytes <= DIGESTED_BYTES_MAX:
+            raise _bad(f"chunkBytes {wanted.chunk_bytes} is not between {CHUNK_BYTES_MIN} and {DIGESTED_BYTES_MAX}")
+        if not 1 <= wanted.count_max <= DIGEST_COUNT_MAX:
+            raise _bad(f"countMax {wanted.count_max} is not between 1 and {DIGEST_COUNT_MAX}")
+        store = self._store
+        log_end = store.physical_max_offset
+        end = log_end if wanted.end < 0 else min(wanted.end, log_end)
+        if wanted.start != log_end:
+            self._check_inside(wanted.start)
+        size = store.settings.segment_size_bytes
+        found: list[str] = []
+        left = DIGESTED_BYTES_MAX
+        for start, stop in chunk_bounds(wanted.start, end, wanted.chunk_bytes, size):
+            left -= stop - start
+            if left < 0 or len(found) == wanted.count_max:
+                break
+            found.append(chunk_digest(store.log, start, stop))
+        answer = LogDigests(
+            broker_name=self._config.broker_name,
+            cluster=self._config.broker_cluster_name,
+            segment_size_bytes=size,
+            log_start=store.physical_min_offset,
+            log_end=log_end,
+            start=wanted.start,
+            digests=found,
+        )
+        return Reply(body=msgspec.json.encode(answer))
+
+    def read(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Raw bytes from ``start`` on, at most to the end of their segment or of the log."""
+        wanted = _decoded(request, ReadLogRequest)
+        if wanted.size_bytes < 1:
+            raise _bad(f"sizeBytes {wanted.size_bytes} is not positive")
+        self._check_inside(wanted.start)
+        segment = self._store.log.find(wanted.start)
+        assert segment is not None
+        size = min(wanted.size_bytes, READ_BYTES_MAX, self._store.physical_max_offset - wanted.start)
+        try:
+            data = segment.read(wanted.start - segment.start, size)
+        except OSError as error:
+            text = f"the log can't be read at {wanted.start}: {error.strerror}; take another copy of it"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
+        return Reply(body=bytes(data))
+
+    def _check_inside(self, start: int) -> None:
+        low, high = self._store.physical_min_offset, self._store.physical_max_offset
+        if not low <= start < high:
+            raise _bad(f"start {start} is outside this log, which goes from {low} to {high}")
+
+
+def _decoded(request: Command, kind: type[RequestT]) -> RequestT:
+    try:
+        return msgspec.json.decode(request.body, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise _bad(f"the body is no {kind.__name__}: {error}") from error
+
+
+def _bad(text: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)
