@@ -22,7 +22,14 @@ class Stream(Protocol):
         ...
 
     def write(self, data: bytes | memoryview) -> None:
-        """Sends, or keeps until the peer takes it; dropped when the stream is closed. Takes ``data`` over at once."""
+        """Sends, or keeps until the peer takes it; dropped when the stream is closed. ``data`` must not change."""
+        ...
+
+    def want_writable(self) -> None:
+        """Asks for one call of the handler's ``writable``: later, never from inside this call, once little is unsent.
+
+        At the next chance when little is unsent already: so that long work can be done in pieces.
+        """
         ...
 
     def close(self) -> None:
@@ -42,7 +49,7 @@ class StreamHandler(Protocol):
         ...
 
     def writable(self) -> None:
-        """What was unsent has gone down far enough to write again."""
+        """Little is unsent any more; only after :meth:`Stream.want_writable`, once for each."""
         ...
 
     def closed(self, why: str) -> None:

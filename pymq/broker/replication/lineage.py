@@ -1,7 +1,7 @@
 """Lineage: which master wrote which part of a log, so that two logs can tell how far they are the same.
 
 A reign begins whenever a broker becomes master, or is one again after an unclean stop, which may have taken bytes from
-its log's end. It is named by a number that grows and by a random id: two brokers that were made masters at
+its log's end. It is named by the number of masters so far and by a random id: two brokers that were made masters at
 the same time, out of sight of each other, get the same number, never the same id. RocketMQ's auto-switch mode keeps the
 numbers alone (``epochFileCheckpoint``, Java: EpochFileCache).
 """
@@ -42,9 +42,22 @@ class Lineage(msgspec.Struct, frozen=True):
         return self.reigns[-1].epoch if self.reigns else 0
 
     def begin(self, start: int, reign_id: str) -> Lineage:
-        """With another reign that begins at ``start``; those that wrote nothing of what is left are forgotten."""
-        kept = tuple(reign for reign in self.reigns if reign.start < start)[-(REIGNS_KEPT - 1) :]
-        return Lineage((*kept, Reign(self.epoch + 1, start, reign_id)))
+        """With the reign of a broker that became master, from ``start`` on.
+
+        Those that wrote nothing of what is left are forgotten.
+        """
+        return self._with(Reign(self.epoch + 1, start, reign_id))
+
+    def renew(self, start: int, reign_id: str) -> Lineage:
+        """With another reign of the same master, after a stop that may have taken bytes from its log's end.
+
+        Its epoch stays: one that dies often must not look newer than the one that was made master in its place.
+        """
+        return self._with(Reign(max(self.epoch, 1), start, reign_id))
+
+    def _with(self, reign: Reign) -> Lineage:
+        kept = tuple(other for other in self.reigns if other.start < reign.start)[-(REIGNS_KEPT - 1) :]
+        return Lineage((*kept, reign))
 
     def cut(self, end: int) -> Lineage:
         """What is left of it in a log that was cut to end at ``end``."""
