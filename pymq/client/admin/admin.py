@@ -11,12 +11,14 @@ from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
+from pymq.client.admin.replication import ReplicationAdmin
 from pymq.client.admin.topics import TopicAdmin
 from pymq.clock import Clock, SystemClock
 
 
 class Admin:
-    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``brokers``, ``messages``, ``namesrv``.
+    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``brokers``, ``replication``, ``messages``,
+    ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``. ``timeout_s``: for each request. Use it
     as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
@@ -38,6 +40,7 @@ class Admin:
         self.topics = TopicAdmin(self._connection, self.cluster)
         self.groups = GroupAdmin(self._connection, self.cluster)
         self.brokers = BrokerAdmin(self._connection)
+        self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)
 
     async def __aenter__(self) -> Admin:

@@ -1,0 +1,133 @@
+"""Admin calls about replication: a broker's own picture, of RocketMQ's brokers what they tell, and the log itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from pymq.client.admin.brokers import BrokerAdmin
+from pymq.client.admin.connection import AdminConnection
+from pymq.errors import RefusedError
+from pymq.model.tables import DataVersion
+from pymq.wire.bodies_admin import GroupConfigTable, HaStatus, TopicConfigTable, decode_admin_body
+from pymq.wire.bodies_replication import (
+    LogDigests,
+    LogDigestsRequest,
+    MasterLinkState,
+    ReadLogRequest,
+    ReplicationStatus,
+    SlaveState,
+)
+from pymq.wire.codes import RequestCode, ResponseCode
+
+ROCKETMQ_PROTOCOL_VERSION = 0  # of a status that was put together from what a RocketMQ broker tells
+TABLE_FILES: Final = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: "topics.json",
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: "subscriptionGroup.json",
+    RequestCode.GET_ALL_CONSUMER_OFFSET: "consumerOffset.json",
+    RequestCode.GET_ALL_DELAY_OFFSET: "delayOffset.json",
+}
+SLAVE = "SLAVE"
+SYNC_MASTER = "SYNC_MASTER"
+
+
+class ReplicationAdmin:
+    """Calls to the broker at an address "host:port"."""
+
+    def __init__(self, connection: AdminConnection, brokers: BrokerAdmin) -> None:
+        self._connection = connection
+        self._brokers = brokers
+
+    async def status(self, address: str) -> ReplicationStatus:
+        """Role, log, slaves or link. RocketMQ's brokers tell less: ``protocol_version`` is 0 then, counts are -1."""
+        try:
+            answer = await self._connection.ask_broker(address, RequestCode.PYMQ_GET_REPLICATION_STATUS)
+        except RefusedError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return await self._rocketmq_status(address)
+        return msgspec.json.decode(answer.body, type=ReplicationStatus)
+
+    async def _rocketmq_status(self, address: str) -> ReplicationStatus:
+        config, runtime, ha = await asyncio.gather(
+            self._brokers.config(address), self._brokers.runtime_info(address), self._brokers.ha_status(address)
+        )
+        return rocketmq_status(address, config, runtime, ha)
+
+    async def metadata_versions(self, address: str) -> dict[str, DataVersion]:
+        """Versions of the tables of topics and groups, which a slave copies with them."""
+        topics, groups = await asyncio.gather(
+            self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG),
+            self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+        )
+        return {
+            "topics": decode_admin_body(TopicConfigTable, topics.body).data_version,
+            "groups": decode_admin_body(GroupConfigTable, groups.body).data_version,
+        }
+
+    async def tables(self, address: str) -> dict[str, bytes]:
+        """Name of a file in ``config`` -> its content, of topics, groups, consumer and delay offsets."""
+        bodies = [await self._connection.ask_broker(address, code) for code in TABLE_FILES]
+        return {name: bytes(answer.body) for name, answer in zip(TABLE_FILES.values(), bodies, strict=True)}
+
+    async def digests(self, address: str, request: LogDigestsRequest) -> LogDigests:
+        """Digests of a part of the log, as many as one answer takes. Raises RefusedError outside the log."""
+        body = msgspec.json.encode(request)
+        answer = await self._connection.ask_broker(address, RequestCode.PYMQ_LIST_LOG_DIGESTS, None, body)
+        return msgspec.json.decode(answer.body, type=LogDigests)
+
+    async def read_log(self, address: str, start: int, size_bytes: int) -> bytes:
+        """Raw bytes of the log from ``start`` on, as many as one answer takes. Raises RefusedError outside the log."""
+        body = msgspec.json.encode(ReadLogRequest(start=start, size_bytes=size_bytes))
+        answer = await self._connection.ask_broker(address, RequestCode.PYMQ_READ_LOG, None, body)
+        return bytes(answer.body)
+
+
+def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str], ha: HaStatus) -> ReplicationStatus:
+    """What codes 26, 28 and 907 of a RocketMQ broker say, in PyMQ's shape."""
+    role = config.get("brokerRole", SLAVE if not ha.master else "ASYNC_MASTER")
+    is_slave = role == SLAVE
+    host = config.get("brokerIP2") or address.rpartition(":")[0]
+    required = int(config.get("inSyncReplicas", "1")) - 1 if role == SYNC_MASTER else 0
+    return ReplicationStatus(
+        protocol_version=ROCKETMQ_PROTOCOL_VERSION,
+        cluster=config.get("brokerClusterName", ""),
+        broker_name=config.get("brokerName", ""),
+        broker_id=int(config.get("brokerId", "0")),
+        role=role,
+        address=address,
+        ha_address=f"{host}:{config.get('haListenPort', '0')}",
+        segment_size_bytes=int(config.get("mappedFileSizeCommitLog", "0")),
+        log_start=int(runtime.get("commitLogMinOffset", "0")),
+        log_end=int(runtime.get("commitLogMaxOffset", "0")),
+        message_count=-1,
+        required_slaves=required,
+        in_sync_slaves=ha.in_sync_slave_nums,
+        degraded=ha.in_sync_slave_nums < required,
+        slaves=[
+            SlaveState(
+                address=one.addr,
+                acked_offset=one.slave_ack_offset,
+                sent_offset=one.transfer_from_where,
+                lag_bytes=max(0, one.diff),
+                lag_ms=-1,
+                in_sync=one.in_sync,
+                bytes_per_second=one.transferred_byte_in_second,
+                state="connected",
+            )
+            for one in ha.ha_connection_info
+        ],
+        link=_rocketmq_link(ha) if is_slave else None,
+    )
+
+
+def _rocketmq_link(ha: HaStatus) -> MasterLinkState:
+    info = ha.ha_client_runtime_info
+    return MasterLinkState(
+        ha_address=info.master_addr or "",
+        state="connected" if info.master_addr and info.last_read_timestamp else "waiting",
+        bytes_per_second=info.transferred_byte_in_second,
+        last_heard_ms=info.last_read_timestamp or -1,
+    )

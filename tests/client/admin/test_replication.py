@@ -1,0 +1,71 @@
+"""Admin calls about replication: against a running standalone, and what a RocketMQ broker's answers come to."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pymq.client import Admin, Message, Producer
+from pymq.client.admin.replication import rocketmq_status
+from pymq.errors import RefusedError
+from pymq.testing.standalone import StandaloneProcess
+from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
+from pymq.wire.bodies_replication import LogDigestsRequest
+
+RUNTIME = {"commitLogMinOffset": "1073741824", "commitLogMaxOffset": "1073743000"}
+
+
+def test_the_picture_digests_and_bytes_of_a_running_broker(server: StandaloneProcess) -> None:
+    async def session() -> None:
+        async with Producer("replication_test", namesrv=server.namesrv) as producer:
+            await producer.send(Message("replicated", b"body"))
+        async with Admin(server.namesrv) as admin:
+            replication, address = admin.replication, server.broker
+            status = await replication.status(address)
+            assert (status.broker_name, status.role, status.address) == ("broker-a", "ASYNC_MASTER", address)
+            assert status.log_end > status.log_start == 0 and status.message_count > 0
+            found = await replication.digests(address, LogDigestsRequest(end=1000, chunk_bytes=512))
+            assert len(found.digests) == min(2, -(-status.log_end // 512)) and found.broker_name == "broker-a"
+            assert len(await replication.read_log(address, 0, 100)) == 100
+            with pytest.raises(RefusedError, match="outside"):
+                await replication.read_log(address, 1 << 50, 1)
+            tables = await replication.tables(address)
+            assert b"replicated" in tables["topics.json"] and len(tables) == 4
+            assert (await replication.metadata_versions(address))["topics"].timestamp > 0
+
+    asyncio.run(session())
+
+
+def test_a_rocketmq_master_in_pymq_s_shape() -> None:
+    config = {
+        "brokerName": "broker-x",
+        "brokerClusterName": "east",
+        "brokerId": "0",
+        "brokerRole": "SYNC_MASTER",
+        "inSyncReplicas": "3",
+        "brokerIP2": "10.0.0.1",
+        "haListenPort": "10912",
+        "mappedFileSizeCommitLog": "1048576",
+    }
+    slave = HaConnectionInfo(addr="10.0.0.2:5", slave_ack_offset=7, diff=3, in_sync=True, transfer_from_where=9)
+    ha = HaStatus(master=True, in_sync_slave_nums=1, ha_connection_info=[slave])
+    status = rocketmq_status("10.0.0.1:10911", config, RUNTIME, ha)
+    assert (status.protocol_version, status.role, status.ha_address) == (0, "SYNC_MASTER", "10.0.0.1:10912")
+    assert (status.log_start, status.log_end, status.segment_size_bytes) == (1073741824, 1073743000, 1048576)
+    assert (status.required_slaves, status.in_sync_slaves, status.degraded) == (2, 1, True)
+    assert (status.slaves[0].address, status.slaves[0].acked_offset, status.slaves[0].lag_messages) == (
+        "10.0.0.2:5",
+        7,
+        -1,
+    )
+    assert status.link is None and status.message_count == -1
+
+
+@pytest.mark.parametrize(("master", "heard_ms", "state"), [("m:10912", 5, "connected"), (None, 0, "waiting")])
+def test_a_rocketmq_slave_in_pymq_s_shape(master: str | None, heard_ms: int, state: str) -> None:
+    info = HaClientRuntimeInfo(master_addr=master, last_read_timestamp=heard_ms)
+    ha = HaStatus(master=False, ha_client_runtime_info=info)
+    status = rocketmq_status("s:10911", {"brokerId": "1", "brokerRole": "SLAVE"}, RUNTIME, ha)
+    assert (status.role, status.broker_id, status.required_slaves) == ("SLAVE", 1, 0)
+    assert status.link is not None and (status.link.state, status.link.ha_address) == (state, master or "")
