@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast_header import BATCH, ONE, BinaryTemplates, SendExt, SendHead, decode_json_send, kind_of
+from pymq.broker.replication.sync_mode import SYNC_MASTER
 from pymq.broker.writer import SYNC_FLUSH
 from pymq.errors import StoreError
 from pymq.model import sysflag
@@ -182,7 +183,9 @@ class FastSends:
                 opaque,
                 _BINARY_ONE % (host, physical_offset, len(number), number, len(offset), offset, key_size, unique_key),
             )
-        held = self._writer.held.get(connection) if self._config.flush_disk_type != SYNC_FLUSH else None
+        config = self._config
+        waits = config.flush_disk_type == SYNC_FLUSH or config.broker_role == SYNC_MASTER
+        held = None if waits else self._writer.held.get(connection)
         if held is not None:
             held.append(frame)
         else:

@@ -22,7 +22,9 @@ from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.leaser import Leaser
 from pymq.broker.reader import Reader
 from pymq.broker.recovery_progress import RecoveryProgress
+from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.role import ChangeRole, Role
+from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
 from pymq.broker.table_saver import TableSaver
@@ -120,6 +122,8 @@ class BrokerParts:
     ) -> None:
         """What moves messages into the store and out of it, and those that wait to another topic."""
         config, clock = self.config, self.clock
+        self.sync_mode = SyncMode(config=config, store=self.store, role=self.role)
+        self.freeze = Freeze(self.store, clock)
         self.flusher = Flusher(self.store, run_in_thread, schedule_turn_end, clock=clock, config=config)
         self.writer = Writer(
             store=self.store,
@@ -130,6 +134,7 @@ class BrokerParts:
             sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH,
             sync_timeout_ms=lambda: config.sync_flush_timeout_ms,
             request_sync=self.flusher.request,
+            copies=self.sync_mode,
         )
         self.flusher.writer = self.writer
         self.cleaner = Cleaner(config=config, clock=clock, store=self.store, run_in_thread=run_in_thread)
@@ -202,6 +207,7 @@ class BrokerParts:
             self.cursors.load()
             self.cursors.fit(self.store.queue_end)
             self.delays.start()
+            self.sync_mode.check()
         except BaseException:
             self.store.close()
             raise

@@ -1,8 +1,9 @@
 """Writer: enriches messages, stages them in the store, commits one turn's worth at once and then releases the answers.
 
 An answer to a send never leaves before :meth:`Writer.commit` has put its record into the log file; under SYNC_FLUSH
-not before the file was synced, unless the message says WAIT=false, and nobody sees the message earlier. When a commit
-fails, every held answer becomes a refusal and nothing was stored.
+not before the file was synced and under SYNC_MASTER not before enough slaves have it, unless the message says
+WAIT=false, and nobody sees the message earlier. When a commit fails, every held answer becomes a refusal and nothing
+was stored.
 """
 
 from __future__ import annotations
@@ -41,11 +42,50 @@ class AnswerTo(Protocol):
 HeldAnswers = dict[AnswerTo, list[bytes]]
 
 
+class LateReply(Protocol):
+    """What a sender is told whose message is stored, but not confirmed in time."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def remark(self) -> str: ...
+
+
+class Copies(Protocol):
+    """What the writer asks of replication (pymq.broker.replication.sync_mode has it)."""
+
+    @property
+    def is_on(self) -> bool:
+        """True when answers wait for slaves."""
+        ...
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long they wait."""
+        ...
+
+    def copied(self) -> int:
+        """The log offset that enough slaves have; the log's end when none is needed."""
+        ...
+
+    def late_reply(self) -> LateReply:
+        """For what waited too long."""
+        ...
+
+    def check(self) -> None:
+        """Closes the store to writes, or opens it again, as slaves come and go."""
+        ...
+
+
 class _Waiting(NamedTuple):
-    """Answers that may go once the log is on the disk up to ``position``; refused at ``deadline_ms`` (monotonic)."""
+    """Answers that may go once disk and slaves have the log up to ``position``, as far as they are needed.
+
+    They are refused when a need is not met at its deadline (monotonic ms; None: no such need).
+    """
 
     position: int
-    deadline_ms: int
+    disk_deadline_ms: int | None
+    slaves_deadline_ms: int | None
     held: HeldAnswers
 
 
@@ -101,10 +141,12 @@ class Writer:
         sync_flush: Callable[[], bool] = lambda: False,
         sync_timeout_ms: Callable[[], int] = lambda: SYNC_TIMEOUT_MS,
         request_sync: Callable[[], None] = lambda: None,
+        copies: Copies,
     ) -> None:
         """``delay_levels_ms[i]`` is the delay of level ``i + 1``; ``request_sync`` starts an fsync (SYNC_FLUSH).
 
-        ``sync_flush`` and ``sync_timeout_ms`` (how long an answer waits for its fsync) may change at any time.
+        ``sync_flush``, ``sync_timeout_ms`` (how long an answer waits for its fsync) and what ``copies`` says may change
+        at any time.
         """
         self._store = store
         self._clock = clock
@@ -113,11 +155,15 @@ class Writer:
         self._sync_flush = sync_flush
         self._sync_timeout_ms = sync_timeout_ms
         self._request_sync = request_sync
+        self._copies = copies
         # What every stored message gets, as Apache's broker adds it on send.
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
         self.held: HeldAnswers = {}
-        self._held_not_waiting: HeldAnswers = {}  # go with the commit, also under SYNC_FLUSH
-        self._awaiting_sync: deque[_Waiting] = deque()
+        self._held_not_waiting: HeldAnswers = {}  # go with the commit, whatever the mode
+        self._waiting: deque[_Waiting] = deque()
+        self._synced = 0  # log offsets last heard of
+        self._copied = 0
+        self._sync_wanted = 0  # the log offset up to which answers wait for the disk
         self.staged_count = 0
         self.failed_commit_count = 0
 
@@ -249,11 +295,11 @@ class Writer:
     # -- answers -------------------------------------------------------------------------------------------------
 
     def hold(self, peer: AnswerTo, frame: bytes, properties: bytes = b"") -> None:
-        """Keeps the ready answer of a staged send until its commit; ``properties`` may tell not to wait for the disk.
+        """Keeps the ready answer of a staged send until its commit; ``properties`` may tell to wait for no more.
 
         For a batch they are those of the request, as in RocketMQ.
         """
-        waits = not properties or not self._sync_flush() or waits_for_store(properties)
+        waits = not properties or not (self._sync_flush() or self._copies.is_on) or waits_for_store(properties)
         _hold(self.held if waits else self._held_not_waiting, peer, frame)
 
     def commit(self) -> None:
@@ -266,9 +312,9 @@ class Writer:
         self.staged_count = 0
         held, self.held = self.held, {}
         not_waiting, self._held_not_waiting = self._held_not_waiting, {}
-        is_sync = self._sync_flush()
+        needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on
         try:
-            self._store.commit(hide=is_sync)
+            self._store.commit(hide=needs_disk, hide_uncopied=needs_slaves)
         except StoreUnavailableError as error:
             self.failed_commit_count += 1
             for refused in (held, not_waiting):
@@ -281,41 +327,102 @@ class Writer:
                 _refuse(unsure, ResponseCode.SYSTEM_ERROR, why)
             raise
         _release(not_waiting)
-        if not is_sync:
+        if not needs_disk and not needs_slaves:
             _release(held)
             return
+        self._wait(held, needs_disk, needs_slaves)
+
+    def _wait(self, held: HeldAnswers, needs_disk: bool, needs_slaves: bool) -> None:
+        """What was just committed is confirmed by disk or slaves before it is answered and seen."""
+        position = self._store.physical_max_offset
         if held:
-            deadline_ms = self._clock.monotonic_ms() + self._sync_timeout_ms()
-            self._awaiting_sync.append(_Waiting(self._store.physical_max_offset, deadline_ms, held))
-        self._request_sync()
+            now_ms = self._clock.monotonic_ms()
+            disk_deadline_ms = now_ms + self._sync_timeout_ms() if needs_disk else None
+            slaves_deadline_ms = now_ms + self._copies.timeout_ms if needs_slaves else None
+            self._waiting.append(_Waiting(position, disk_deadline_ms, slaves_deadline_ms, held))
+            if needs_disk:
+                self._sync_wanted = position
+        if needs_slaves:
+            self.copied()
+        if needs_disk:
+            self._request_sync()
 
     def synced(self, position: int) -> None:
-        """Everything up to log ``position`` is on disk: its messages may be seen, its answers may go."""
-        self._store.reveal(position)
-        waiting = self._awaiting_sync
-        while waiting and waiting[0].position <= position:
-            _release(waiting.popleft().held)
+        """Everything up to log ``position`` is on disk."""
+        self._synced = max(self._synced, position)
+        self._store.reveal(synced=self._synced)
+        self._release_ready()
+
+    def copied(self) -> None:
+        """Slaves have more of the log, or came, or went, or fewer are needed: looks what that lets go."""
+        self._copies.check()
+        self._copied = self._copies.copied()
+        self._store.reveal(copied=self._copied)
+        if self._waiting:
+            self._release_ready()
 
     def sync_failed(self, remark: str) -> None:
         """An fsync failed: what waits for it is stored but not safe (FLUSH_DISK_TIMEOUT), and stays unseen."""
-        waiting, self._awaiting_sync = self._awaiting_sync, deque()
+        self._sync_wanted = 0
+        waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            _refuse(each.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+            if self._lacks_disk(each):
+                _refuse(each.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+            else:
+                self._waiting.append(each)
+        self._release_ready()
 
     def tick(self) -> None:
-        """Gives up on answers that waited ``syncFlushTimeout`` for the disk. Their messages appear when it is done."""
-        waiting = self._awaiting_sync
-        if not waiting:
-            return
+        """Follows what slaves and settings do, and gives up on answers that waited too long for disk or slaves.
+
+        Their messages appear when they are confirmed.
+        """
+        self.copied()
         now_ms = self._clock.monotonic_ms()
-        while waiting and waiting[0].deadline_ms <= now_ms:
-            late = waiting.popleft()
+        while self._waiting and self._refuse_if_late(self._waiting[0], now_ms):
+            self._waiting.popleft()
+            self._release_ready()
+
+    def give_up(self, why: str) -> None:
+        """Answers everything that waits: it is stored, but nobody will tell whether it is confirmed."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            code = ResponseCode.FLUSH_DISK_TIMEOUT if self._lacks_disk(each) else ResponseCode.FLUSH_SLAVE_TIMEOUT
+            _refuse(each.held, code, f"the message is stored, but not confirmed: {why}", is_stored=True)
+
+    @property
+    def is_awaiting_sync(self) -> bool:
+        """True while answers wait for the disk."""
+        return bool(self._waiting) and self._sync_wanted > self._synced
+
+    @property
+    def is_awaiting_slaves(self) -> bool:
+        """True while answers wait for slaves."""
+        return any(map(self._lacks_slaves, self._waiting))
+
+    def _lacks_disk(self, waiting: _Waiting) -> bool:
+        return waiting.disk_deadline_ms is not None and waiting.position > self._synced
+
+    def _lacks_slaves(self, waiting: _Waiting) -> bool:
+        return waiting.slaves_deadline_ms is not None and waiting.position > self._copied
+
+    def _release_ready(self) -> None:
+        waiting = self._waiting
+        while waiting and not self._lacks_disk(waiting[0]) and not self._lacks_slaves(waiting[0]):
+            _release(waiting.popleft().held)
+
+    def _refuse_if_late(self, waiting: _Waiting, now_ms: int) -> bool:
+        """True when its time was over and it is answered. When both are late, the disk is told: it is the worse."""
+        disk_ms, slaves_ms = waiting.disk_deadline_ms, waiting.slaves_deadline_ms
+        if disk_ms is not None and disk_ms <= now_ms and self._lacks_disk(waiting):
             remark = (
                 f"the message is stored, but the disk did not confirm it within {self._sync_timeout_ms()} ms "
                 f"(syncFlushTimeout): it appears once it does; check the disk"
             )
-            _refuse(late.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
-
-    @property
-    def is_awaiting_sync(self) -> bool:
-        return bool(self._awaiting_sync)
+            _refuse(waiting.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+            return True
+        if slaves_ms is not None and slaves_ms <= now_ms and self._lacks_slaves(waiting):
+            late = self._copies.late_reply()
+            _refuse(waiting.held, late.code, late.remark, is_stored=True)
+            return True
+        return False
