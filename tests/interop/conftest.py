@@ -15,12 +15,14 @@ import pytest
 
 from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
-from tests.interop.support.programs import ProgramRun, run_program
+from tests.interop.support.programs import ProgramOutput, ProgramRun, run_program
 from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.second_runs import SecondRuns
 
 Broker = ApacheServer | PymqServer
 
 _SKIP_PREFIX = "interop: "
+_SECOND_RUNS = pytest.StashKey[SecondRuns]()
 
 
 def _server_kinds() -> list[str]:
@@ -53,11 +55,17 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
     started.stop()
 
 
+@pytest.fixture(scope="session")
+def second_runs(request: pytest.FixtureRequest) -> SecondRuns:
+    """What failed once in this session, for its summary."""
+    return request.config.stash.setdefault(_SECOND_RUNS, SecondRuns())
+
+
 RunClient = Callable[..., ProgramRun]
 
 
 @pytest.fixture(scope="module")
-def run_client(server: Broker, tmp_path_factory: pytest.TempPathFactory) -> RunClient:
+def run_client(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest.TempPathFactory) -> RunClient:
     """Makes one topic per scenario, then runs a client program against the server: (name, command, scenarios, env).
 
     `known_retry_topic` makes the retry topic of the scenario `retry` as well: some clients ask for its route once
@@ -67,20 +75,23 @@ def run_client(server: Broker, tmp_path_factory: pytest.TempPathFactory) -> RunC
     def run(
         name: str, command: list[str], scenarios: list[str], env: dict[str, str], known_retry_topic: bool = False
     ) -> ProgramRun:
-        prefix = f"{name}-{uuid.uuid4().hex[:8]}".replace(".", "_")
-        for scenario in scenarios:
-            probe.create_topic(server.namesrv, server.broker, f"{prefix}-{scenario}")
-            if scenario == "retry" and known_retry_topic:
-                probe.create_topic(server.namesrv, server.broker, f"%RETRY%{prefix}-{scenario}", queues=1)
-        directory = tmp_path_factory.mktemp(name)
-        placed = [part.replace("{directory}", str(directory)) for part in command]
-        placed_env = {key: value.replace("{directory}", str(directory)) for key, value in env.items()}
-        return run_program([*placed, server.namesrv, prefix, *scenarios], directory, placed_env)
+        def run_some(wanted: list[str]) -> ProgramOutput:
+            prefix = f"{name}-{uuid.uuid4().hex[:8]}".replace(".", "_")
+            for scenario in wanted:
+                probe.create_topic(server.namesrv, server.broker, f"{prefix}-{scenario}")
+                if scenario == "retry" and known_retry_topic:
+                    probe.create_topic(server.namesrv, server.broker, f"%RETRY%{prefix}-{scenario}", queues=1)
+            directory = tmp_path_factory.mktemp(name)
+            placed = [part.replace("{directory}", str(directory)) for part in command]
+            placed_env = {key: value.replace("{directory}", str(directory)) for key, value in env.items()}
+            return run_program([*placed, server.namesrv, prefix, *wanted], directory, placed_env)
+
+        return ProgramRun(f"{name} against {server.kind}", run_some(scenarios), run_some, second_runs)
 
     return run
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Says in a few lines what the interop tests proved and what they could not try."""
     counts: dict[str, int] = {}
     for report in terminalreporter.getreports("passed"):
@@ -92,9 +103,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if "tests/interop" in report.nodeid and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix(_SKIP_PREFIX)
             reasons[reason] = reasons.get(reason, 0) + 1
-    if not counts and not reasons:
+    tried_again = config.stash.get(_SECOND_RUNS, SecondRuns()).lines
+    if not counts and not reasons and not tried_again:
         return
     terminalreporter.section("interop")
     terminalreporter.write_line("ran: " + (", ".join(f"{name} {n}" for name, n in sorted(counts.items())) or "nothing"))
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"SKIPPED {count}: {reason}")
+    for line in tried_again:
+        terminalreporter.write_line(line, red=True, bold=True)

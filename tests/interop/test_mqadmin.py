@@ -13,6 +13,7 @@ import pytest
 from tests.interop.conftest import Broker
 from tests.interop.support import probe
 from tests.interop.support.mqadmin import MqAdmin
+from tests.interop.support.second_runs import SecondRuns
 
 MESSAGE_COUNT = 8
 
@@ -51,8 +52,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def admin(server: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
-    driver = MqAdmin(server.namesrv, tmp_path_factory.mktemp("mqadmin"))
+def admin(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
+    driver = MqAdmin(server.namesrv, tmp_path_factory.mktemp("mqadmin"), second_runs)
     # The first command of a JVM prints the logging library's own start as well.
     driver.run("clusterList")
     yield driver

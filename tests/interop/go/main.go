@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	waitLimit  = 60 * time.Second
-	sideBySide = 5
+	waitLimit   = 120 * time.Second
+	stablePolls = 20
+	sideBySide  = 5
 )
 
 // A scenario returns a word about what it saw, or why the server failed it.

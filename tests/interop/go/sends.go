@@ -44,7 +44,7 @@ func (h *harness) producer(group string, options ...producer.Option) (rocketmq.P
 		producer.WithGroupName(group + "-producer"),
 		producer.WithInstanceName(fmt.Sprintf("%s-%d", group, time.Now().UnixNano())),
 		producer.WithNameServer([]string{h.namesrv}),
-		producer.WithSendMsgTimeout(10 * time.Second),
+		producer.WithSendMsgTimeout(30 * time.Second),
 	}, options...)
 	made, err := rocketmq.NewProducer(options...)
 	if err != nil {
@@ -131,7 +131,11 @@ func (h *harness) queues(topic string) ([]*primitive.MessageQueue, error) {
 		return nil, err
 	}
 	defer asker.Close()
-	queues, err := asker.FetchPublishMessageQueues(context.Background(), topic)
+	var queues []*primitive.MessageQueue
+	err = await("the queues of "+topic, func() bool {
+		queues, err = asker.FetchPublishMessageQueues(context.Background(), topic)
+		return err == nil
+	})
 	sort.Slice(queues, func(i, k int) bool { return queues[i].QueueId < queues[k].QueueId })
 	return queues, err
 }
@@ -336,10 +340,10 @@ func autoCreate(h *harness, topic string) (string, error) {
 	if _, err := p.SendSync(context.Background(), primitive.NewMessage(fresh, []byte("auto"))); err != nil {
 		return "", err
 	}
-	err = await("4 queues of "+fresh, func() bool {
-		queues, queueErr := h.queues(fresh)
-		return queueErr == nil && len(queues) == 4
-	})
+	queues, err := h.queues(fresh)
+	if err == nil && len(queues) != 4 {
+		err = fmt.Errorf("%d queues of %s", len(queues), fresh)
+	}
 	return "4 queues", err
 }
 

@@ -20,6 +20,9 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * Words that start with "!" make the clients that some commands ask about.
  */
 public final class AdminDriver {
+    /** The client's own 3 s are little on a busy machine. */
+    private static final int CALL_TIMEOUT_MS = 30_000;
+
     private static String namesrv;
     private static DefaultMQProducer producer;
     private static DefaultMQPushConsumer consumer;
@@ -102,6 +105,7 @@ public final class AdminDriver {
                 producer = new DefaultMQProducer(words[1]);
                 producer.setNamesrvAddr(namesrv);
                 producer.setInstanceName("interop-producer");
+                producer.setSendMsgTimeout(CALL_TIMEOUT_MS);
                 producer.start();
                 break;
             case "!send":
@@ -114,6 +118,7 @@ public final class AdminDriver {
                 consumer = new DefaultMQPushConsumer(words[1]);
                 consumer.setNamesrvAddr(namesrv);
                 consumer.setInstanceName("interop-consumer");
+                consumer.setMqClientApiTimeout(CALL_TIMEOUT_MS);
                 consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
                 consumer.setPersistConsumerOffsetInterval(500);
                 consumer.subscribe(words[2], "*");

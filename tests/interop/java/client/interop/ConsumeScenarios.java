@@ -78,6 +78,7 @@ final class ConsumeScenarios {
         a.subscribe(topic, "*");
         a.registerMessageListener(collect(first));
         a.start();
+        awaitShares(topic, 4, a);
         DefaultMQPushConsumer b = harness.consumer(topic);
         b.subscribe(topic, "*");
         b.registerMessageListener(collect(second));
@@ -102,6 +103,7 @@ final class ConsumeScenarios {
         stays.subscribe(topic, "*");
         stays.registerMessageListener(collect(seen));
         stays.start();
+        awaitShares(topic, 4, stays);
         DefaultMQPushConsumer leaves = harness.consumer(topic);
         leaves.subscribe(topic, "*");
         leaves.registerMessageListener(collect(seen));
@@ -175,8 +177,8 @@ final class ConsumeScenarios {
             });
             consumer.start();
             consumers.add(consumer);
+            awaitShares(topic, 4 / consumers.size(), consumers.toArray(new DefaultMQPushConsumer[0]));
         }
-        awaitShares(topic, 2, consumers.get(0), consumers.get(1));
         DefaultMQProducer producer = harness.producer(topic);
         for (int i = 0; i < 60; i++) {
             producer.send(new Message(topic, utf8(String.valueOf(i))),

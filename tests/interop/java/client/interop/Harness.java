@@ -28,7 +28,9 @@ final class Harness {
         String run(Harness harness, String topic) throws Exception;
     }
 
-    static final long WAIT_MS = 60_000;
+    static final long WAIT_MS = 120_000;
+    /** The client's own 3 s are little on a busy machine. */
+    static final int CALL_TIMEOUT_MS = 30_000;
     private static final int STABLE_POLLS = 20;
     private static final int SIDE_BY_SIDE = 5;
 
@@ -136,7 +138,8 @@ final class Harness {
         DefaultMQProducer producer = new DefaultMQProducer(group + "-producer");
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group + "-producer-" + System.nanoTime());
-        producer.setSendMsgTimeout(10_000);
+        producer.setSendMsgTimeout(CALL_TIMEOUT_MS);
+        producer.setMqClientApiTimeout(CALL_TIMEOUT_MS);
         producer.start();
         return producer;
     }
@@ -147,6 +150,7 @@ final class Harness {
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(group + "-consumer-" + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMqClientApiTimeout(CALL_TIMEOUT_MS);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(4);
         // A shutdown stores the offsets: those of handlers that are about to return must be among them.

@@ -28,6 +28,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Consumers that ask: the pull consumer with every status, long polling, and the lite pull consumer. */
 @SuppressWarnings("deprecation")
 final class PullScenarios {
+    private static final long SEEK_AGAIN_AFTER_MS = 5_000;
+
     static void addTo(Harness harness) {
         harness.add("pull_statuses", PullScenarios::pullStatuses);
         harness.add("long_poll", PullScenarios::longPoll);
@@ -39,6 +41,8 @@ final class PullScenarios {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
         consumer.setNamesrvAddr(harness.namesrv);
         consumer.setInstanceName(group + "-pull-" + System.nanoTime());
+        consumer.setMqClientApiTimeout(Harness.CALL_TIMEOUT_MS);
+        consumer.setConsumerPullTimeoutMillis(Harness.CALL_TIMEOUT_MS);
         consumer.start();
         return consumer;
     }
@@ -124,6 +128,8 @@ final class PullScenarios {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
         consumer.setNamesrvAddr(harness.namesrv);
         consumer.setInstanceName(group + "-lite-" + System.nanoTime());
+        consumer.setMqClientApiTimeout(Harness.CALL_TIMEOUT_MS);
+        consumer.setConsumerPullTimeoutMillis(Harness.CALL_TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
         consumer.setPollTimeoutMillis(500);
@@ -187,10 +193,11 @@ final class PullScenarios {
     private static void seekUntil(DefaultLitePullConsumer consumer, MessageQueue queue, long offset, List<String> wanted)
         throws Exception {
         List<String> last = new ArrayList<>();
-        for (int attempt = 0; attempt < 6 && !wanted.equals(last); attempt++) {
+        long giveUp = System.currentTimeMillis() + Harness.WAIT_MS;
+        while (!wanted.equals(last) && System.currentTimeMillis() < giveUp) {
             consumer.seek(queue, offset);
             last.clear();
-            long deadline = System.currentTimeMillis() + 5_000;
+            long deadline = System.currentTimeMillis() + SEEK_AGAIN_AFTER_MS;
             while (last.size() < wanted.size() && System.currentTimeMillis() < deadline) {
                 for (MessageExt message : consumer.poll()) {
                     last.add(text(message.getBody()));

@@ -175,7 +175,7 @@ final class RetryScenarios {
                 public void onException(Throwable failure) {
                     answer.completeExceptionally(failure);
                 }
-            }, 20_000);
+            }, 2 * Harness.CALL_TIMEOUT_MS);
         await("an answer or a refusal", () -> answer.isDone() || !problems.isEmpty());
         if (!problems.isEmpty() && problems.get(0).equals("code 3")) {
             throw new Harness.NotServed("reply messages are answered with code 3");

@@ -84,6 +84,8 @@ final class SqlScenarios {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(topic);
         consumer.setNamesrvAddr(harness.namesrv);
         consumer.setInstanceName(topic + "-lite-" + System.nanoTime());
+        consumer.setMqClientApiTimeout(Harness.CALL_TIMEOUT_MS);
+        consumer.setConsumerPullTimeoutMillis(Harness.CALL_TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, MessageSelector.bySql(EXPRESSION));
         consumer.start();
@@ -107,6 +109,8 @@ final class SqlScenarios {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(topic);
         consumer.setNamesrvAddr(harness.namesrv);
         consumer.setInstanceName(topic + "-pull-" + System.nanoTime());
+        consumer.setMqClientApiTimeout(Harness.CALL_TIMEOUT_MS);
+        consumer.setConsumerPullTimeoutMillis(Harness.CALL_TIMEOUT_MS);
         consumer.start();
         List<String> seen = new ArrayList<>();
         Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(topic);
