@@ -11,7 +11,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import ProtocolViolation, PymqError
 from pymq.wire.bodies_replication import SlaveState
-from pymq.wire.ha import HEAD_SIZE_BYTES, ReportReader, Reports, encode_head
+from pymq.wire.ha import ReportReader, Reports, encode_head
 from pymq.wire.streams import Stream
 
 # Bytes that wait in this process for one slave, plus one frame: what a slow slave lacks beyond that is read from the
@@ -145,6 +145,7 @@ class Feed:
             return
         self.next = self.acked = offset
         self._rate = Rate(self._heard_ms, offset)
+        self._beat()  # so that it knows at once that it follows
         self._owner.acked()
 
     def _note_ack(self, reports: Reports) -> None:
@@ -209,9 +210,13 @@ class Feed:
             return
         self.pump()
         is_due = now_ms - self._sent_ms >= self._config.ha_send_heartbeat_interval_ms
-        if is_due and self.next is not None and self._stream.unsent_bytes < HEAD_SIZE_BYTES:
+        if is_due and not self._stream.unsent_bytes:
+            self._beat()
+
+    def _beat(self) -> None:
+        if self._stream is not None and self.next is not None:
             self._stream.write(encode_head(self.next, 0))
-            self._sent_ms = now_ms
+            self._sent_ms = self._clock.monotonic_ms()
 
     def close(self, why: str) -> None:
         """Ends the connection; ``why`` is logged and shown."""

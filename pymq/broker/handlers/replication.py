@@ -1,0 +1,68 @@
+"""PYMQ_JOIN_MASTER (9101): a slave asks its master whether it may follow, and from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from pymq.broker.replication.feeds import Feeds
+from pymq.broker.replication.join import OwnLog, decide, lineage_to_body
+from pymq.broker.replication.lineage import Lineage
+from pymq.config import BrokerConfig
+from pymq.errors import Refusal
+from pymq.model.hosts import format_address
+from pymq.store.store import MessageStore
+from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+
+NO_TOKEN = 0  # the slave must cut its log first
+_decode = msgspec.json.Decoder(JoinRequest).decode
+
+
+class JoinHandlers:
+    """A master's. ``feeds`` is None on a slave, which refuses."""
+
+    def __init__(
+        self, *, config: BrokerConfig, store: MessageStore, feeds: Feeds | None, lineage: Callable[[], Lineage]
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._feeds = feeds
+        self._lineage = lineage
+
+    def routes(self) -> list[Route]:
+        return [Route(RequestCode.PYMQ_JOIN_MASTER, None, self.join, Permission.INNER)]
+
+    def join(self, command: Command, header: None, peer: Peer) -> Reply:
+        config, store, feeds = self._config, self._store, self._feeds
+        if feeds is None:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"this broker ({config.broker_name}) is no master but slave {config.broker_id}: join its master",
+            )
+        try:
+            request = _decode(command.body)
+        except msgspec.MsgspecError as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the joining can't be read: {error}") from error
+        own = OwnLog(
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            segment_size_bytes=config.mapped_file_size_commit_log_bytes,
+            start=store.physical_min_offset,
+            end=store.physical_max_offset,
+            lineage=self._lineage(),
+            tail_digest=store.tail_digest,
+            live_address=feeds.live_address(request.broker_id),
+        )
+        start = decide(request, own)
+        is_to_cut = request.log_start < request.log_end and start < request.log_end
+        answer = JoinAnswer(
+            token=NO_TOKEN if is_to_cut else feeds.grant(request.broker_id, request.address, start),
+            ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),
+            start=start,
+            lineage=lineage_to_body(own.lineage),
+        )
+        return Reply(body=msgspec.json.encode(answer))

@@ -1,0 +1,186 @@
+"""Byte streams to peers on the event loop: the real one of :mod:`pymq.wire.streams`, for replication."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pymq.errors import PymqError
+from pymq.model.hosts import format_address, parse_address
+from pymq.net.client import RemotingClient
+from pymq.wire.command import Command
+from pymq.wire.streams import StreamHandler
+
+CONNECT_TIMEOUT_S = 3.0
+BACKLOG = 128
+CLOSE_TIMEOUT_S = 1.0  # in which a peer takes what was written before a close
+# "Little is unsent": less than the low mark after it was more than the high one.
+WRITE_HIGH_BYTES = 512 * 1024
+WRITE_LOW_BYTES = 128 * 1024
+
+
+class SocketStream(asyncio.Protocol):
+    """A :class:`~pymq.wire.streams.Stream` over one TCP connection; asyncio calls what its handler is told."""
+
+    def __init__(self, handler: StreamHandler, on_lost: Callable[[SocketStream], None]) -> None:
+        self.peer_address = ""
+        self._handler = handler
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = False
+        self._is_wanted = False  # somebody waits for little to be unsent
+        self._is_closing = False
+
+    # -- Stream ----------------------------------------------------------------------------------------------------
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self._transport is not None and not self._is_closing:
+            self._transport.write(data)
+
+    def want_writable(self) -> None:
+        if not self._is_wanted:
+            self._is_wanted = True
+            if not self._is_paused:
+                asyncio.get_running_loop().call_soon(self._tell_writable)
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            if self._transport is not None:
+                self._transport.close()  # once what is unsent has gone
+                if self.unsent_bytes:
+                    asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._transport.abort)
+
+    # -- asyncio calls these ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+        host, port, *_ = transport.get_extra_info("peername") or ("127.0.0.1", 0)
+        self.peer_address = format_address(host, port)
+        endpoint = transport.get_extra_info("socket")
+        if endpoint is not None:
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)  # type: ignore[attr-defined]
+        self._handler.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_closing:
+            self._handler.received(data)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._is_wanted:
+            asyncio.get_running_loop().call_soon(self._tell_writable)
+
+    def _tell_writable(self) -> None:
+        if self._is_wanted and not self._is_paused and not self._is_closing:
+            self._is_wanted = False
+            self._handler.writable()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._is_closing:
+            why = "it was closed here"
+        elif error is None:
+            why = "the peer closed it"
+        else:
+            why = str(error)
+        self._is_closing = True
+        self._on_lost(self)
+        self._handler.closed(why)
+
+
+class StreamServer:
+    """Listens for streams; ``accept`` makes the handler of each."""
+
+    def __init__(self, accept: Callable[[], StreamHandler]) -> None:
+        self._accept = accept
+        self._listener: asyncio.Server | None = None
+        self._streams: set[SocketStream] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens on ``host:port`` (0: any free one) and returns the port. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._made, host, port, backlog=BACKLOG)
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    def stop(self) -> None:
+        """Stops listening and closes every stream."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for stream in list(self._streams):
+            stream.close()
+
+    def _made(self) -> SocketStream:
+        stream = SocketStream(self._accept(), self._streams.discard)
+        self._streams.add(stream)
+        return stream
+
+
+class SocketNetwork:
+    """The :class:`~pymq.wire.streams.Network` of a running broker. Use it from its event loop only."""
+
+    def __init__(self, client: RemotingClient) -> None:
+        """``client`` carries the questions."""
+        self._client = client
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: set[SocketStream] = set()
+
+    def connect(self, address: str, handler: StreamHandler) -> None:
+        self._start(self._connect(address, handler))
+
+    def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
+        self._start(self._ask(address, command, on_answer, timeout_ms / 1000))
+
+    def close(self) -> None:
+        """Closes every stream that was opened here. Nobody gets an answer any more, or is told of a connection that
+        was still being opened."""
+        for task in self._tasks:
+            task.cancel()
+        for stream in list(self._streams):
+            stream.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, address: str, handler: StreamHandler) -> None:
+        try:
+            host, port = parse_address(address)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await asyncio.get_running_loop().create_connection(lambda: self._made(handler), host, port)
+        except TimeoutError:
+            handler.closed(f"no connection to {address} within {CONNECT_TIMEOUT_S:g} s: is a broker there?")
+        except ValueError as error:
+            handler.closed(str(error))
+        except OSError as error:
+            handler.closed(f"no connection to {address} ({error.strerror or error}): is a broker running there?")
+
+    def _made(self, handler: StreamHandler) -> SocketStream:
+        stream = SocketStream(handler, self._streams.discard)
+        self._streams.add(stream)
+        return stream
+
+    async def _ask(
+        self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_s: float
+    ) -> None:
+        try:
+            answer: Command | str = await self._client.invoke(address, command, timeout_s)
+        except PymqError as error:
+            answer = str(error)
+        on_answer(answer)
