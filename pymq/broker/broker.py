@@ -9,25 +9,38 @@ import random
 from collections.abc import Callable
 from types import ModuleType
 
+from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.jobs import Job, JobRunner
 from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
 from pymq.broker.registration import Registrar
+from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.role import Role
+from pymq.broker.replication.role_file import (
+    RoleFile,
+    RoleRecord,
+    demoted,
+    role_at_start,
+    role_name_after_change,
+    role_name_at_start,
+)
+from pymq.broker.replication.role_switch import RoleSwitch
+from pymq.broker.replication.watch import Findings, judge
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import StoreUnavailableError
+from pymq.errors import PymqError, StoreError, StoreUnavailableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import server_limits
 from pymq.net.server import Connection, Server
 from pymq.store.fs import Files
 from pymq.store.recovery import RecoveryReport
+from pymq.store.tables import JsonTable
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher
-from pymq.wire.streams import StreamHandler
+from pymq.wire.streams import Network, StreamHandler
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +50,18 @@ DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take l
 BULK_MODULE = "pymq.store.uniform_batch"  # brings numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
+UNKNOWN_LOG_END = 2**63 - 1  # a lineage that is read ahead of its log
 
 
 class Broker:
-    """One broker on one store directory. ``parts`` holds everything it is made of once it has started."""
+    """One broker on one store directory. ``parts`` holds everything it is made of while it serves in a role."""
 
     def __init__(self, config: BrokerConfig, *, clock: Clock, files: Files, rng: random.Random) -> None:
         self.config = config
         self.address = ""
         self.recovery: RecoveryReport | None = None
         self.server = Server(
-            Dispatcher([], "broker"),
+            ClosedDispatcher("the broker is starting"),
             clock=clock,
             limits=server_limits(config),
             on_turn_end=self._end_turn,
@@ -57,91 +71,214 @@ class Broker:
         self._files = files
         self._rng = rng
         self.parts: BrokerParts | None = None
+        self.switch: RoleSwitch | None = None
+        self._role_file = RoleFile(files, config.store_path_root_dir)
+        self._role_file_lock = asyncio.Lock()
         self._jobs: JobRunner | None = None
         self._client: RemotingClient | None = None
+        self._network: Network | None = None
         self._registrar: Registrar | None = None
         self._registration: asyncio.Task[None] | None = None
+        self._role_change: asyncio.Task[None] | None = None
+        self._failure: asyncio.Future[None] | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._numpy: asyncio.Future[ModuleType] | None = None
         self._disk_threads: WorkerThreads | None = None
 
     async def start(self, is_stopping: Callable[[], bool] = lambda: False) -> str:
-        """Listens, opens the store, registers at the name servers; returns the address clients are told.
+        """Looks for another master, listens, opens the store, registers; returns the address clients are told.
 
-        Raises OSError for a port that is taken, StoreError for a directory that can't be served, StoppedError when
-        ``is_stopping`` says so during a recovery: cancelling can't end that. Then call :meth:`stop`.
+        Raises UsageError beside another master of its name, OSError for a port that is taken, StoreError for a
+        directory that can't be served, StoppedError when ``is_stopping`` says so during a recovery: cancelling can't
+        end that. Then call :meth:`stop`.
         """
         config = self.config
+        loop = asyncio.get_running_loop()
+        self._failure = loop.create_future()
+        self._client = RemotingClient(clock=self._clock)
+        self._network = _Network(self._client)
+        record, role = await self._role_at_start()
+        self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
         config.listen_port = port
         self.address = format_address(config.broker_ip1, port)
-        loop = asyncio.get_running_loop()
         self._disk_threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
-        # No request is read before this coroutine waits, and by then everything is in place.
+        config.broker_role = role_name_at_start(record, config.broker_role)
+        self._open_parts(role, is_stopping)
+        await self.save(self.switch.opened())
+        if wanted_port > FAST_PORT_DISTANCE:
+            await self._listen_on_fast_port(wanted_port - FAST_PORT_DISTANCE)
+        await self._serve()
+        log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
+        return self.address
+
+    async def wait_failed(self) -> None:
+        """Returns never; raises what keeps a broker that had started from serving on: a change of its role failed."""
+        assert self._failure is not None
+        await asyncio.shield(self._failure)
+
+    async def stop(self) -> None:
+        """Unregisters, answers what waits, writes everything and marks the stop as clean. May be called twice."""
+        if self._role_change is not None:
+            await asyncio.wait([self._role_change])
+        self._stop_jobs()
+        parts = self.parts
+        if parts is not None:
+            await self.withdraw()
+            await self._answer_all(parts)
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+        await self.server.stop()
+        if parts is not None:
+            await self._close_parts(parts)
+        if self._disk_threads is not None:
+            self._disk_threads.stop()
+            self._disk_threads = None
+
+    # -- parts and their role ------------------------------------------------------------------------------------
+
+    async def _role_at_start(self) -> tuple[RoleRecord, Role]:
+        """The role to start in: the recorded or configured one, unless somebody else is the master now."""
+        record = role_at_start(self._role_file.load(), self.config.broker_id)
+        if not record.role.is_master or not self.config.namesrv_addresses:
+            return record, record.role
+        found = await self._look_around(self._lineage_epoch())
+        for warning in found.warnings:
+            log.warning("%s", warning)
+        if found.rival:
+            raise UsageError(found.rival)
+        if found.step_down is None:
+            return record, record.role
+        log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
+        return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
+
+    def _lineage_epoch(self) -> int:
+        table = JsonTable(self._files, f"{self.config.store_path_root_dir}/config/{LINEAGE_FILE}.json")
+        keeper = LineageKeeper(table, self._rng)
+        keeper.load(UNKNOWN_LOG_END)
+        return keeper.lineage.epoch
+
+    def _note_master_role(self, master_role: str) -> None:
+        assert self.switch is not None
+        if self.switch.note_master_role(master_role):
+            self._saving = asyncio.ensure_future(self._save_record())
+
+    async def _save_record(self) -> None:
+        assert self.switch is not None
+        try:
+            await self.save(self.switch.record)
+        except StoreError as error:
+            log.warning("what the group's master is could not be noted: %s", error)
+
+    async def _look_around(self, own_epoch: int) -> Findings:
+        config, network = self.config, self._network
+        assert network is not None
+        taken: asyncio.Future[list[Member]] = asyncio.get_running_loop().create_future()
+        address = format_address(config.broker_ip1, config.listen_port)
+        Census(network, config.broker_name).take(config.namesrv_addresses, address, taken.set_result)
+        return judge(config.broker_cluster_name, config.broker_name, address, own_epoch, await taken)
+
+    def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """Opens the store, then serves. No request is read on the way."""
+        assert self._disk_threads is not None and self._network is not None and self.switch is not None
+        self.config.broker_id = role.broker_id
         parts = BrokerParts(
-            config,
+            self.config,
             clock=self._clock,
             files=self._files,
             rng=self._rng,
             run_in_thread=self._disk_threads,
             schedule_turn_end=self.server.schedule_turn_end,
-            role=Role(config.broker_id),
-            network=_Unconnected(),
-            change_role=lambda change: log.error("not yet: %s", change.why),
+            role=role,
+            network=self._network,
+            change_role=self.switch.ask,
         )
         self.recovery = parts.open(is_stopping)
         self.server.note_time()
         _tell_recovery(self.recovery)
-        parts.store.set_bulk_ready(False)
+        self._prepare_bulk_work(parts)
         self.parts = parts
+
+    # -- the steps of a change of role, in their order (RoleSwitch) ------------------------------------------------
+
+    def _change_role_soon(self) -> None:
+        self.server.call_soon(self._start_role_change)
+
+    def _start_role_change(self) -> None:
+        assert self.switch is not None
+        self._role_change = asyncio.ensure_future(self.switch.run())
+        self._role_change.add_done_callback(self._role_changed)
+
+    def _role_changed(self, done: asyncio.Task[None]) -> None:
+        self._role_change = None
+        assert self._failure is not None
+        if not done.cancelled() and (error := done.exception()) is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    def refuse(self, why: str) -> None:
+        """See :class:`Steps`, as with all that follow."""
+        self._stop_jobs()
+        self.server.fast_path = None
+        self.server.dispatcher = ClosedDispatcher(why)
+
+    async def withdraw(self) -> None:
+        registrar, self._registrar = self._registrar, None
+        if registrar is None:
+            return
+        if self._registration is not None:
+            await asyncio.wait([self._registration])
+        await registrar.unregister_all()
+
+    async def close(self) -> None:
+        parts = self.parts
+        assert parts is not None
+        await self._answer_all(parts)
+        await self._close_parts(parts)
+
+    async def cut(self, end: int, why: str) -> None:
+        raise StoreError(f"the log can't be cut at {end} yet: {why}")
+
+    async def save(self, record: RoleRecord) -> None:
+        async with self._role_file_lock:  # so that no older record comes behind a newer one
+            await asyncio.to_thread(self._role_file.save, record)
+
+    async def open(self, role: Role) -> None:
+        assert self.switch is not None
+        self.config.broker_role = role_name_after_change(self.switch.record, self.config.broker_role)
+        self._open_parts(role)
+
+    async def announce(self) -> None:
+        # Who was connected before is unknown to these parts: a new connection brings a new heartbeat.
+        self.server.close_connections()
+        await self._serve()
+
+    async def _serve(self) -> None:
+        """Answers requests with the parts there are, and registers them."""
+        parts = self.parts
+        assert parts is not None
         self.server.dispatcher = broker_dispatcher(parts)
         self.server.fast_path = parts.fast_sends
         self._jobs = JobRunner(self._job_list(parts), self.server.schedule_turn_end)
         self._jobs.start()
-        if wanted_port > FAST_PORT_DISTANCE:
-            await self._listen_on_fast_port(wanted_port - FAST_PORT_DISTANCE)
-        self._client = RemotingClient(clock=self._clock)
-        self._registrar = Registrar(
-            client=self._client,
-            gather=asyncio.gather,
-            clock=self._clock,
-            config=config,
-            topics=parts.topics,
-            address=self.address,
-            wake=self._register_soon,
-        )
-        parts.when_registered = self._registrar.when_registered
+        self._registrar = self._make_registrar(parts)
         await self._registrar.register_all()
-        log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
-        return self.address
 
-    async def stop(self) -> None:
-        """Unregisters, answers what waits, writes everything and marks the stop as clean. May be called twice."""
-        parts, self.parts = self.parts, None
+    # -- closing -------------------------------------------------------------------------------------------------
+
+    def _stop_jobs(self) -> None:
         if self._jobs is not None:
             self._jobs.stop()
             self._jobs = None
-        if self._registrar is not None and self._client is not None:
-            if self._registration is not None:
-                await asyncio.wait([self._registration])
-            await self._registrar.unregister_all()
-            await self._client.close()
-            self._registrar = self._client = None
-        if parts is not None:
-            parts.writer.commit()
-            await self._answer_waiting(parts)
-            parts.pulls.long_polls.release_all()
-        await self.server.stop()
-        if parts is not None:
-            parts.flusher.stop()
-            parts.cleaner.stop()
-            parts.caretaker.stop()
-            parts.topics.stop()
-            parts.groups.stop()
-            await asyncio.to_thread(parts.close)
-        if self._disk_threads is not None:
-            self._disk_threads.stop()
-            self._disk_threads = None
+
+    async def _answer_all(self, parts: BrokerParts) -> None:
+        """Whatever waits for an answer gets one."""
+        parts.writer.commit()
+        await self._answer_waiting(parts)
+        parts.writer.give_up("the broker stops, or changes its role")
+        parts.pulls.long_polls.release_all()
+        parts.leave_group("this broker stops, or changes its role")
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:
         """SYNC_FLUSH: what was committed is brought to the disk and answered before the connections go."""
@@ -151,12 +288,23 @@ class Broker:
             except (StoreUnavailableError, OSError) as error:
                 parts.writer.sync_failed(str(error))
 
+    async def _close_parts(self, parts: BrokerParts) -> None:
+        self.parts = None
+        parts.flusher.stop()
+        parts.cleaner.stop()
+        parts.caretaker.stop()
+        parts.topics.stop()
+        parts.groups.stop()
+        await asyncio.to_thread(parts.close)
+
     # -- turns and connections -----------------------------------------------------------------------------------
 
     def _end_turn(self) -> None:
         parts = self.parts
         if parts is not None:
             parts.writer.commit()
+            if parts.feeds is not None:
+                parts.feeds.committed()
             parts.pulls.long_polls.wake()
 
     def _disconnected(self, connection: Connection) -> None:
@@ -189,8 +337,33 @@ class Broker:
             Job("leases", SLOW_TICK_PERIOD_MS, parts.leaser.tick),
             Job("bulk work", TICK_PERIOD_MS, self._load_numpy_on_traffic),
             Job("statistics", SLOW_TICK_PERIOD_MS, parts.stats.tick),
-            Job("registration", SLOW_TICK_PERIOD_MS, self._register_soon),
+            Job("registration", TICK_PERIOD_MS, self._register_soon),
+            *self._replication_jobs(parts),
+            Job("other masters", TICK_PERIOD_MS, parts.watch.tick),
         ]
+
+    def _replication_jobs(self, parts: BrokerParts) -> list[Job]:
+        if parts.feeds is not None:
+            return [Job("slaves", TICK_PERIOD_MS, parts.feeds.tick), Job("freeze", TICK_PERIOD_MS, parts.freeze.tick)]
+        return []
+
+    def _make_registrar(self, parts: BrokerParts) -> Registrar:
+        assert self._client is not None
+        registrar = Registrar(
+            client=self._client,
+            gather=asyncio.gather,
+            clock=self._clock,
+            config=self.config,
+            topics=parts.topics,
+            address=self.address,
+            wake=self._register_soon,
+            epoch=lambda: parts.lineage.lineage.epoch,
+            on_refused=parts.watch.look_soon,
+        )
+        parts.when_registered = registrar.when_registered
+        parts.watch.register_now = registrar.register_now
+        parts.watch.note_master_role = self._note_master_role
+        return registrar
 
     def _register_soon(self) -> None:
         """Starts a round of registrations unless one runs."""
@@ -199,6 +372,11 @@ class Broker:
         if self._registration is None or self._registration.done():
             self._registration = asyncio.ensure_future(self._registrar.register_all())
 
+    def _prepare_bulk_work(self, parts: BrokerParts) -> None:
+        """Without numpy until it is loaded; once it is, parts that are opened later have it at once."""
+        is_loaded = self._numpy is not None and self._numpy.done() and self._numpy.exception() is None
+        parts.store.set_bulk_ready(is_loaded)
+
     def _load_numpy_on_traffic(self) -> None:
         """Loads numpy in a thread once messages come: an idle broker does without, a busy one is not held up."""
         parts = self.parts
@@ -206,19 +384,35 @@ class Broker:
             return
         if parts.store.physical_max_offset == self.recovery.log_end:
             return
-        store = parts.store
         self._numpy = asyncio.get_running_loop().run_in_executor(None, importlib.import_module, BULK_MODULE)
-        self._numpy.add_done_callback(lambda done: store.set_bulk_ready(done.exception() is None))
+        self._numpy.add_done_callback(self._numpy_loaded)
+
+    def _numpy_loaded(self, done: asyncio.Future[ModuleType]) -> None:
+        if self.parts is not None and done.exception() is None:
+            self.parts.store.set_bulk_ready(True)
 
 
-class _Unconnected:
-    """Stands in until brokers connect to each other."""
+class _Network:
+    """Questions alone, until brokers connect to each other."""
+
+    def __init__(self, client: RemotingClient) -> None:
+        self._client = client
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, address: str, handler: StreamHandler) -> None:
         asyncio.get_running_loop().call_soon(handler.closed, "not yet")
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        asyncio.get_running_loop().call_soon(on_answer, "not yet")
+        async def ask() -> None:
+            try:
+                answer: Command | str = await self._client.invoke(address, command, timeout_ms / 1000)
+            except PymqError as error:
+                answer = str(error)
+            on_answer(answer)
+
+        task = asyncio.ensure_future(ask())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def _tell_recovery(report: RecoveryReport) -> None:

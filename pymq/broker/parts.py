@@ -22,9 +22,13 @@ from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.leaser import Leaser
 from pymq.broker.reader import Reader
 from pymq.broker.recovery_progress import RecoveryProgress
+from pymq.broker.replication.census import Census
+from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.freeze import Freeze
+from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.role import ChangeRole, Role
 from pymq.broker.replication.sync_mode import SyncMode
+from pymq.broker.replication.watch import GroupWatch
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
 from pymq.broker.table_saver import TableSaver
@@ -33,7 +37,7 @@ from pymq.broker.writer import SYNC_FLUSH, Writer
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
-from pymq.model.hosts import pack_host
+from pymq.model.hosts import format_address, pack_host
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.consume_queue import tags_codes
@@ -82,6 +86,7 @@ class BrokerParts:
         self.when_registered: Callable[[Callable[[], None]], None] = lambda callback: callback()
         self._make_metadata(run_in_thread)
         self._make_data_path(rng, run_in_thread, schedule_turn_end)
+        self._make_replication(rng)
         ids = UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32))
         self._make_message_handlers(ids, schedule_turn_end)
         self.store.add_arrival_listener(self._on_arrival)
@@ -159,6 +164,25 @@ class BrokerParts:
             topics=self.topics,
         )
 
+    def _make_replication(self, rng: random.Random) -> None:
+        """What this broker is in its group: a master has ``feeds``, a slave a ``link``."""
+        config, clock = self.config, self.clock
+        path = f"{config.store_path_root_dir}/config/{LINEAGE_FILE}.json"
+        self.lineage = LineageKeeper(JsonTable(self.files, path), rng)
+        self.feeds: Feeds | None = None
+        if self.role.is_master:
+            self.feeds = Feeds(store=self.store, clock=clock, config=config, rng=rng)
+            self.sync_mode.slaves = self.feeds
+        self.watch = GroupWatch(
+            census=Census(self.network, config.broker_name),
+            clock=clock,
+            config=config,
+            role=self.role,
+            address=format_address(config.broker_ip1, config.listen_port),
+            epoch=lambda: self.lineage.lineage.epoch,
+            change_role=self.change_role,
+        )
+
     def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:
         """Sends and pulls, the plain ways and the short ones."""
         config, clock = self.config, self.clock
@@ -213,12 +237,26 @@ class BrokerParts:
             raise
         return report
 
+    def _open_lineage(self, report: RecoveryReport) -> None:
+        log_end = self.store.physical_max_offset
+        self.lineage.load(log_end)
+        if self.role.is_master:
+            self.lineage.open_as_master(log_end, was_clean=report.clean, begins_reign=self.role.begins_reign)
+
+    def leave_group(self, why: str) -> None:
+        """Ends the connections of replication; nothing is asked of others any more."""
+        self.watch.close()
+        if self.feeds is not None:
+            self.feeds.close(why)
+
     def close(self) -> None:
         """Saves the tables and closes the store, which marks its stop as clean. Raises StoreError.
 
         Each step is done whether or not one before it failed.
         """
         with ExitStack() as steps:  # the last one goes first
+            log_end = self.store.physical_max_offset
+            steps.callback(self.lineage.close, log_end)
             steps.callback(self.store.close)
             steps.callback(self.delays.save)
             steps.callback(self.cursors.save)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from pymq.clock import Clock
-from pymq.errors import PymqError
+from pymq.errors import PymqError, RefusedError
+from pymq.model.hosts import format_address
 from pymq.model.tables import PERM_READ, PERM_WRITE, TopicConfig
 from pymq.wire.bodies_route import body_crc32, encode_registration
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
-from pymq.wire.headers.route import BrokerIdentityHeader, RegisterBrokerHeader
+from pymq.wire.header import decode_header
+from pymq.wire.headers.route import BrokerIdentityHeader, RegisterBrokerAnswer, RegisterBrokerHeader
 
 if TYPE_CHECKING:
     from pymq.broker.topics import TopicManager
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_MS = 120_000
+REFUSED_RETRY_MS = 1000  # whoever has our id may be about to give it up
 UNREGISTER_TIMEOUT_S = 2.0
 
 Gather = Callable[..., Awaitable[Any]]
@@ -50,9 +53,17 @@ class Registrar:
         topics: TopicManager,
         address: str,
         wake: Callable[[], None] = lambda: None,
+        epoch: Callable[[], int] = lambda: 0,
+        on_answer: Callable[[str, str], None] = lambda master, ha: None,
+        on_refused: Callable[[], None] = lambda: None,
     ) -> None:
         """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
-        ``wake`` is called when a round is due before its time, so that the caller may run one at once."""
+        ``wake`` is called when a round is due before its time, so that the caller may run one at once.
+
+        ``epoch``: of this broker's newest reign, by which a name server tells a new master from an old one.
+        ``on_answer(address, ha_address)`` hears where the master is, as a name server tells a slave; ``on_refused``
+        that a name server has somebody else under our name and id.
+        """
         self._client = client
         self._gather = gather
         self._clock = clock
@@ -60,7 +71,11 @@ class Registrar:
         self._topics = topics
         self._address = address
         self._wake = wake
+        self._epoch = epoch
+        self._on_answer = on_answer
+        self._on_refused = on_refused
         self._unreachable: set[str] = set()
+        self._refused: dict[str, str] = {}
         self._waiting: list[Callable[[], None]] = []
         self._changed = True
         self._running = False
@@ -71,6 +86,11 @@ class Registrar:
     def unreachable(self) -> frozenset[str]:
         """Name servers whose last registration failed."""
         return frozenset(self._unreachable)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Name server -> why it did not take the last registration."""
+        return dict(self._refused)
 
     def is_due(self) -> bool:
         """True when a round should start now: a change happened or the period is over."""
@@ -100,7 +120,12 @@ class Registrar:
                     return
         finally:
             self._running = False
-            self._next_ms = self._clock.monotonic_ms() + self._config.register_period_ms
+            period_ms = REFUSED_RETRY_MS if self._refused else self._config.register_period_ms
+            self._next_ms = self._clock.monotonic_ms() + period_ms
+
+    def register_now(self) -> None:
+        """Has a round started: what name servers answer is wanted."""
+        self._on_change([])
 
     async def unregister_all(self) -> None:
         """Takes the broker out of every reachable name server's routes. Never raises for a server that is away."""
@@ -119,6 +144,7 @@ class Registrar:
             ha_server_addr=self._ha_address(),
             heartbeat_timeout_millis=HEARTBEAT_TIMEOUT_MS,
             enable_acting_master=False,
+            pymq_epoch=self._epoch(),
             compressed=False,
             body_crc32=body_crc32(body),
         )
@@ -126,15 +152,30 @@ class Registrar:
 
     async def _register(self, server: str) -> None:
         try:
-            await self._client.invoke_ok(server, self.registration(), self._config.register_timeout_ms / 1000)
+            answer = await self._client.invoke_ok(server, self.registration(), self._config.register_timeout_ms / 1000)
+        except RefusedError as error:
+            self._note_refusal(server, error)
+            return
         except PymqError as error:
             if server not in self._unreachable:
                 log.warning("registration at name server %s failed, it is tried on: %s", server, error)
             self._unreachable.add(server)
+            self._refused.pop(server, None)
             return
-        if server in self._unreachable:
+        if server in self._unreachable or server in self._refused:
             log.info("registered at name server %s again", server)
         self._unreachable.discard(server)
+        self._refused.pop(server, None)
+        told = decode_header(RegisterBrokerAnswer, answer.ext or {})
+        if told.master_addr:
+            self._on_answer(told.master_addr, told.ha_server_addr or "")
+
+    def _note_refusal(self, server: str, error: RefusedError) -> None:
+        self._unreachable.discard(server)
+        if self._refused.get(server) != str(error):
+            log.warning("name server %s did not take the registration, it is tried on: %s", server, error)
+        self._refused[server] = str(error)
+        self._on_refused()
 
     async def _unregister(self, server: str) -> None:
         config = self._config
@@ -158,9 +199,9 @@ class Registrar:
         return msgspec.structs.replace(topic, perm=topic.perm & permission)
 
     def _ha_address(self) -> str:
-        # Java name servers refuse a registration without it; nothing listens there in this version.
-        host, _, port = self._address.rpartition(":")
-        return f"{host}:{int(port) + 1}"
+        """Where slaves connect. Java name servers refuse a registration without it, a slave's too."""
+        config = self._config
+        return format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port or config.listen_port + 1)
 
     def _on_change(self, changed: list[str]) -> None:
         self._changed = True

@@ -81,6 +81,10 @@ class Server:
             self._sweeper.cancel()
             self._sweeper = None
         self._end_turn()
+        self.close_connections()
+
+    def close_connections(self) -> None:
+        """Closes every connection after what is queued has been written; new ones are taken."""
         for connection in list(self.connections):
             connection.close()
 

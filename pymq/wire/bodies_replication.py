@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 PROTOCOL_VERSION = 1
@@ -53,10 +51,17 @@ class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
-    """The tables that are not of the version asked with, as they stand in their files, and their versions."""
+    """The tables that are not of the version asked with, as they stand in their files, and their versions.
+
+    ``parts``: those that hold only what changed since that version. ``log_end``: how far the log went by then, with
+    every message that the tables call delivered. ``more``: the answer is long enough, ask again for the rest.
+    """
 
     versions: dict[str, str] = {}
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, msgspec.Raw] = {}
+    parts: list[str] = []
+    log_end: int = -1
+    more: bool = False
 
 
 class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
@@ -103,8 +108,11 @@ class CutState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none. ``message_count``: the sum of all queues' ends; its difference between two
-    brokers of one name is the number of messages one lacks."""
+    """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none.
+
+    ``message_count``: the sum of all queues' ends; its difference between two brokers of one name is the number of
+    messages one lacks.
+    """
 
     protocol_version: int = PROTOCOL_VERSION
     cluster: str

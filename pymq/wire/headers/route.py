@@ -6,7 +6,10 @@ from pymq.wire.header import Header, Int32, Int64
 
 
 class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
-    """REGISTER_BROKER (103). ``body_crc32`` is over the body as sent, 0 for none; absent flags are of older brokers."""
+    """REGISTER_BROKER (103). ``body_crc32`` is over the body as sent, 0 for none; absent flags are of older brokers.
+
+    ``pymq_epoch``: of a PyMQ broker's newest reign; RocketMQ's name servers don't read it.
+    """
 
     broker_name: str
     broker_addr: str
@@ -17,6 +20,7 @@ class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: Int32 = 0
+    pymq_epoch: Int64 | None = None
 
 
 class RegisterBrokerAnswer(Header, kw_only=True, frozen=True):

@@ -1,0 +1,18 @@
+"""What a broker answers while it serves nothing: it starts, or changes its role."""
+
+from __future__ import annotations
+
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Dispatcher, Peer, Reply
+
+
+class ClosedDispatcher(Dispatcher):
+    """Answers everything SERVICE_NOT_AVAILABLE, which clients try again; ``why`` is told."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__([], "broker")
+        self._why = why
+
+    def dispatch(self, peer: Peer, command: Command) -> Reply | None:
+        return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, self._why)

@@ -1,0 +1,135 @@
+"""Census: who is in a group of brokers now. Name servers say who is registered, and each of those speaks for itself.
+
+Works with Apache's name servers and brokers too; those brokers answer, but tell nothing of their lineage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from pymq.errors import PymqError
+from pymq.wire.bodies_replication import ReplicationStatus
+from pymq.wire.bodies_route import decode_cluster_info
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.streams import Network
+
+ASK_TIMEOUT_MS = 2000
+MEMBER_COUNT_MAX = 256  # a name server that names more of one broker name is not believed further
+
+Answer = Command | str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker at "host:port". ``registered_id``: its id by the name servers, -1 when they don't know it.
+
+    ``status``: what it says, None for one that answers but can't say (Apache's); ``answered``: it is there.
+    """
+
+    address: str
+    registered_id: int
+    answered: bool
+    status: ReplicationStatus | None = None
+
+    @property
+    def broker_id(self) -> int:
+        """By its own word, else by the name servers'."""
+        return self.status.broker_id if self.status is not None else self.registered_id
+
+    @property
+    def epoch(self) -> int:
+        """Of the newest reign it knows; 0 when it knows none or doesn't say."""
+        return self.status.lineage[-1].epoch if self.status is not None and self.status.lineage else 0
+
+
+class Census:
+    """Asks for one broker name. Each :meth:`take` is independent of others."""
+
+    def __init__(self, network: Network, broker_name: str) -> None:
+        self._network = network
+        self._broker_name = broker_name
+
+    def registered(self, name_servers: Iterable[str], on_done: Callable[[dict[str, int]], None]) -> None:
+        """Calls ``on_done`` with address -> id of the name as all name servers that answer have it, later."""
+        servers = list(name_servers)
+        found: dict[str, int] = {}
+
+        def take(answer: Answer) -> None:
+            found.update(_addresses(answer, self._broker_name))
+
+        command = RequestCode.GET_BROKER_CLUSTER_INFO
+        _ask_all(self._network, [(server, command, take) for server in servers], lambda: on_done(found))
+
+    def take(
+        self,
+        name_servers: Iterable[str],
+        own_address: str,
+        on_done: Callable[[list[Member]], None],
+        also: Iterable[str] = (),
+    ) -> None:
+        """Calls ``on_done`` with the group's members but the one at ``own_address``, later; ``also``: addresses to be
+        asked whether or not they are registered."""
+
+        def ask_each(registered: dict[str, int]) -> None:
+            addresses = dict.fromkeys([*registered, *also])
+            addresses.pop(own_address, None)
+            members: list[Member] = []
+
+            def taker(address: str) -> Callable[[Answer], None]:
+                return lambda answer: members.append(_member(address, registered.get(address, -1), answer))
+
+            code = RequestCode.PYMQ_GET_REPLICATION_STATUS
+            asked = [(address, code, taker(address)) for address in list(addresses)[:MEMBER_COUNT_MAX]]
+            _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)))
+
+        self.registered(name_servers, ask_each)
+
+
+def _ask_all(
+    network: Network, questions: list[tuple[str, int, Callable[[Answer], None]]], on_done: Callable[[], None]
+) -> None:
+    """Asks all at once; ``on_done`` comes after the last answer, at once without any question."""
+    waiting = len(questions)
+    if not waiting:
+        on_done()
+        return
+
+    def answered(take: Callable[[Answer], None], answer: Answer) -> None:
+        nonlocal waiting
+        waiting -= 1
+        take(answer)
+        if not waiting:
+            on_done()
+
+    for address, code, take in questions:
+
+        def on_answer(answer: Answer, take: Callable[[Answer], None] = take) -> None:
+            answered(take, answer)
+
+        network.ask(address, request(code), on_answer, ASK_TIMEOUT_MS)
+
+
+def _addresses(answer: Answer, broker_name: str) -> dict[str, int]:
+    if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
+        return {}
+    try:
+        data = decode_cluster_info(answer.body).broker_addr_table.get(broker_name)
+    except PymqError:
+        return {}
+    return {address: broker_id for broker_id, address in data.broker_addrs.items()} if data is not None else {}
+
+
+def _member(address: str, registered_id: int, answer: Answer) -> Member:
+    if isinstance(answer, str):
+        return Member(address, registered_id, answered=False)
+    status = None
+    if answer.code == ResponseCode.SUCCESS:
+        try:
+            status = msgspec.json.decode(answer.body, type=ReplicationStatus)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            status = None
+    return Member(address, registered_id, answered=True, status=status)

@@ -1,0 +1,165 @@
+"""Watch: two masters of one name are found, and the older one steps down; a slave hears of its master.
+
+At a master's start and every few seconds after it, a census is taken. Whoever knows of a newer reign proves that
+another master was made since: this broker becomes a slave. Another master with the same or an older lineage is
+nobody's to overrule: at the start this broker refuses to run, later both go on and say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.role import MASTER_ID, ChangeRole, Role, RoleChange
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+WATCH_PERIOD_MS = 5000
+SEARCH_PERIOD_MS = 1000  # a slave that does not follow
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a master makes of its group. At most one of the first two is set.
+
+    ``step_down``: it must become this slave, for ``why``; ``rival``: another master that can't be overruled, a text
+    with the next step; ``warnings``: for the operator.
+    """
+
+    step_down: Role | None = None
+    why: str = ""
+    rival: str = ""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def judge(cluster: str, broker_name: str, own_address: str, own_epoch: int, members: Sequence[Member]) -> Findings:
+    """What a master with a lineage of ``own_epoch`` must do, given the other members of its group."""
+    ours = [member for member in members if _is_of(member, cluster, broker_name)]
+    newest = max(ours, key=lambda member: (member.epoch, member.broker_id == MASTER_ID), default=None)
+    if newest is not None and newest.epoch > own_epoch:
+        is_master = newest.broker_id == MASTER_ID
+        what = "is the master" if is_master else f"is slave {newest.broker_id} of a master that is not there now"
+        return Findings(
+            step_down=Role(_free_id(newest, ours), master_address=newest.address if is_master else ""),
+            why=f"{newest.address} {what} with epoch {newest.epoch}, ours is {own_epoch}",
+        )
+    masters = [member for member in ours if member.broker_id == MASTER_ID]
+    living = next((member for member in masters if member.answered), None)
+    if living is not None:
+        return Findings(
+            rival=f"{own_address} and {living.address} are both masters (id 0) of {broker_name} in cluster {cluster}, "
+            f"with epochs {own_epoch} and {living.epoch}: stop one of them, or start this one as a slave (--id 1)"
+        )
+    return Findings(
+        warnings=tuple(
+            f"the name servers have {member.address} as master of {broker_name}, which does not answer: it is taken "
+            "for dead"
+            for member in masters
+        )
+    )
+
+
+def _is_of(member: Member, cluster: str, broker_name: str) -> bool:
+    """Name servers list by name alone; whoever can say what it is must be of this group."""
+    status = member.status
+    return status is None or (status.cluster == cluster and status.broker_name == broker_name)
+
+
+def _free_id(newest: Member, members: Sequence[Member]) -> int:
+    """The id a new master left behind, else the lowest that nobody has."""
+    taken = {member.broker_id for member in members}
+    left = newest.status.former_id if newest.status is not None and newest.broker_id == MASTER_ID else -1
+    if left > MASTER_ID and left not in taken:
+        return left
+    return next(number for number in range(1, len(taken) + 2) if number not in taken)
+
+
+class GroupWatch:
+    """Looks at the group of one broker while its parts live. Call :meth:`tick` about every 100 ms."""
+
+    def __init__(
+        self,
+        *,
+        census: Census,
+        clock: Clock,
+        config: BrokerConfig,
+        role: Role,
+        address: str,
+        epoch: Callable[[], int],
+        change_role: ChangeRole,
+        is_following: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``address``: our own; ``epoch``: of our lineage now."""
+        self._census = census
+        self._clock = clock
+        self._config = config
+        self._role = role
+        self._address = address
+        self._epoch = epoch
+        self._change_role = change_role
+        self._is_following = is_following
+        # The composition root's: a slave's registration tells where its master is; what kind of master it is
+        # (ASYNC_MASTER or SYNC_MASTER) is kept for the day this broker takes over.
+        self.register_now: Callable[[], None] = lambda: None
+        self.note_master_role: Callable[[str], None] = lambda master_role: None
+        self._is_asking = False
+        self._is_closed = False
+        self._next_ms = clock.monotonic_ms() + (WATCH_PERIOD_MS if role.is_master else SEARCH_PERIOD_MS)
+        self._known_master = ""
+        self.rival = ""  # why another master is a problem, empty when there is none
+
+    def look_soon(self) -> None:
+        """The next tick takes a census: a name server refused our registration, say."""
+        self._next_ms = self._clock.monotonic_ms()
+
+    def close(self) -> None:
+        """Answers under way are ignored."""
+        self._is_closed = True
+
+    def tick(self) -> None:
+        """Takes a census when one is due."""
+        if self._is_asking or self._is_closed or self._clock.monotonic_ms() < self._next_ms:
+            return
+        self._is_asking = True
+        self.look(self._taken)
+
+    def look(self, on_done: Callable[[list[Member]], None]) -> None:
+        """One census, whenever it is wanted."""
+        self._census.take(self._config.namesrv_addresses, self._address, on_done)
+
+    def _taken(self, members: list[Member]) -> None:
+        self._is_asking = False
+        if self._is_closed:
+            return
+        is_content = self._role.is_master or self._is_following()
+        self._next_ms = self._clock.monotonic_ms() + (WATCH_PERIOD_MS if is_content else SEARCH_PERIOD_MS)
+        if self._role.is_master:
+            self._check_masters(members)
+        else:
+            self._note_master(members)
+
+    def _check_masters(self, members: list[Member]) -> None:
+        config = self._config
+        found = judge(config.broker_cluster_name, config.broker_name, self._address, self._epoch(), members)
+        if found.rival != self.rival:
+            self.rival = found.rival
+            if found.rival:
+                log.error("%s", found.rival)
+        if found.step_down is not None:
+            self._change_role(RoleChange(found.step_down, found.why))
+
+    def _note_master(self, members: list[Member]) -> None:
+        masters = [member for member in members if member.broker_id == MASTER_ID and member.answered]
+        if not masters:
+            self._known_master = ""
+            return
+        master = max(masters, key=lambda member: member.epoch)
+        if master.status is not None:
+            self.note_master_role(master.status.role)
+        if master.address != self._known_master:
+            self._known_master = master.address
+            self.register_now()
