@@ -73,7 +73,7 @@ class CursorManager:
                     self._dirty = True
 
     def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Moves a group forward without asking whether the queue goes that far; never back. For :meth:`fit` to follow."""
+        """Moves a group forward, never back, whether or not the queue goes that far: :meth:`fit` is to follow."""
         if offset > self.query(group, topic, queue_id):
             self._set(group, topic, queue_id, offset)
 

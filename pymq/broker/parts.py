@@ -23,10 +23,13 @@ from pymq.broker.leaser import Leaser
 from pymq.broker.reader import Reader
 from pymq.broker.recovery_progress import RecoveryProgress
 from pymq.broker.replication.census import Census
+from pymq.broker.replication.copied_tables import copied_tables
 from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
+from pymq.broker.replication.pending_offsets import PendingOffsets
 from pymq.broker.replication.role import ChangeRole, Role
+from pymq.broker.replication.slave_cursors import SlaveCursors
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.watch import GroupWatch
 from pymq.broker.retries import Retries
@@ -87,6 +90,7 @@ class BrokerParts:
         self._make_metadata(run_in_thread)
         self._make_data_path(rng, run_in_thread, schedule_turn_end)
         self._make_replication(rng)
+        self.copied_tables = copied_tables(self, start_id=f"{rng.getrandbits(64):016x}")
         ids = UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32))
         self._make_message_handlers(ids, schedule_turn_end)
         self.store.add_arrival_listener(self._on_arrival)
@@ -111,12 +115,14 @@ class BrokerParts:
 
         self.topics = TopicManager(saver("topics", "topicConfigTable"), clock=clock, config=config)
         self.groups = GroupManager(saver("subscriptionGroup", "subscriptionGroupTable"), clock=clock, config=config)
-        self.cursors = CursorManager(
-            saver("consumerOffset", "offsetTable", self._sync_if_possible),
-            clock=clock,
-            config=config,
-            max_offset=self.store.max_offset,
-        )
+        self.pending_offsets = PendingOffsets(saver("pendingOffsets", "pendingOffsets"), clock=clock)
+        offsets, ends = saver("consumerOffset", "offsetTable", self._sync_if_possible), self.store.max_offset
+        if self.role.is_master:
+            self.cursors = CursorManager(offsets, clock=clock, config=config, max_offset=ends)
+        else:
+            self.cursors = SlaveCursors(
+                offsets, clock=clock, config=config, max_offset=ends, pending=self.pending_offsets
+            )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
         self.stats = StatsManager(clock=clock, config=config)
@@ -226,11 +232,10 @@ class BrokerParts:
         """
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
-            self.topics.load()
+            self.topics.load(is_copy=not self.role.is_master)
             self.groups.load()
             self.cursors.load()
-            self.cursors.fit(self.store.queue_end)
-            self.delays.start()
+            self._open_progress()
             self.sync_mode.check()
         except BaseException:
             self.store.close()
@@ -249,6 +254,20 @@ class BrokerParts:
         if self.feeds is not None:
             self.feeds.close(why)
 
+    def _open_progress(self) -> None:
+        """How far groups and delay levels have come: a slave's are its master's, a master's must fit its log."""
+        if not self.role.is_master:
+            self.delays.load()
+            return
+        self.pending_offsets.load()
+        self.pending_offsets.hand_over(self.cursors)
+        # A queue that is not here was on the master before: its next message gets offset 0.
+        self.cursors.fit(self.store.max_offset if self.role.begins_reign else self.store.queue_end)
+        if len(self.pending_offsets):
+            self.cursors.save()
+            self.pending_offsets.clear()
+        self.delays.start()
+
     def close(self) -> None:
         """Saves the tables and closes the store, which marks its stop as clean. Raises StoreError.
 
@@ -260,6 +279,7 @@ class BrokerParts:
             steps.callback(self.store.close)
             steps.callback(self.delays.save)
             steps.callback(self.cursors.save)
+            steps.callback(self.pending_offsets.save)
             steps.callback(self.groups.save)
             steps.callback(self.topics.save)
 

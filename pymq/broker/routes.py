@@ -94,7 +94,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             cleaner=p.cleaner,
             runtime_info=runtime_info,
         ),
-        SlaveSyncHandlers(cursors=cursors, delays=p.delays),
+        SlaveSyncHandlers(cursors=cursors, delays=p.delays, store=store, role=p.role, tables=p.copied_tables),
         ReplicationStatusHandlers(replication),
         LogCopyHandlers(config=config, store=store),
     )

@@ -75,7 +75,9 @@ class OffsetHandlers:
                 ResponseCode.INVALID_PARAMETER,
                 f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
             )
-        self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        group, offset = header.consumer_group, header.commit_offset
+        if not header.pymq_only_forward or offset > self._cursors.query(group, header.topic, header.queue_id):
+            self._cursors.commit(group, header.topic, header.queue_id, offset)
         return Reply()
 
     def search(self, request: Command, header: SearchOffsetHeader, peer: Peer) -> Reply:

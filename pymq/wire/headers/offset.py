@@ -15,12 +15,14 @@ class QueryConsumerOffsetHeader(Header, kw_only=True, frozen=True):
 
 
 class UpdateConsumerOffsetHeader(Header, kw_only=True, frozen=True):
-    """UPDATE_CONSUMER_OFFSET (15)."""
+    """UPDATE_CONSUMER_OFFSET (15). ``pymq_only_forward``, which RocketMQ does not know: an offset that isn't greater
+    than the committed one changes nothing."""
 
     consumer_group: str
     topic: str
     queue_id: Int32
     commit_offset: Int64
+    pymq_only_forward: bool | None = None
 
 
 class SearchOffsetHeader(Header, kw_only=True, frozen=True):

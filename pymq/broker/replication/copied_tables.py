@@ -1,0 +1,136 @@
+"""The tables that slaves copy: how a master tells each and how a slave takes it. One row a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pymq.broker.replication.slave_cursors import SlaveCursors
+from pymq.model.tables import DataVersion
+
+if TYPE_CHECKING:
+    from pymq.broker.parts import BrokerParts
+
+TOPICS = "topics"
+GROUPS = "subscriptionGroup"
+OFFSETS = "consumerOffset"
+DELAYS = "delayOffset"
+DELETIONS = "deletedTopics"
+
+
+class TableRead(NamedTuple):
+    """A table as it stands in its file; ``is_part``: only what changed since a version."""
+
+    table: dict[str, Any]
+    is_part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTable:
+    """``name`` is its file's in ``config/``, ``member`` the object in it that holds everything.
+
+    ``version`` changes with every change, also over restarts, and is cheap. ``read`` gets the version that the slave
+    has, maybe of another master or none. ``take(table, is_part)`` raises StoreError or OSError when the disk fails: the
+    table is asked for again. ``waits_for_log``: the table speaks of messages and must not be ahead of them.
+    """
+
+    name: str
+    member: str
+    version: Callable[[], str]
+    read: Callable[[str], TableRead]
+    take: Callable[[dict[str, Any], bool], None]
+    waits_for_log: bool = False
+
+
+def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
+    """In the order in which a slave takes them. ``start_id`` is another one at each start of a broker."""
+    deletions = _Deletions(parts, start_id)
+    offsets = _Offsets(parts, start_id)
+    topics, groups, delays = parts.topics, parts.groups, parts.delays
+
+    def version(of: DataVersion, change_count: int = 0) -> str:
+        return f"{start_id}.{of.counter}.{of.timestamp}.{of.state_version}.{change_count}"
+
+    def take_topics(table: dict[str, Any], is_part: bool) -> None:
+        for topic in topics.take_over(table):
+            parts.stats.forget_topic(topic)
+
+    def take_groups(table: dict[str, Any], is_part: bool) -> None:
+        for group in groups.take_over(table):
+            parts.pending_offsets.forget_group(group)
+            parts.stats.forget_group(group)
+
+    return [
+        # First, so that what was committed in a deleted topic is forgotten before offsets of a new one come.
+        CopiedTable(DELETIONS, DELETIONS, deletions.version, deletions.read, deletions.take),
+        CopiedTable(
+            TOPICS,
+            "topicConfigTable",
+            lambda: version(topics.data_version),
+            lambda known: TableRead(topics.as_table()),
+            take_topics,
+        ),
+        CopiedTable(
+            GROUPS,
+            "subscriptionGroupTable",
+            lambda: version(groups.data_version),
+            lambda known: TableRead(groups.as_table()),
+            take_groups,
+        ),
+        CopiedTable(OFFSETS, "offsetTable", offsets.version, offsets.read, offsets.take),
+        # A delayed message counts as delivered on the slave once its log has the delivered one.
+        CopiedTable(
+            DELAYS,
+            "offsetTable",
+            lambda: version(delays.data_version, delays.change_count),
+            lambda known: TableRead(delays.as_table()),
+            lambda table, is_part: delays.take_over(table),
+            waits_for_log=True,
+        ),
+    ]
+
+
+class _Offsets:
+    """Change often: a slave that has an earlier state of the same start gets what changed since."""
+
+    def __init__(self, parts: BrokerParts, start_id: str) -> None:
+        self._cursors = parts.cursors
+        self._start_id = start_id
+
+    def version(self) -> str:
+        return f"{self._start_id}.{self._cursors.change_count}.{self._cursors.data_version.counter}"
+
+    def read(self, known: str) -> TableRead:
+        start_id, _, rest = known.partition(".")
+        number = rest.partition(".")[0]
+        if start_id == self._start_id and number.isdigit():
+            part = self._cursors.changes_since(int(number))
+            if part is not None:
+                return TableRead(part, is_part=True)
+        return TableRead(self._cursors.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        assert isinstance(self._cursors, SlaveCursors), "only a slave takes tables"
+        self._cursors.take_over(table, is_part=is_part)
+
+
+class _Deletions:
+    """Topics and the log offsets below which their records are deleted. A slave goes by them in its own queues, for
+    records that are still to come too; it keeps those that its master has forgotten until its own log has."""
+
+    def __init__(self, parts: BrokerParts, start_id: str) -> None:
+        self._store = parts.store
+        self._pending = parts.pending_offsets
+        self._start_id = start_id
+
+    def version(self) -> str:
+        return f"{self._start_id}.{self._store.deletions.change_count}"
+
+    def read(self, known: str) -> TableRead:
+        return TableRead({DELETIONS: self._store.deletions.ends})
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        ends = {topic: end for topic, end in table[DELETIONS].items() if isinstance(end, int)}
+        for topic in self._store.delete_topics_below(ends):
+            self._pending.forget_topic(topic)

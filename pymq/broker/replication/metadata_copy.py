@@ -1,0 +1,222 @@
+"""MetadataCopy: keeps a slave's topics, groups, offsets and progress equal to its master's, and sends back what
+consumers committed here. A few bytes both ways as long as nothing changes.
+
+A round is: the tables that differ, in one request or more, then the offsets that wait for the master. One round runs
+at a time. Offsets are sent after tables were taken, so that nothing is sent that the tables make void.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from pymq.broker.replication.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy
+from pymq.broker.replication.offset_push import OffsetPush
+from pymq.broker.replication.table_taker import TableTaker
+from pymq.broker.table_saver import TableSaver
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import PymqError
+from pymq.wire.bodies_replication import MetadataTables, MetadataVersions
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.streams import Network
+
+if TYPE_CHECKING:
+    from pymq.broker.parts import BrokerParts
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT_MS = 3000
+APACHE_INTERVAL_MS = 3000  # a RocketMQ master is asked for whole tables each time; its own slaves do so every 10 s
+
+
+class MetadataCopy:
+    """``master`` tells the address of the master whose log is being followed, empty while there is none: tables are
+    taken from no other. ``savers`` are called by each :meth:`tick`; they save what was taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        clock: Clock,
+        config: BrokerConfig,
+        master: Callable[[], str],
+        taker: TableTaker,
+        apache: ApacheCopy,
+        push: OffsetPush,
+        savers: Iterable[Callable[[], object]],
+        on_log_end: Callable[[int], None] = lambda log_end: None,
+    ) -> None:
+        """``on_log_end`` hears how far the master's log goes."""
+        self._network = network
+        self._clock = clock
+        self._config = config
+        self._master = master
+        self._taker = taker
+        self._apache = apache
+        self._push = push
+        self._savers = tuple(savers)
+        self._on_log_end = on_log_end
+        self._address = ""
+        self._is_apache = False
+        self._versions: dict[str, str] = {}  # as the master told them with the tables that were taken
+        self._start_id = ""
+        self._is_busy = False
+        self._is_closed = False
+        self._next_ms = clock.monotonic_ms()
+        self._asked_ms = 0
+        self._equal_ms: int | None = None
+        self.problem = ""
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago the tables were equal to the master's for sure; -1: never since this start."""
+        return -1 if self._equal_ms is None else self._clock.monotonic_ms() - self._equal_ms
+
+    def tick(self) -> None:
+        """Starts a round when it is time. Call it some times a second."""
+        self._take_reached()
+        for save in self._savers:
+            save()
+        now_ms = self._clock.monotonic_ms()
+        if self._is_busy or self._is_closed or now_ms < self._next_ms:
+            return
+        self._note_master(self._master())
+        if self._address:
+            self._is_busy = True
+            self._next_ms = now_ms + (APACHE_INTERVAL_MS if self._is_apache else self._config.slave_sync_interval_ms)
+            self._start_round()
+
+    def close(self) -> None:
+        """From now on nothing is asked, nor taken from what was asked."""
+        self._is_closed = True
+
+    def _note_master(self, address: str) -> None:
+        if address != self._address:
+            # The same address may be another broker's by now.
+            self._is_apache = False
+            self._address = address
+
+    def _start_round(self) -> None:
+        self._asked_ms = self._clock.monotonic_ms()
+        if self._is_apache:
+            self._apache.start(self._address, self._is_current, self._tables_done)
+        else:
+            self._ask_tables()
+
+    def _ask_tables(self) -> None:
+        address = self._address
+        body = msgspec.json.encode(MetadataVersions(versions=self._versions))
+        command = request(RequestCode.PYMQ_COPY_METADATA, None, body)
+        self._network.ask(address, command, lambda answer: self._answered(address, answer), ASK_TIMEOUT_MS)
+
+    def _answered(self, address: str, answer: Command | str) -> None:
+        if isinstance(answer, str):
+            self._end_round(answer)
+        elif not self._is_current(address):
+            self._end_round("it is not followed any more")
+        elif answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._is_apache = True
+            self._taker.drop_held()
+            self._apache.forget()
+            self._versions.clear()
+            self._start_round()
+        elif answer.code != ResponseCode.SUCCESS:
+            self._end_round(f"code {answer.code}: {answer.remark}")
+        else:
+            self._take(answer.body)
+
+    def _take(self, body: bytes) -> None:
+        try:
+            tables = msgspec.json.decode(body, type=MetadataTables)
+            self._on_log_end(tables.log_end)
+            self._note_start(tables.versions)
+            for name, version in tables.versions.items():
+                raw = tables.tables.get(name)
+                if raw is not None:
+                    table = msgspec.json.decode(raw)
+                    self._taker.take(name, table, is_part=name in tables.parts, master_log_end=tables.log_end)
+                self._versions[name] = version
+        except (PymqError, OSError, msgspec.DecodeError) as error:
+            self._end_round(f"its tables could not be taken: {error}")
+            return
+        if tables.more and tables.versions:
+            self._ask_tables()
+        else:
+            self._tables_done("")
+
+    def _note_start(self, versions: dict[str, str]) -> None:
+        """Versions begin with an id of the master's start. What it told of its log before may be untrue by now."""
+        for version in versions.values():
+            start_id = version.partition(".")[0]
+            if start_id != self._start_id:
+                self._start_id = start_id
+                self._taker.drop_held()
+
+    def _tables_done(self, problem: str) -> None:
+        if problem:
+            self._end_round(problem)
+        else:
+            self._push.start(self._address, self._end_round)
+
+    def _end_round(self, problem: str) -> None:
+        self._is_busy = False
+        if self._is_closed:
+            return
+        if problem and problem != self.problem:
+            log.warning("topics, groups and offsets could not be copied from master %s: %s", self._address, problem)
+        elif self.problem and not problem:
+            log.info("topics, groups and offsets are copied from master %s again", self._address)
+        self.problem = problem
+        if not problem:
+            self._equal_ms = self._asked_ms
+
+    def _is_current(self, address: str) -> bool:
+        return not self._is_closed and address == self._master()
+
+    def _take_reached(self) -> None:
+        try:
+            self._taker.take_reached()
+        except (PymqError, OSError) as error:
+            log.warning("a table of master %s could not be taken: %s", self._address, error)
+
+
+class FollowedMaster(Protocol):
+    """What is asked of :class:`pymq.broker.replication.link.MasterLink`."""
+
+    @property
+    def is_following(self) -> bool: ...
+    @property
+    def master_address(self) -> str: ...
+    def note_master_end(self, log_end: int) -> None: ...
+
+
+def metadata_copy(parts: BrokerParts, link: FollowedMaster, saver: Callable[[str, str], TableSaver]) -> MetadataCopy:
+    """The copying of a slave's tables. ``saver(file name, member)`` keeps a table in ``config/``."""
+    taker = TableTaker(parts.copied_tables, lambda: parts.store.physical_max_offset)
+    return MetadataCopy(
+        network=parts.network,
+        clock=parts.clock,
+        config=parts.config,
+        master=lambda: link.master_address if link.is_following else "",
+        taker=taker,
+        apache=ApacheCopy(
+            network=parts.network,
+            store=parts.store,
+            topics=parts.topics,
+            groups=parts.groups,
+            taker=taker,
+            kept={
+                REQUEST_MODES: saver("messageRequestMode.json", "messageRequestModeMap"),
+                TIMER_METRICS: saver("timermetrics", "timingCount"),
+            },
+        ),
+        push=OffsetPush(parts.network, parts.pending_offsets),
+        savers=(parts.cursors.tick, parts.delays.tick, parts.pending_offsets.tick),
+        on_log_end=link.note_master_end,
+    )

@@ -1,0 +1,81 @@
+"""OffsetPush: sends the offsets that were committed on a slave to its master, which may be a RocketMQ broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pymq.broker.replication.pending_offsets import PendingOffset, PendingOffsets
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.offset import UpdateConsumerOffsetHeader
+from pymq.wire.streams import Network
+
+log = logging.getLogger(__name__)
+
+ASKED_AT_ONCE = 64
+ASK_TIMEOUT_MS = 3000
+# The master knows better: the topic or group is gone, or it has no such offset any more.
+_FINAL = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)
+
+# Gets why the round ended early, empty when all was sent.
+Done = Callable[[str], None]
+
+
+class OffsetPush:
+    """One round at a time, of what waits when it starts. An offset waits on until the master has answered for it."""
+
+    def __init__(self, network: Network, pending: PendingOffsets) -> None:
+        self._network = network
+        self._pending = pending
+        self._waiting: list[PendingOffset] = []
+        self._asked_count = 0
+        self._problem = ""
+
+    def start(self, address: str, done: Done) -> None:
+        """Sends all to ``address``; ``done`` is called at once when there is nothing to send."""
+        self._waiting = self._pending.all()
+        self._problem = ""
+        self._ask_more(address, done)
+
+    def _ask_more(self, address: str, done: Done) -> None:
+        batch, self._waiting = self._waiting[:ASKED_AT_ONCE], self._waiting[ASKED_AT_ONCE:]
+        if self._problem or not batch:
+            done(self._problem)
+            return
+        self._asked_count = len(batch)
+        for pending in batch:
+            self._ask(address, pending, done)
+
+    def _ask(self, address: str, pending: PendingOffset, done: Done) -> None:
+        def answered(answer: Command | str) -> None:
+            self._note(pending, answer)
+            self._asked_count -= 1
+            if not self._asked_count:
+                self._ask_more(address, done)
+
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=pending.group,
+            topic=pending.topic,
+            queue_id=pending.queue_id,
+            commit_offset=pending.offset,
+            pymq_only_forward=True,
+        )
+        self._network.ask(address, request(RequestCode.UPDATE_CONSUMER_OFFSET, header), answered, ASK_TIMEOUT_MS)
+
+    def _note(self, pending: PendingOffset, answer: Command | str) -> None:
+        if isinstance(answer, str):
+            self._problem = answer
+        elif answer.code in _FINAL:
+            self._pending.settle(pending)
+            if answer.code != ResponseCode.SUCCESS:
+                log.warning("the master did not take %s, it is dropped: %s", pending, answer.remark)
+        else:
+            self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"

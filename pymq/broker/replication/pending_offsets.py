@@ -1,0 +1,152 @@
+"""PendingOffsets: what consumers committed on a slave and its master does not know yet; ``config/pendingOffsets.json``.
+
+They win over the table copied from the master until it has them. A slave that becomes master makes them its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from pymq.broker.cursors import as_offset_table, read_offsets
+from pymq.broker.table_saver import TableSaver
+from pymq.clock import Clock
+from pymq.errors import Refusal
+from pymq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from pymq.broker.cursors import CursorManager
+
+log = logging.getLogger(__name__)
+
+PENDING_COUNT_MAX = 100_000  # queues of groups; a few MB
+SAVE_INTERVAL_MS = 500
+MEMBER = "pendingOffsets"
+
+
+class PendingOffset(NamedTuple):
+    """One commit."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class PendingOffsets:
+    """By (topic, group) and queue. Saved by :meth:`tick` in a worker thread, not by each commit: as a master's are."""
+
+    def __init__(self, table: TableSaver, *, clock: Clock, count_max: int = PENDING_COUNT_MAX) -> None:
+        self._table = table
+        self._clock = clock
+        self._count_max = count_max
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self._count = 0
+        self._dirty = False
+        self._next_save_ms = clock.monotonic_ms()
+
+    def load(self) -> None:
+        """Reads the file. Raises StoreError."""
+        self._offsets = read_offsets(self._table.load().get(MEMBER))
+        self._count = sum(map(len, self._offsets.values()))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def all(self) -> list[PendingOffset]:
+        """All of them."""
+        return [
+            PendingOffset(group, topic, queue_id, offset)
+            for (topic, group), queues in self._offsets.items()
+            for queue_id, offset in queues.items()
+        ]
+
+    def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Takes a commit in place of an older one. Raises Refusal(SYSTEM_BUSY) when there are too many."""
+        queues = self._offsets.get((topic, group), {})
+        if queue_id not in queues:
+            if self._count >= self._count_max:
+                raise Refusal(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"{self._count} offsets wait on this slave for its master, no more than {self._count_max} can: "
+                    "commit again when the master is back",
+                )
+            self._count += 1
+        queues[queue_id] = offset
+        self._offsets[topic, group] = queues
+        self._dirty = True
+
+    def settle(self, known: PendingOffset) -> None:
+        """The master has that one, or will not take it; a later commit of the same queue goes on waiting."""
+        queues = self._offsets.get((known.topic, known.group), {})
+        if queues.get(known.queue_id) == known.offset:
+            del queues[known.queue_id]
+            self._count -= 1
+            self._dirty = True
+            if not queues:
+                del self._offsets[known.topic, known.group]
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: what was committed in it says nothing of a new one of that name."""
+        self._forget(lambda key: key[0] == topic)
+
+    def forget_group(self, group: str) -> None:
+        """The group was deleted."""
+        self._forget(lambda key: key[1] == group)
+
+    def lay_over(self, offsets: dict[tuple[str, str], dict[int, int]], *, is_part: bool) -> None:
+        """Puts what waits over a master's offsets, and settles what the master has.
+
+        ``is_part``: the keys that aren't in ``offsets`` have not changed there.
+        """
+        for pending in self.all():
+            key = (pending.topic, pending.group)
+            if is_part and key not in offsets:
+                continue
+            queues = offsets.setdefault(key, {})
+            if pending.offset > queues.get(pending.queue_id, -1):
+                queues[pending.queue_id] = pending.offset
+            else:
+                self.settle(pending)
+
+    def tick(self) -> None:
+        """Saves from time to time when something changed."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._dirty or self._table.is_busy or now_ms < self._next_save_ms:
+            return
+        self._next_save_ms = now_ms + SAVE_INTERVAL_MS
+        self._dirty = False
+        offsets = {key: queues.copy() for key, queues in self._offsets.items()}
+        self._table.save_soon(lambda: {MEMBER: as_offset_table(offsets)}, self._saved)
+
+    def save(self) -> None:
+        """Saves now if anything changed. Raises StoreError."""
+        if self._dirty or self._table.is_busy:
+            self._table.save({MEMBER: as_offset_table(self._offsets)})
+            self._dirty = False
+
+    def hand_over(self, cursors: CursorManager) -> None:
+        """This broker is the master now: they are its own. :meth:`clear` them once ``cursors`` are saved."""
+        for pending in self.all():
+            cursors.advance(pending.group, pending.topic, pending.queue_id, pending.offset)
+        if self._count:
+            log.info("%d offsets that were committed on this broker as a slave are its own now", self._count)
+
+    def clear(self) -> None:
+        """Forgets all of them, also on the disk. Raises StoreError."""
+        if self._count:
+            self._offsets.clear()
+            self._count = 0
+            self._dirty = True
+            self.save()
+
+    def _forget(self, doomed: Callable[[tuple[str, str]], bool]) -> None:
+        for key in [key for key in self._offsets if doomed(key)]:
+            self._count -= len(self._offsets.pop(key))
+            self._dirty = True
+
+    def _saved(self, error: Exception | None) -> None:
+        if error is not None:
+            self._dirty = True
+            log.warning("offsets that wait for the master could not be saved, the next try follows: %s", error)
