@@ -7,7 +7,6 @@ from threading import Lock
 
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
-from pymq.store import fs
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.cold import COLD_DIRECTORY, Freezer
@@ -25,6 +24,8 @@ from pymq.store.recovery import Progress, RecoveryReport, recover
 from pymq.store.scrubber import Scrubber
 from pymq.store.settings import StoreSettings
 from pymq.store.windows import WindowReader, read_record
+
+from pymq.store import fs
 
 __all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
 
@@ -385,14 +386,19 @@ class MessageStore:
             self.checkpoint()
         return count
 
+    @property
+    def deletions(self) -> DeletedTopics:
+        """Topics whose records were deleted, and below which physical offset."""
+        assert self.queue_table.deleted is not None
+        return self.queue_table.deleted
+
     def delete_topics_below(self, ends: Mapping[str, int]) -> list[str]:
         """What the master of the same log deleted: its topics' records below these physical offsets, some of which may
         still be to come. Returns the topics of which more is deleted now.
 
         Raises StoreUnavailableError or OSError; then ask again.
         """
-        assert self.queue_table.deleted is not None
-        raised = self.queue_table.deleted.raise_to(ends)
+        raised = self.deletions.raise_to(ends)
         if self.queue_table.delete_below(ends):
             self._write_queues()
             self.checkpoint()
