@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _STARTS = (b'{"code":11,', b'{"code":361,')
 _FRAME_HEAD = struct.Struct(">iI")
 _ANSWER = (
-    b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d",'
+    b'{"code":0,"extFields":{"suggestWhichBrokerId":"%d","nextBeginOffset":"%d","minOffset":"%d","maxOffset":"%d",'
     b'"topicSysFlag":"0","groupSysFlag":"0"},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
     b'"version":' + str(VERSION_5_3_3).encode() + b',"remark":"FOUND"}'
 )
@@ -57,12 +57,13 @@ class FastPulls:
             head = _decode(payload[4:end])
             if head.flag & FLAG_ONEWAY:
                 return False
-            result = self._handlers.found(head.extFields)
+            found = self._handlers.found(head.extFields)
         except (ValueError, RecursionError, PymqError, OSError):  # ValueError: bad JSON, bad UTF-8
             return False  # the plain way meets the same and answers with it
-        if result is None:
+        if found is None:
             return False
-        answer = _ANSWER % (result.next_offset, result.min_offset, result.max_offset, head.opaque)
+        result, broker_id = found
+        answer = _ANSWER % (broker_id, result.next_offset, result.min_offset, result.max_offset, head.opaque)
         size = len(answer)
         connection.write(b"".join((_FRAME_HEAD.pack(4 + size + result.size_bytes, size), answer, *result.chunks)))
         self.count += 1

@@ -86,8 +86,10 @@ class GroupManager:
     and is saved soon; a kill before that costs nothing, its next use makes it again.
     """
 
-    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, makes_groups: bool = True) -> None:
+        """``makes_groups``: a slave makes none on their first use, its master does."""
         self._config = config
+        self._makes_groups = makes_groups
         current = _Groups()
         self._groups, self._forbidden = current.configs, current.forbidden
         self._state = SavedState(current, table, clock=clock, copy=_Groups.copy, to_table=_Groups.as_table)
@@ -134,7 +136,7 @@ class GroupManager:
         return {group: dict(topics) for group, topics in self._forbidden.items()}
 
     def ensure(self, group: str) -> SubscriptionGroupConfig:
-        """The group, made on its first use where that is allowed.
+        """The group, made on its first use where that is allowed; a slave has it as it would be made.
 
         Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, INVALID_PARAMETER for an illegal name, NO_PERMISSION at the limit.
         """
@@ -142,14 +144,14 @@ class GroupManager:
         if found is not None:
             return found
         self.ensure_all([group])
-        return self._groups[group]
+        return self._groups[group] if self._makes_groups else SubscriptionGroupConfig(group_name=group)
 
     def ensure_all(self, groups: Iterable[str]) -> None:
         """Makes the groups that are missing, all or none; they count at once. Raises as :meth:`ensure`."""
         missing = [group for group in dict.fromkeys(groups) if group not in self._groups]
         for group in missing:
             self._check_creatable(group)
-        if missing:
+        if missing and self._makes_groups:
             self._check_count(len(missing))
             made = {group: SubscriptionGroupConfig(group_name=group) for group in missing}
             self._state.change_at_once(lambda groups: groups.configs.update(made))

@@ -29,6 +29,7 @@ from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.pending_offsets import PendingOffsets
 from pymq.broker.replication.role import ChangeRole, Role
+from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.slave_cursors import SlaveCursors
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.watch import GroupWatch
@@ -54,6 +55,8 @@ from pymq.wire.streams import Network
 
 
 class BrokerParts:
+ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
+
     """The parts by name. ``config.listen_port`` must be the port in use: it is part of every message id."""
 
     def __init__(
@@ -69,13 +72,17 @@ class BrokerParts:
         network: Network,
         change_role: ChangeRole,
     ) -> None:
-        """``change_role``: closes these parts later and opens others in another role."""
+        """``change_role``: closes these parts later and opens others in another role. ``memory_bytes``: of the machine.
+        """
+        memory_bytes: int = ASSUMED_MEMORY_BYTES,
         assert role.broker_id == config.broker_id
         self.role = role
         self.network = network
         self.change_role = change_role
         self.config = config
         self.clock = clock
+        self._memory_bytes = memory_bytes
+        self._schedule_turn_end = schedule_turn_end
         self.files = files
         self.store_host = pack_host(config.broker_ip1, config.listen_port)
         self.store = MessageStore(
@@ -114,7 +121,12 @@ class BrokerParts:
             return TableSaver(self._table(name, member), run_in_thread, before)
 
         self.topics = TopicManager(saver("topics", "topicConfigTable"), clock=clock, config=config)
-        self.groups = GroupManager(saver("subscriptionGroup", "subscriptionGroupTable"), clock=clock, config=config)
+        self.groups = GroupManager(
+            saver("subscriptionGroup", "subscriptionGroupTable"),
+            clock=clock,
+            config=config,
+            makes_groups=self.role.is_master,
+        )
         self.pending_offsets = PendingOffsets(saver("pendingOffsets", "pendingOffsets"), clock=clock)
         offsets, ends = saver("consumerOffset", "offsetTable", self._sync_if_possible), self.store.max_offset
         if self.role.is_master:
@@ -180,6 +192,7 @@ class BrokerParts:
             self.feeds = Feeds(store=self.store, clock=clock, config=config, rng=rng)
             self.sync_mode.slaves = self.feeds
         self.watch = GroupWatch(
+            self.feeds.on_acked = self._slaves_moved
             census=Census(self.network, config.broker_name),
             clock=clock,
             config=config,
@@ -211,6 +224,13 @@ class BrokerParts:
             cursors=self.cursors,
             expressions=self.expressions,
             reader=self.reader,
+        self.read_advice = ReadAdvice(
+            config=config,
+            store=self.store,
+            role=self.role,
+            memory_bytes=self._memory_bytes,
+            slave_count=lambda: self.sync_mode.slaves.in_sync_count,
+        )
             stats=self.stats,
         )
         stager = PlainStager(self.store, self.store_host)
@@ -230,6 +250,7 @@ class BrokerParts:
 
         Raises StoreError, and StoppedError when ``is_stopping``, which a long recovery asks now and then, says so.
         """
+            advice=self.read_advice,
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
             self.topics.load(is_copy=not self.role.is_master)
@@ -293,7 +314,7 @@ class BrokerParts:
                 tags_codes(units),
                 lambda accept: self.reader.any_accepted(topic, queue_id, first, accept),
             )
-        if topic == SCHEDULE_TOPIC:
+        if topic == SCHEDULE_TOPIC and self.role.is_master:
             self.delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
 
 
@@ -313,6 +334,23 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         segment_size_bytes=config.mapped_file_size_commit_log_bytes,
         queue_file_size_bytes=config.mapped_file_size_consume_queue_bytes,
         index_slot_count=config.max_hash_slot_num,
+    @property
+    def master_address(self) -> str:
+        """Where a slave's master answers requests, as far as known."""
+        return self.role.master_address
+
+    @property
+    def fast_path(self) -> FastSends | FastPulls:
+        """What a server offers each frame first. A slave takes no sends."""
+        return self.fast_sends if self.role.is_master else self.fast_pulls
+
+    def _slaves_moved(self) -> None:
+        """Slaves have more of the log, or are fewer: answers may go, and messages that are seen wake pulls."""
+        was_hiding = bool(self.store.appender.hidden)
+        self.writer.copied()
+        if was_hiding:
+            self._schedule_turn_end()
+
         index_entry_count=config.max_index_num,
         index_enabled=config.message_index_enable,
         digests_enabled=config.block_digest_enable,

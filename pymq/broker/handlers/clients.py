@@ -51,8 +51,12 @@ class ClientHandlers:
         groups: GroupManager,
         topics: TopicManager,
         expressions: Expressions,
+        makes_groups: bool = True,
     ) -> None:
+        """``makes_groups``: on a slave heartbeats make no groups and retry topics, its master's tables say what there
+        is."""
         self._config = config
+        self._makes_groups = makes_groups
         self._expressions = expressions
         self._clients = clients
         self._groups = groups
@@ -74,7 +78,8 @@ class ClientHandlers:
         beat: HeartbeatData = decode_body(HeartbeatData, request.body)
         producers, consumers = beat.producer_data_set or [], beat.consumer_data_set or []
         self._check(beat.client_id, producers, consumers, peer)
-        self._make_groups([consumer.group_name for consumer in consumers])
+        if self._makes_groups:
+            self._make_groups([consumer.group_name for consumer in consumers])
         client = self._clients.client(beat.client_id, peer, request.language, request.version)
         for producer in producers:
             self._clients.register_producer(producer.group_name, client)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pymq.broker.cursors import CursorManager
     from pymq.broker.expressions import Expressions
     from pymq.broker.groups import GroupManager
+    from pymq.broker.replication.read_advice import ReadAdvice
     from pymq.broker.stats import StatsManager
     from pymq.broker.topics import TopicManager
     from pymq.config import BrokerConfig
@@ -44,6 +45,7 @@ class PullHandlers:
         cursors: CursorManager,
         expressions: Expressions,
         reader: Reader,
+        advice: ReadAdvice,
         stats: StatsManager,
     ) -> None:
         self._config = config
@@ -53,6 +55,7 @@ class PullHandlers:
         self._cursors = cursors
         self._expressions = expressions
         self._reader = reader
+        self._advice = advice
         self._stats = stats
         self.long_polls = LongPolls(clock, self.retry, config.parked_pull_count_max)
 
@@ -81,10 +84,10 @@ class PullHandlers:
             return None
         return self._reply(header, outcome)
 
-    def found(self, header: PullMessageHeader) -> GetResult | None:
+    def found(self, header: PullMessageHeader) -> tuple[GetResult, int] | None:
         """What :meth:`pull` would answer when there are messages and nothing else is to be said; None otherwise.
 
-        Raises Refusal as :meth:`pull` does.
+        With the broker id it would suggest. Raises Refusal as :meth:`pull` does.
         """
         self._check_target(header)
         wanted = self._wanted(header)
@@ -97,7 +100,7 @@ class PullHandlers:
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._count(header, outcome.result)
-        return outcome.result
+        return outcome.result, self._suggestion(header, outcome.result)
 
     def retry(self, parked: ParkedPull) -> None:
         """Reads again for a parked pull and answers, whatever there is. Offsets may have been reset meanwhile."""
@@ -116,6 +119,12 @@ class PullHandlers:
 
     def _check_target(self, header: PullMessageHeader) -> None:
         config = self._config
+        if self._advice.is_refusing:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"{config.broker_name} is a slave (id {config.broker_id}) and gives no reads: pull from its master, or "
+                "set slaveReadEnable=true here",
+            )
         if not config.broker_permission & PERM_READ:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
@@ -170,21 +179,34 @@ class PullHandlers:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _read(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
-        return self._reader.read(
+        outcome = self._reader.read(
             header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, wanted
         )
+        if outcome.code == ResponseCode.PULL_OFFSET_MOVED and self._advice.is_slave:
+            # What lies outside this slave's log may well be in its master's: the consumer must not lose its place.
+            outcome.result.next_offset = header.queue_offset
+            return ReadOutcome(ResponseCode.PULL_NOT_FOUND, outcome.result)
+        return outcome
+
+    def _suggestion(self, header: PullMessageHeader, result: GetResult) -> int:
+        group = self._groups.get(header.consumer_group)
+        return self._advice.broker_id(group, header.topic, header.queue_id, result)
 
     def _may_suspend(self, header: PullMessageHeader) -> bool:
         return bool(header.sys_flag & sysflag.PULL_SUSPEND) and header.suspend_timeout_millis > 0
 
     def _suspend_ms(self, header: PullMessageHeader) -> int:
         config = self._config
-        return header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
+        wanted_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_ms
+        return self._advice.suspend_ms(wanted_ms, self._groups.get(header.consumer_group))
 
     def _reply(self, header: PullMessageHeader, outcome: ReadOutcome) -> Reply:
         code, result = outcome
         answer = PullMessageAnswer(
-            next_begin_offset=result.next_offset, min_offset=result.min_offset, max_offset=result.max_offset
+            suggest_which_broker_id=self._suggestion(header, result),
+            next_begin_offset=result.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
         )
         if code != ResponseCode.SUCCESS:
             return Reply(code, result.status.name, answer)

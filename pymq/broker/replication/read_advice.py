@@ -1,0 +1,95 @@
+"""ReadAdvice: which broker of its name a consumer should pull from next, and what a slave makes of a read.
+
+A master sends those to a slave who lie so far behind that the page cache no longer has what they read; a slave sends
+them back to the master once they have caught up. Java: PullMessageProcessor.composeResponseHeader,
+DefaultMessageStore.nextOffsetCorrection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pymq.broker.replication.role import MASTER_ID, Role
+from pymq.config import BrokerConfig
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.store.reading import GetResult
+from pymq.store.store import MessageStore
+
+_UNKNOWN_GROUP = SubscriptionGroupConfig(group_name="")
+
+
+class Following(Protocol):
+    """What is asked of a slave's link."""
+
+    @property
+    def is_following(self) -> bool:
+        """True while the master is there and its log is being copied."""
+        ...
+
+
+class ReadAdvice:
+    """Of one broker in one role. ``link`` is a slave's, set before the first pull."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        role: Role,
+        memory_bytes: int,
+        slave_count: Callable[[], int],
+    ) -> None:
+        """``memory_bytes``: of the machine; ``slave_count``: slaves in sync that could serve, asked of a master."""
+        self._config = config
+        self._store = store
+        self._role = role
+        self._memory_bytes = memory_bytes
+        self._slave_count = slave_count
+        self.link: Following | None = None
+
+    @property
+    def is_slave(self) -> bool:
+        return not self._role.is_master
+
+    @property
+    def is_refusing(self) -> bool:
+        """True on a slave that the operator lets serve no pulls."""
+        return self.is_slave and not self._config.slave_read_enable
+
+    def broker_id(self, group: SubscriptionGroupConfig | None, topic: str, queue_id: int, result: GetResult) -> int:
+        """Where a consumer of the group should pull next, given what it gets now."""
+        if not self._config.slave_read_enable:
+            return MASTER_ID
+        if self.is_slave and not self._is_following:
+            return self._role.broker_id  # its master is away: stay
+        group = group or _UNKNOWN_GROUP
+        if self._is_far_behind(topic, queue_id, result) and (self.is_slave or self._slave_count()):
+            return group.which_broker_when_consume_slowly
+        return group.broker_id
+
+    def suspend_ms(self, wanted_ms: int, group: SubscriptionGroupConfig | None) -> int:
+        """How long a pull that found nothing may wait here.
+
+        On a slave whose master is back a short while, for it is told to go there. RocketMQ's slave answers such a pull
+        at once, again and again where the consumer can't reach the master.
+        """
+        stays = not self.is_slave or not self._is_following or (group or _UNKNOWN_GROUP).broker_id != MASTER_ID
+        return wanted_ms if stays else min(wanted_ms, self._config.short_polling_time_ms)
+
+    @property
+    def _is_following(self) -> bool:
+        return self.link is not None and self.link.is_following
+
+    def _is_far_behind(self, topic: str, queue_id: int, result: GetResult) -> bool:
+        store = self._store
+        limit = self._memory_bytes * self._config.access_message_in_memory_max_ratio // 100
+        end = store.physical_max_offset
+        # The first two need no look at the queue: most logs are small, most consumers are at the end.
+        if end - store.physical_min_offset <= limit or result.next_offset >= result.max_offset:
+            return False
+        queue = store.queue_table.get(topic, queue_id)
+        if queue is None:
+            return False
+        physical_offset, size, _ = queue.unit(result.next_offset)
+        return size > 0 and end - physical_offset > limit

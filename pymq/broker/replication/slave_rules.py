@@ -1,0 +1,127 @@
+"""What a slave serves and what it refuses: each request code of the table stands here once; a test holds it.
+
+A slave's log and tables are its master's: nothing but copying may write them. What only reads is served, and so is what
+clients say of themselves and of how far they have consumed. Java: DefaultMessageStore.checkStoreStatus refuses sends
+(SERVICE_NOT_AVAILABLE), AdminBrokerProcessor.validateSlave and resetOffset administration (SYSTEM_ERROR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pymq.errors import Refusal
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Handler, Peer, Reply, Route
+
+_SENDS: Final = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+)
+_LOCKS: Final = (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
+_CHANGES: Final = (
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.CLEAN_UNUSED_TOPIC,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.CLONE_GROUP_OFFSET,
+)
+
+# Request code -> (response code, what a slave doesn't do).
+REFUSED: Final[dict[int, tuple[int, str]]] = {
+    **dict.fromkeys(_SENDS, (ResponseCode.SERVICE_NOT_AVAILABLE, "takes no messages")),
+    **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
+    **dict.fromkeys(_CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
+}
+
+SERVED: Final = frozenset(
+    {
+        # Reading. slaveReadEnable has its say in the pull's own handler.
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.QUERY_MESSAGE,
+        RequestCode.VIEW_MESSAGE_BY_ID,
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.GET_MIN_OFFSET,
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        RequestCode.QUERY_CONSUME_QUEUE,
+        # How far consumers are: commits are kept and brought to the master.
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        # Who is connected. No group is made for them.
+        RequestCode.HEART_BEAT,
+        RequestCode.UNREGISTER_CLIENT,
+        RequestCode.CHECK_CLIENT_CONFIG,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST,
+        RequestCode.GET_ALL_PRODUCER_INFO,
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        # Tables and figures.
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_TOPIC_CONFIG,
+        RequestCode.GET_TOPIC_STATS_INFO,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+        RequestCode.GET_CONSUME_STATS,
+        RequestCode.GET_BROKER_CONSUME_STATS,
+        RequestCode.QUERY_CONSUME_TIME_SPAN,
+        RequestCode.QUERY_CORRECTION_OFFSET,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER,
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        RequestCode.VIEW_BROKER_STATS_DATA,
+        # This broker itself: its settings, its disk, its role.
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        RequestCode.GET_BROKER_HA_STATUS,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+        RequestCode.PYMQ_JOIN_MASTER,
+        RequestCode.PYMQ_COPY_METADATA,
+        RequestCode.PYMQ_GET_REPLICATION_STATUS,
+        RequestCode.PYMQ_CHANGE_ROLE,
+        RequestCode.PYMQ_LIST_LOG_DIGESTS,
+        RequestCode.PYMQ_READ_LOG,
+    }
+)
+
+
+def routes_on_slave(routes: Iterable[Route], text: Callable[[str], str]) -> list[Route]:
+    """The table of a slave: what it refuses is answered so before its header is looked at.
+
+    ``text`` makes the remark of what a slave doesn't do, see :func:`refusal_text`.
+    """
+    return [
+        route._replace(header=None, handler=_refusing(*REFUSED[route.code], text)) if route.code in REFUSED else route
+        for route in routes
+    ]
+
+
+def refusal_text(broker_name: str, broker_id: int, master_address: str, what: str) -> str:
+    """``what`` the slave doesn't do, and who does; ``master_address`` is empty while it isn't known."""
+    master = f"at {master_address}" if master_address else "(not known yet: is one registered at the name servers?)"
+    return f"{broker_name} is a slave (id {broker_id}) and {what}: ask its master {master}"
+
+
+def _refusing(code: int, what: str, text: Callable[[str], str]) -> Handler:
+    def refuse(request: Command, header: None, peer: Peer) -> Reply:
+        raise Refusal(code, text(what))
+
+    return refuse
