@@ -98,19 +98,20 @@ def numbers(count: int) -> set[bytes]:
 async def send_and_pull(namesrv: str, directory: Path) -> None:
     topic = fresh("Auto")
     async with Producer(fresh("P"), namesrv=namesrv) as producer, PullConsumer(fresh("G"), namesrv=namesrv) as pull:
-        first = await producer.send(Message(topic, b"one", tags="A", keys="k1 k2", properties={"city": "Köln"}, flag=3))
+        first = await producer.send(
+            Message(topic, b"one", tags="A", keys="k1 k2", properties={"city": "Köln"}, flag=3), timeout_s=DEADLINE_S
+        )
         large = bytes(range(256)) * 100
-        await producer.send(Message(topic, large, tags="B"), queue=first.queue)
-        batch = await producer.send_batch([Message(topic, b"b%d" % n, tags="A") for n in range(10)], queue=first.queue)
+        await producer.send(Message(topic, large, tags="B"), queue=first.queue, timeout_s=DEADLINE_S)
+        batch = await producer.send_batch(
+            [Message(topic, b"b%d" % n, tags="A") for n in range(10)], queue=first.queue, timeout_s=DEADLINE_S
+        )
         await producer.send_oneway(Message(topic, b"oneway"), queue=first.queue)
         assert first.queue_offset == 0 and batch.queue_offset == 2
         assert len(batch.message_id.split(",")) == len(batch.offset_message_id.split(",")) == 10
         queues = await pull.queues(topic)
         assert first.queue in queues and len(queues) % 4 == 0
-        end = time.monotonic() + DEADLINE_S
-        while await pull.max_offset(first.queue) < 13:
-            assert time.monotonic() < end
-            await asyncio.sleep(0.02)
+        await _stored(pull, first.queue, 13)
         result = await pull.pull(first.queue, 0)
         messages = result.messages()
         while len(messages) < 13:
@@ -135,12 +136,20 @@ async def send_and_pull(namesrv: str, directory: Path) -> None:
         assert await pull.committed(first.queue) == 5
 
 
+async def _stored(pull: PullConsumer, queue: MessageQueue, end: int) -> None:
+    """Waits until all messages in front of offset ``end`` can be pulled: Java fills its queues behind its answers."""
+    deadline = time.monotonic() + DEADLINE_S
+    while await pull.max_offset(queue) < end:
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s in vain for {end} messages"
+        await asyncio.sleep(0.02)
+
+
 async def long_poll(namesrv: str, directory: Path) -> None:
     topic = await make_topic(namesrv, 1)
     async with Producer(fresh("P"), namesrv=namesrv) as producer, PullConsumer(fresh("G"), namesrv=namesrv) as pull:
         (queue,) = await pull.queues(topic)
         waiting = asyncio.ensure_future(pull.pull(queue, 0, suspend_ms=20_000))
-        await producer.send(Message(topic, b"x"))
+        await producer.send(Message(topic, b"x"), timeout_s=DEADLINE_S)
         result = await waiting
         assert [message.content() for message in result.messages()] == [b"x"]
 
@@ -224,11 +233,12 @@ async def sql(namesrv: str, directory: Path) -> None:
             properties = {"number": str(number), "size": str(number)}
             if number % 3:
                 properties["color"] = ("red", "blue")[number % 3 - 1]
-            await producer.send(Message(topic, b"x", properties=properties))
+            await producer.send(Message(topic, b"x", properties=properties), timeout_s=DEADLINE_S)
         await until(lambda: len(seen) >= 3, "three matching messages")
     assert seen == ["3", "4", "6"]
     async with PullConsumer(fresh("G"), namesrv=namesrv) as pull:
         (queue,) = await pull.queues(topic)
+        await _stored(pull, queue, 9)
         result = await pull.pull(queue, 0, sql=expression)
         assert [message.properties["number"] for message in result.messages()] == ["3", "4", "6"]
         result = await pull.pull(queue, 0, sql="size > 100")
@@ -342,7 +352,7 @@ async def orderly_gives_up(namesrv: str, directory: Path) -> None:
     consumer.subscribe(topic)
     async with consumer, PullConsumer(fresh("G"), namesrv=namesrv) as pull, Producer(fresh("P"), namesrv=namesrv) as p:
         for body in (b"0", b"1"):
-            await p.send(Message(topic, body))
+            await p.send(Message(topic, body), timeout_s=DEADLINE_S)
         await until(lambda: b"1" in inbox.bodies, "the message behind the hopeless one")
         assert [message.content() for message in inbox.messages] == [b"0", b"0", b"0", b"1"]
         await _expect_dead(pull, group, [b"0"])
@@ -394,7 +404,7 @@ async def find_by_time(namesrv: str, directory: Path) -> None:
     await send_numbers(namesrv, topic, 10)
     await asyncio.sleep(0.005)  # the next messages must not share the millisecond of these
     async with Producer(fresh("P"), namesrv=namesrv) as producer, PullConsumer(fresh("G"), namesrv=namesrv) as pull:
-        result = await producer.send(Message(topic, b"later"))
+        result = await producer.send(Message(topic, b"later"), timeout_s=DEADLINE_S)
         (message,) = (await pull.pull(result.queue, result.queue_offset)).messages()
         by_time = await pull.offset_by_time(result.queue, message.store_timestamp_ms)
         assert by_time == result.queue_offset
@@ -428,7 +438,7 @@ async def operators_see_the_consumer(namesrv: str, directory: Path) -> None:
         info = await admin.groups.running_info(address, group, consumer.client_id)
         assert {queue.topic for queue in info.mq_table} >= {topic}
         assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
-        sent = await producer.send(Message(topic, b"other", tags="TagZ"))
+        sent = await producer.send(Message(topic, b"other", tags="TagZ"), timeout_s=DEADLINE_S)
         result = await admin.groups.consume_directly(address, group, consumer.client_id, topic, sent.offset_message_id)
         assert result.consume_result == "CR_SUCCESS"
         assert inbox.messages[-1].content() == b"other"
@@ -476,7 +486,7 @@ async def selected_queue_keeps_order(namesrv: str, directory: Path) -> None:
 
     async with Producer(fresh("P"), namesrv=namesrv) as producer:
         for n in range(20):
-            result = await producer.send(Message(topic, b"x", keys=str(n % 4)), selector=by_key)
+            result = await producer.send(Message(topic, b"x", keys=str(n % 4)), selector=by_key, timeout_s=DEADLINE_S)
             assert result.queue.queue_id == n % 4 and result.queue_offset == n // 4
 
 
@@ -499,13 +509,15 @@ def _blocking(namesrv: str, topic: str) -> None:
         SyncProducer(fresh("P"), namesrv=namesrv) as producer,
         SyncPullConsumer("G", namesrv=namesrv) as pull,
     ):
-        sent = [producer.send(Message(topic, b"%d" % n)) for n in range(5)]
-        sent += [future.result(10) for future in [producer.send_async(Message(topic, b"%d" % n)) for n in range(5, 10)]]
-        assert sum(pull.max_offset(queue) for queue in pull.queues(topic)) == len(sent) == 10
+        sent = [producer.send(Message(topic, b"%d" % n), timeout_s=DEADLINE_S) for n in range(5)]
+        later = [producer.send_async(Message(topic, b"%d" % n), timeout_s=DEADLINE_S) for n in range(5, 10)]
+        sent += [future.result(DEADLINE_S) for future in later]
+        assert len(sent) == 10
         end = time.monotonic() + DEADLINE_S
         while len(received) < 10:
             assert time.monotonic() < end
             time.sleep(0.02)
+        assert sum(pull.max_offset(queue) for queue in pull.queues(topic)) == 10
         assert {queue.topic for queue in consumer.assigned} >= {topic}
     assert set(received) == numbers(10)
 

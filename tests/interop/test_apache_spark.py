@@ -27,6 +27,7 @@ def topic(apache: ApacheServer) -> str:
     probe.create_topic(apache.namesrv, apache.broker, name)
     lines = "".join(json.dumps({"n": n, "text": "消息"}, ensure_ascii=False) + "\n" for n in range(MESSAGE_COUNT))
     _pymq(apache, "send", name, "--batch", "32", "--tag", "T", stdin=lines)
+    probe.wait_for_messages(apache.broker, name, MESSAGE_COUNT)
     return name
 
 

@@ -50,6 +50,7 @@ def test_tail_by_sql_on_apache(apache: ApacheServer) -> None:
     probe.create_topic(apache.namesrv, apache.broker, topic)
     for size in range(4):
         assert pymq(apache.namesrv, "send", topic, f"m{size}", "--property", f"size={size}").returncode == 0
+    probe.wait_for_messages(apache.broker, topic, 4)
     done = pymq(apache.namesrv, "tail", topic, "-F", "--from", "start", "--sql", "size > 0 AND size <> 2", "-o", "raw")
     assert sorted(done.stdout.split()) == ["m1", "m3"], done.stderr
 

@@ -36,6 +36,7 @@ def _send_round(server: ApacheServer | PymqServer, writer: str) -> list[str]:
 
 
 def _check(server: ApacheServer | PymqServer, written: list[str]) -> None:
+    probe.wait_for_messages(server.broker, TOPIC, len(written))
     found: list[str] = []
     for queue in range(4):
         ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue), "queueOffset": "0", "sysFlag": "4"}
@@ -49,9 +50,7 @@ def _check(server: ApacheServer | PymqServer, written: list[str]) -> None:
     assert sorted(found) == sorted(written)
     for writer in {body.split()[0] for body in written}:
         ext = {"topic": TOPIC, "key": f"{writer}-7", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
-        probe.wait_until(
-            f"the index of {writer}", lambda ext=ext: probe.call(server.broker, 12, ext).code == 0, timeout_s=20
-        )
+        probe.wait_until(f"the index of {writer}", lambda ext=ext: probe.call(server.broker, 12, ext).code == 0)
         assert probe.bodies(probe.call(server.broker, 12, ext).body) == [f"{writer} 7"]
 
 
@@ -218,7 +217,7 @@ def _delivered(server: Broker, writer: str, level: int) -> list[int]:
             found.update({one.body: one.store_timestamp_ms for one in records})
         return all(f"{writer} level {level} {n}".encode() in found for n in range(3))
 
-    probe.wait_until(f"{writer}'s messages of level {level}", all_there, timeout_s=60)
+    probe.wait_until(f"{writer}'s messages of level {level}", all_there)
     return [found[f"{writer} level {level} {n}".encode()] for n in range(3)]
 
 

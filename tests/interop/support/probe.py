@@ -21,6 +21,8 @@ SEND_REPLY_MESSAGE = 324
 REQUEST_CODE_NOT_SUPPORTED = 3
 
 POLL_INTERVAL_S = 0.05
+CALL_TIMEOUT_S = 30
+WAIT_TIMEOUT_S = 120
 
 
 class Reply(NamedTuple):
@@ -32,7 +34,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-def call(address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"", timeout_s: float = 10) -> Reply:
+def call(address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Reply:
     """Sends one JSON-header request to `address` ("host:port") and returns the answer.
 
     Raises OSError when the connection fails or is closed before the answer is complete.
@@ -40,7 +42,7 @@ def call(address: str, code: int, ext: dict[str, str] | None = None, body: bytes
     host, port = address.rsplit(":", 1)
     header = {"code": code, "language": "JAVA", "version": 479, "opaque": 1, "flag": 0, "extFields": ext or {}}
     encoded = json.dumps(header).encode()
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as peer:
+    with socket.create_connection((host, int(port)), timeout=CALL_TIMEOUT_S) as peer:
         peer.sendall(struct.pack(">II", 4 + len(encoded) + len(body), len(encoded)) + encoded + body)
         (length,) = struct.unpack(">I", _read_exactly(peer, 4))
         frame = _read_exactly(peer, length)
@@ -59,7 +61,7 @@ def _read_exactly(peer: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
-def wait_until(what: str, condition: Callable[[], object], timeout_s: float = 30) -> None:
+def wait_until(what: str, condition: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S) -> None:
     """Polls `condition` until it is true; connection errors count as "not yet".
 
     Raises AssertionError naming `what` and the last error when the deadline passes.
@@ -108,6 +110,14 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     reply = call(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     assert reply.code == 0, f"max offset of {topic}/{queue_id}: code {reply.code} {reply.remark}"
     return int(reply.ext["offset"])
+
+
+def wait_for_messages(broker: str, topic: str, count: int, queues: int = 4) -> None:
+    """Waits until `count` messages of `topic` can be pulled: an Apache broker fills its queues behind its answers."""
+    wait_until(
+        f"{count} messages of {topic}",
+        lambda: sum(max_offset(broker, topic, queue) for queue in range(queues)) == count,
+    )
 
 
 class Record(NamedTuple):
