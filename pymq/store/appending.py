@@ -250,7 +250,7 @@ class Appender:
             log.commit(self.last_store_ms)
         except StoreUnavailableError as error:
             self.drop_staged()
-            self._note_failed_write(str(error))
+            self.note_failed_write(str(error))
             raise
         self.write_problem = None
         if hide or hide_uncopied or self.hidden:
@@ -265,14 +265,19 @@ class Appender:
         # Behind the queues: whatever becomes of the index, what is in the log is seen.
         if self.staged_keys:
             keys, self.staged_keys = self.staged_keys, KeyedRecords()
-            self._hand_over_keys(keys)
+            self.hand_over_keys(keys)
 
-    def _note_failed_write(self, why: str) -> None:
+    def note_failed_write(self, why: str) -> None:
+        """The log could not be written; the next write tries again."""
         if self._log.broken is None and self.write_problem is None:
             self.write_problem = why  # the first text stays: the free bytes it names would change with each failure
 
     def _show(self, queue: ConsumeQueue, units: bytes) -> None:
         queue.show(units)
+        self.tell_grown(queue, units)
+
+    def tell_grown(self, queue: ConsumeQueue, units: bytes) -> None:
+        """The queue's newest units are these: bounds what waits for its files, and tells the listeners."""
         if len(queue.tail) >= self._settings.queue_tail_bytes:
             self._write_tail(queue)
         for listener in self.listeners:
@@ -300,7 +305,7 @@ class Appender:
                 self._show(queue, units)
             self._note_hidden()
             if commit.keys:
-                self._hand_over_keys(commit.keys)
+                self.hand_over_keys(commit.keys)
 
     def _note_hidden(self) -> None:
         oldest = self.hidden.oldest
@@ -314,7 +319,8 @@ class Appender:
             queue.drop_staged()
         self.staged_queues = []
 
-    def _hand_over_keys(self, keys: KeyedRecords) -> None:
+    def hand_over_keys(self, keys: KeyedRecords) -> None:
+        """Records of the log that are seen now: their keys wait for the index."""
         if self._index is None:
             return
         self._index.extend(keys)

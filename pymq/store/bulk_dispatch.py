@@ -14,7 +14,7 @@ from pymq.store.bulk_keys import Properties, key_columns
 from pymq.store.bulk_scan import Records
 from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.index_hash import topic_hash
-from pymq.store.index_keys import KeyColumns
+from pymq.store.index_keys import KeyColumns, KeyedRecords
 from pymq.store.queue_table import QueueTable
 from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
 
@@ -23,9 +23,11 @@ _NO_UNIT_FLAG = 0x4  # half messages and rollbacks
 
 
 class Appended(NamedTuple):
-    """What :func:`append_units` did: ``left`` numbers, ascending, the records that have to be looked at one by one."""
+    """What :func:`append_units` did. ``grown``: queues, and their first new offset; ``left`` numbers, ascending, the
+    records that have to be looked at one by one.
+    """
 
-    queues: list[ConsumeQueue]
+    grown: list[tuple[ConsumeQueue, int]]
     unit_count: int
     left: list[int]
 
@@ -44,7 +46,7 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     follows = queue_offsets - queue_offsets[starts][group] == np.arange(len(order)) - starts[group]
     dense = np.logical_and.reduceat(follows, starts).tolist()
     units = packed_units(records)[order].tobytes()
-    grown: list[ConsumeQueue] = []
+    grown: list[tuple[ConsumeQueue, int]] = []
     left: list[int] = []
     bounds = [*starts.tolist(), len(order)]
     heads = zip(topics[starts].tolist(), queue_ids[starts].tolist(), queue_offsets[starts].tolist(), strict=True)
@@ -55,7 +57,7 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
             left += order[start:stop].tolist()
         else:
             queue.append_units(units[start * UNIT_SIZE_BYTES : stop * UNIT_SIZE_BYTES])
-            grown.append(queue)
+            grown.append((queue, queue_offset))
     return Appended(grown, len(order) - len(left), sorted(left))
 
 
@@ -84,10 +86,26 @@ def packed_units(records: Records) -> NDArray[np.void]:
     return units
 
 
+def keyed_records(records: Records) -> KeyedRecords:
+    """The records whose keys have to wait for the index, as a send notes them."""
+    keys = KeyedRecords()
+    records = _with_entries(records)
+    names = records.names
+    keys.topics = names * len(records) if len(names) == 1 else [names[topic] for topic in records.topics.tolist()]
+    keys.properties = list(records.properties)
+    keys.offsets = records.offsets.tolist()
+    keys.times_ms = records.store_ms.tolist()
+    return keys
+
+
 def record_keys(records: Records) -> KeyColumns:
     """What the index gets of the records: a row for each key, in their order."""
-    if (records.sys_flags & sysflag.TRANSACTION_MASK == sysflag.TRANSACTION_ROLLBACK).any():
-        shown = records.sys_flags & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK
-        records = records.select(np.flatnonzero(shown))
+    records = _with_entries(records)
     prefixes = np.array([topic_hash(name) for name in records.names], dtype=np.uint32)[records.topics]
     return key_columns(records.properties, prefixes, records.offsets, records.store_ms)
+
+
+def _with_entries(records: Records) -> Records:
+    """Without rollbacks, which can't be looked up by key."""
+    shown = records.sys_flags & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK
+    return records if shown.all() else records.select(np.flatnonzero(shown))

@@ -127,19 +127,19 @@ class Records:
 
 
 def scan_bulk(
-    log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None
+    log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
 ) -> Iterator[Records | Scanned | End]:
     """As :func:`pymq.store.scan.scan`, with most records in columns. Raises OSError."""
     offset = start
-    while (segment := log.find(offset)) is not None:
+    while (segment := log.find(offset)) is not None and (stop is None or offset < stop):
         before = offset
-        for part in _in_piece(segment, offset, check_crc, torn_from):
+        for part in _in_piece(segment, offset, check_crc, torn_from, stop):
             offset = part.end if isinstance(part, Records) else part.offset + part.size
             yield part
         if offset > before:
             continue
         # A record larger than a piece, the end of the segment, or the end of what is good.
-        window = Window(segment)
+        window = Window(segment, stop=stop)
         record = window.record(offset - segment.start, check_crc)
         if record is not None and not _is_lost(record, segment, torn_from):
             offset += record.size
@@ -151,20 +151,23 @@ def scan_bulk(
     yield End(offset)
 
 
-def _in_piece(segment: Segment, offset: int, check_crc: bool, torn_from: int | None) -> Iterator[Records | Scanned]:
+def _in_piece(
+    segment: Segment, offset: int, check_crc: bool, torn_from: int | None, stop: int | None
+) -> Iterator[Records | Scanned]:
     """The good records that lie whole in the piece of the log which starts at ``offset``, up to the first bad one."""
-    view = read_piece(segment, offset - segment.start, PIECE_BYTES)
+    size = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - offset)
+    view = read_piece(segment, offset - segment.start, size)
     piece = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else bytes(view)
     starts, end = _chain(piece)
     if not len(starts):
         return
     records, good = _columns(piece, offset, np.append(starts, end), check_crc)
-    window = Window(segment)
-    for first, stop in _runs(good):
-        if good[first] and stop - first >= RUN_COUNT_MIN:
-            yield records.between(first, stop)
+    window = Window(segment, stop=stop)
+    for first, after in _runs(good):
+        if good[first] and after - first >= RUN_COUNT_MIN:
+            yield records.between(first, after)
             continue
-        for place in range(first, stop):
+        for place in range(first, after):
             at = int(records.offsets[place]) - segment.start
             record = records.at(place) if good[place] else window.record(at, check_crc)
             if record is None or _is_lost(record, segment, torn_from):

@@ -58,6 +58,11 @@ class Checkpoint:
         durable = replace(self.durable, index_offset=0, index_name=0, index_count=0) if self.durable else None
         return replace(self, index_ms=0, durable=durable)
 
+    def cut(self, end: int) -> Checkpoint:
+        """The same for a log that will be cut at ``end``: nothing behind it counts, nor does any unit or key."""
+        durable = Durable(log_offset=min(self.durable.log_offset, end)) if self.durable is not None else None
+        return replace(self, logics_ms=0, index_ms=0, durable=durable)
+
 
 class CheckpointFile:
     """Reads and writes the file. A missing or short file reads as all zeros, as RocketMQ does."""

@@ -8,14 +8,14 @@ Staged bytes are invisible until :meth:`CommitLog.commit` has written all of the
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 
-from pymq.errors import CorruptRecordError, StoreError, StoreUnavailableError
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
 from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.fs import File, Files, lacked_handles, make_directory, no_handles_error
+from pymq.store.fs import Buffer, File, Files, lacked_handles, make_directory, no_handles_error
 from pymq.store.segment import Guard, Segment
 from pymq.store.zeroing import nonzero_bytes, zero_from
 from pymq.units import format_bytes
@@ -53,7 +53,10 @@ class CommitLog:
         self.last_store_ms = 0  # store time of the newest committed record
         # Offset of the first committed record that is not visible yet, and the store time of the one before it.
         self.hidden_from: tuple[int, int] | None = None
+        # Below it are whole records, when the log follows another's, which comes in pieces; None: they all are.
+        self.whole_end: int | None = None
         self.synced_offset = 0
+        self.synced_whole_offset = 0  # the same, without a record that is there in part
         self.synced_store_ms = 0
         self.broken: str | None = None  # a failed fsync: no write is accepted any more
         self.parts: list[bytes] = []  # staged buffers of the newest run
@@ -146,8 +149,23 @@ class CommitLog:
             dropped += self._zero_from(end)
         self.last_store_ms = last_store_ms
         self._set_end(end)
+        self.whole_end = self.hidden_from = None
         self.synced_offset = min(self.synced_offset, end)
+        self.synced_whole_offset = min(self.synced_whole_offset, end)
         return dropped
+
+    def begin_at(self, offset: int) -> None:
+        """A log without a byte begins at ``offset``. Raises StoreError for one with bytes, or within a segment."""
+        if offset % self._segment_size or offset < 0:
+            raise StoreError(f"a log can't begin at {offset}: segments of {self._segment_size} bytes start elsewhere")
+        if self.max_offset != self.min_offset:
+            raise StoreError(
+                f"{self._directory} holds a log from {self.min_offset} to {self.max_offset}, which can't begin at "
+                f"{offset}: start with an empty directory"
+            )
+        while self.segments:
+            self._drop_last()
+        self._set_end(offset)
 
     def distrust(self, offset: int) -> None:
         """What lies behind ``offset`` may never have reached the disk: the next sync includes it."""
@@ -239,6 +257,42 @@ class CommitLog:
         if self._runs:
             self._runs = []
 
+    def append_raw(self, data: Buffer) -> None:
+        """Bytes of another's log, at :attr:`max_offset`: records may begin in one call and end in another.
+
+        They are no part of :attr:`visible_end` before :meth:`set_whole`. Raises StoreUnavailableError, and then
+        nothing of them is kept.
+        """
+        assert not self.anything_staged, "a log that follows another's has no records of its own"
+        if self.broken is not None:
+            raise StoreUnavailableError(self.broken)
+        end = self.max_offset + len(data)
+        try:
+            if self._tail_dirty:
+                self._zero_tail()
+            self._write_raw(self.max_offset, memoryview(data))
+        except OSError as error:
+            self._undo()
+            raise StoreUnavailableError(self._describe(error)) from error
+        if self.whole_end is None:
+            with self._lock:  # a sync must not see an end within a record, and none of this
+                self.whole_end = self.max_offset
+            self.hidden_from = self.max_offset, self.last_store_ms
+        self._set_end(end)
+
+    def _write_raw(self, start: int, data: memoryview) -> None:
+        while data:
+            size = min(len(data), self._segment_size - start % self._segment_size)
+            self._write(start, [data[:size]], size)
+            start += size
+            data = data[size:]
+
+    def set_whole(self, end: int, last_store_ms: int) -> None:
+        """Records below ``end`` are whole, and seen; the newest of them has this store time."""
+        self.last_store_ms = last_store_ms
+        self.hidden_from = None if end == self.max_offset else (end, last_store_ms)
+        self.whole_end = end
+
     @property
     def anything_staged(self) -> bool:
         return self.staged_end != self.max_offset
@@ -247,7 +301,7 @@ class CommitLog:
         """Forgets everything staged."""
         self._clear_staged()
 
-    def _write(self, start: int, parts: list[bytes], size: int) -> None:
+    def _write(self, start: int, parts: Sequence[Buffer], size: int) -> None:
         segment = self.segments[-1] if self.segments else None
         if segment is None or start >= segment.end:
             segment = self._create_segment(start)
@@ -318,7 +372,9 @@ class CommitLog:
             if self.broken is not None:
                 raise StoreUnavailableError(self.broken)
             with self._lock:
-                target, store_ms = self.max_offset, self.last_store_ms
+                # In this order: none of them may speak of more than is in the files.
+                store_ms, whole = self.last_store_ms, self.whole_end
+                target = self.max_offset
                 segments, self._unsynced = self._unsynced, {}
                 directory, self._directory_unsynced = self._directory_unsynced, False
             try:
@@ -338,9 +394,31 @@ class CommitLog:
                 )
                 raise StoreUnavailableError(self.broken) from error
             self.synced_offset, self.synced_store_ms = target, store_ms
+            self.synced_whole_offset = target if whole is None else whole
             return target
 
     # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        """Bytes from ``offset`` on, at most to the end of its segment or of the log; none at the log's end.
+
+        Raises NotFoundError outside the log, UnreadableError when the disk fails.
+        """
+        if not self.min_offset <= offset <= self.max_offset:
+            raise NotFoundError(f"the log holds {self.min_offset} to {self.max_offset}, not offset {offset}")
+        segment = self.find(offset)
+        if segment is None or offset == self.max_offset:
+            return memoryview(b"")
+        at, size = offset - segment.start, min(size_max, segment.end - offset, self.max_offset - offset)
+        try:
+            data = segment.read(at, size)
+        except OSError as error:
+            raise UnreadableError(
+                f"{segment.file.path} can't be read at {at}: {error.strerror} (errno {error.errno}); mend the disk"
+            ) from error
+        if not segment.sealed:
+            segment.note_read(size, self.resident_bytes_max)
+        return data
 
     def find(self, offset: int) -> Segment | None:
         """The segment that holds ``offset``; None outside the log."""

@@ -85,7 +85,7 @@ class Digests:
             self._take_over(segment, keep_below)
         self._start_live(checked_from if durable_offset is None else keep_below)
         for start, end in damaged:
-            self._leave_unknown(start, end)
+            self.leave_unknown(start, end)
         self._log.guard = self
 
     def _take_over(self, segment: Segment, keep_below: int) -> None:
@@ -131,8 +131,8 @@ class Digests:
         if self._tail is not None and self._tail_segment_start + self._tail.at != self.next_offset:
             self._tail = None
 
-    def _leave_unknown(self, start: int, end: int) -> None:
-        """Damage that recovery reported gets no digest."""
+    def leave_unknown(self, start: int, end: int) -> None:
+        """Damage that was found by reading records gets no digest."""
         segment = self._log.find(start)
         while segment is not None and segment.start < end:
             first = (max(start, segment.start) - segment.start) // BLOCK_SIZE_BYTES

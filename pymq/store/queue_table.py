@@ -99,6 +99,11 @@ class QueueTable:
             queue.raise_min(log_min_offset)
             return queue.drop_old_files(file_count_max)
 
+    def settle_all(self, log: CommitLog, below: int, *, trusted: bool = False) -> None:
+        """Finds every queue's end, as :func:`settle`. Raises StoreError for files of another size, OSError."""
+        for queue in self:
+            settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
+
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Removes one queue with its files. Raises OSError; then it is still there."""
         path = f"{self._root}/{topic}/{queue_id}"

@@ -13,25 +13,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pymq.errors import StoreError
-from pymq.model.names import topic_problem
-from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
 from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.index_keys import KeyColumns
-from pymq.store.queue_table import QueueTable, settle
+from pymq.store.queue_feed import QueueFeed
+from pymq.store.queue_table import QueueTable
 from pymq.store.scan import (
     End,
     Scanned,
     find_later_record,
     has_index_entries,
-    has_queue_unit,
     record_in,
-    scan,
-    unit_tags_code,
+    scan_fast,
 )
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
-from pymq.store.stand_ins import fill_lost, traps
 from pymq.store.store_times import StoreTimes
 
 if TYPE_CHECKING:
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _PROGRESS_BYTES = 16 << 20
-PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
 _TAIL_BYTES_MAX = 8 << 20  # queue units held in memory, all queues together
 HELD_BYTES_MAX = 256 << 20  # the same when the disk is full: 13 million messages
 _CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
@@ -119,7 +114,7 @@ def recover(
     except _QueueGap as gap:
         report.notes.append(f"{gap}: all queues were made again from the log")
         distrust(queues=True)
-        _settle_all(queues, log, log.min_offset)
+        queues.settle_all(log, log.min_offset)
         run.scan_from(log.min_offset, run.index_next)
     return report
 
@@ -146,21 +141,16 @@ def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, 
         below = min(max(_vouched_offset(log, checkpoint), log.min_offset), log.end_of_files)
         if durable is not None and durable.unit_count and not len(queues):
             below = log.min_offset
-        _settle_all(queues, log, below, trusted=durable is not None)
+        queues.settle_all(log, below, trusted=durable is not None)
         if durable is not None and below == durable.queue_offset and queues.unit_count != durable.unit_count:
             return log.min_offset  # a unit was damaged, or a queue deleted by hand
         return below
     below = durable.log_offset if durable else log.end_of_files
-    _settle_all(queues, log, below, trusted=durable is not None)
+    queues.settle_all(log, below, trusted=durable is not None)
     if durable is not None:
         return durable.queue_offset if queues.unit_count == durable.unit_count else log.min_offset
     # Another broker's clean stop: everything behind the newest unit is dispatched again.
     return max((queue.last_physical_offset for queue in queues), default=log.min_offset)
-
-
-def _settle_all(queues: QueueTable, log: CommitLog, below: int, *, trusted: bool = False) -> None:
-    for queue in queues:
-        settle(queue, log, below, trusted=trusted, deleted_end=queues.deleted_end(queue.topic))
 
 
 def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
@@ -199,7 +189,11 @@ class _Run:
         self.index_next = 0
         self._units_written = 0
         self._is_disk_full = False
-        self._suspects: dict[tuple[str, int], Scanned] = {}
+        self._queue_start = 0
+        self._feed = QueueFeed(
+            log, queues, settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
+            on_damage=self._note_damage, tell=report.notes.append,
+        )  # fmt: skip
 
     def scan_from(self, queue_start: int, index_start: int) -> None:
         """Feeds records to queues from ``queue_start`` and to the index from ``index_start``, then cuts the log."""
@@ -207,16 +201,19 @@ class _Run:
         self._report.scan_start = start
         self._times.restart()
         self.index_next = index_start
+        self._queue_start = queue_start
         total = self._log.end_of_files - start
         reported = start
         position = start
         while True:
-            end = self._walk(position, queue_start, reported, total)
+            end = self._walk(position, reported, total)
             resume = self._after_damage(end)
             if resume is None:
                 break
             self._report.damaged.append((end.offset, resume))
+            self._feed.note_damage(resume)
             position = resume
+        self._report.units_added = self._feed.unit_count
         self._report.log_end = end.offset
         self._report.bytes_cut += self._log.cut(end.offset, self._times.last_ms)
         if self._index is not None:
@@ -224,15 +221,15 @@ class _Run:
         if self._progress is not None:
             self._progress(total, total)
 
-    def _walk(self, position: int, queue_start: int, reported: int, total: int) -> End:
+    def _walk(self, position: int, reported: int, total: int) -> End:
         for part in self._scan(position):
             if isinstance(part, End):
                 return part
             if isinstance(part, Scanned):
-                self._take(part, queue_start)
+                self._take(part)
                 offset = part.offset
             else:
-                self._take_many(part, queue_start)
+                self._take_many(part)
                 offset = part.end
             if self._progress is not None and offset - reported >= _PROGRESS_BYTES:
                 reported = offset
@@ -240,98 +237,49 @@ class _Run:
         raise AssertionError("a scan ends with its end")
 
     def _scan(self, position: int) -> Iterator[Records | Scanned | End]:
-        """The first records one by one, the rest in columns: most starts read little."""
-        check_crc = self._settings.check_crc_on_recover
         torn_from = None if self._report.clean else self._durable_offset
-        plain_end = position + PLAIN_BYTES_MAX
-        for part in scan(self._log, position, check_crc=check_crc, torn_from=torn_from):
-            if isinstance(part, Scanned) and part.offset >= plain_end:
-                position = part.offset
-                break
-            yield part
-        else:
-            return
-        from pymq.store.bulk_scan import scan_bulk  # noqa: PLC0415 - it needs numpy
+        return scan_fast(self._log, position, check_crc=self._settings.check_crc_on_recover, torn_from=torn_from)
 
-        yield from scan_bulk(self._log, position, check_crc=check_crc, torn_from=torn_from)
-
-    def _take(self, record: Scanned, queue_start: int) -> None:
+    def _take(self, record: Scanned) -> None:
         self._report.records_scanned += 1
         self._report.bytes_scanned += record.size
         self._times.add(record.store_ms)
-        if record.offset >= queue_start and has_queue_unit(record.sys_flag):
-            self._to_queue(record, queue_start)
+        if record.offset >= self._queue_start:
+            self._feed.take(record)
         if record.offset >= self.index_next:
             self.index_next = record.offset + record.size
             if self._index is not None and has_index_entries(record.sys_flag):
                 self._index.add(record.topic, record.properties, record.offset, record.store_ms)
 
-    def _take_many(self, records: Records, queue_start: int) -> None:
-        """As :meth:`_take`. Records that don't simply continue their queues are looked at one by one, in order."""
-        from pymq.store.bulk_dispatch import append_units, record_keys  # noqa: PLC0415 - it needs numpy
+    def _take_many(self, records: Records) -> None:
+        """As :meth:`_take`."""
+        from pymq.store.bulk_dispatch import record_keys  # noqa: PLC0415 - it needs numpy
 
         self._report.records_scanned += len(records)
         self._report.bytes_scanned += records.end - int(records.offsets[0])
         self._times.add(*records.store_ms[-2:].tolist())
-        if records.end > queue_start:
-            fresh = records.starting_at(queue_start)
-            appended = append_units(fresh, self._queues)
-            self._report.units_added += appended.unit_count
-            for queue in appended.queues:
-                self._bound_tail(queue)
-            for place in appended.left:
-                self._to_queue(fresh.at(place), queue_start)
+        if records.end > self._queue_start:
+            self._feed.take_many(records.starting_at(self._queue_start))
         if records.end > self.index_next:
             fresh = records.starting_at(self.index_next)
             self.index_next = records.end
             if self._index is not None:
                 self._index.add_columns(record_keys(fresh))
 
-    def _to_queue(self, record: Scanned, queue_start: int) -> None:
-        """Adds the record's unit, if its place in the queue can be true.
+    def _check_gap(self, text: str) -> None:
+        if self._queue_start > self._log.min_offset and not self._report.damaged:
+            raise _QueueGap(text)
 
-        The CRC covers the body alone, so a flipped bit in the head can name another queue or offset. In an undamaged
-        log a queue's offsets follow each other: a record that breaks the row is suspected and left out, until the next
-        one of its queue proves it right by following it.
-        """
-        if record.offset < self._queues.deleted_end(record.topic):
-            return
-        queue = self._queues.get(record.topic, record.queue_id)
-        expected = queue.max_offset if queue is not None else 0
-        if queue is not None and record.queue_offset == expected:
-            self._append(record)
-        elif topic_problem(record.topic) is not None or record.queue_id < 0 or record.queue_offset < 0:
-            self._suspect(record, "has no legal topic or queue")
-        elif record.queue_offset == expected:
-            self._append(record)
-        elif queue is not None and record.queue_offset < expected:
-            if record.offset > queue.last_physical_offset:
-                self._after_restart(queue, record)
-        else:
-            self._after_gap(record, expected, queue_start)
-
-    def _append(self, *records: Scanned, is_deleted_before: bool = False) -> None:
-        """Units of records that follow each other; what lies between them and the queue's end is lost, or deleted."""
-        first = records[0]
-        queue = self._queues.make(first.topic, first.queue_id)
-        if first.queue_offset > queue.max_offset:
-            segment_size_bytes = self._settings.segment_size_bytes
-            is_new = queue.max_offset == queue.min_offset == 0
-            if is_new and (is_deleted_before or not traps(queue, first.offset, segment_size_bytes)):
-                queue.start_at(first.queue_offset)
-            else:
-                fill_lost(queue, first.queue_offset, first.offset, first.size, segment_size_bytes)
-        for record in records:
-            queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
-        self._report.units_added += len(records)
-        self._bound_tail(queue)
+    def _note_damage(self, start: int, end: int, text: str) -> None:
+        self._report.damaged.append((start, end))
+        self._report.notes.append(text)
 
     def _bound_tail(self, queue: ConsumeQueue) -> None:
         """Writes out what would be too much to hold: one queue's units, or those of many.
 
         A full disk is no reason not to serve: units stay in memory, within bounds. Raises StoreError, OSError.
         """
-        held_bytes = (self._report.units_added - self._units_written) * UNIT_SIZE_BYTES
+        held_bytes = (self._feed.unit_count - self._units_written) * UNIT_SIZE_BYTES
         if self._is_disk_full:
             if held_bytes > HELD_BYTES_MAX:
                 raise StoreError(
@@ -344,45 +292,12 @@ class _Run:
                 self._queues.write_tail(queue)
             if held_bytes >= _TAIL_BYTES_MAX:
                 self._queues.write_tails()
-                self._units_written = self._report.units_added
+                self._units_written = self._feed.unit_count
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             self._is_disk_full = True
             self._report.notes.append("the disk is full: consume queues that were read again are held in memory")
-
-    def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
-        """An offset that is taken: a topic that was deleted and made again, or damage."""
-        before = self._suspects.get((record.topic, record.queue_id))
-        if before is not None and (before.queue_offset, record.queue_offset) == (0, 1):
-            self._report.notes.append(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
-            queue.reset()
-            self._append(before, record)
-        else:
-            self._suspect(record, f"repeats offset {record.queue_offset} of a queue that ends at {queue.max_offset}")
-
-    def _after_gap(self, record: Scanned, expected: int, queue_start: int) -> None:
-        """An offset too far on: units deleted by hand, records lost or deleted, or damage."""
-        name = f"{record.topic} queue {record.queue_id}"
-        if queue_start > self._log.min_offset and not self._report.damaged:
-            raise _QueueGap(f"{name} ends at {expected}, the log goes on at {record.queue_offset}")
-        before = self._suspects.get((record.topic, record.queue_id))
-        room = (record.offset - self._log.min_offset) // RECORD_OVERHEAD_BYTES
-        if before is not None and expected <= before.queue_offset == record.queue_offset - 1:
-            self._append(before, record)
-        elif expected == 0 and (self._log.min_offset > 0 or self._queues.deleted_end(record.topic)):
-            self._append(record, is_deleted_before=True)
-        elif self._report.damaged and record.queue_offset - expected <= room:
-            lost = f"{expected} to {record.queue_offset - 1}"
-            self._report.notes.append(f"{name} lacks offsets {lost}: their records are gone or damaged")
-            self._append(record)
-        else:
-            self._suspect(record, f"says offset {record.queue_offset} of {name}, which ends at {expected}")
-
-    def _suspect(self, record: Scanned, why: str) -> None:
-        self._suspects[record.topic, record.queue_id] = record
-        self._report.damaged.append((record.offset, record.offset + record.size))
-        self._report.notes.append(f"the record at {record.offset} {why}: left out of the queue")
 
     def _after_damage(self, end: End) -> int | None:
         """The offset to go on at behind a damaged place, None when the log ends here."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from threading import Lock
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_64
 
 from pymq.clock import Clock
-from pymq.errors import StoreUnavailableError
+from pymq.errors import NotFoundError, StoreUnavailableError
+from pymq.store import fs
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
 from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
 from pymq.store.cold import COLD_DIRECTORY, Freezer
@@ -25,7 +29,8 @@ from pymq.store.scrubber import Scrubber
 from pymq.store.settings import StoreSettings
 from pymq.store.windows import WindowReader, read_record
 
-from pymq.store import fs
+if TYPE_CHECKING:
+    from pymq.store.following import Follower
 
 __all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
 
@@ -51,7 +56,7 @@ class MessageStore:
         self.settings = settings or StoreSettings()
         self.root = root
         self._files = files
-        self._clock = clock
+        self.clock = clock
         self._owner = owner
         self._log_directory = log_directory or f"{root}/commitlog"
         s = self.settings
@@ -73,6 +78,7 @@ class MessageStore:
         self._lock: fs.Lock | None = None
         self._serving = False
         self._refused_by: dict[str, str] = {}
+        self.follower: Follower | None = None  # grows the log by another's bytes
         self.appender = Appender(self.log, self.queue_table, self.index, clock, s, store_host)
         # The hot three: bound here, so that a send doesn't pay for a second call.
         self.stage = self.appender.stage
@@ -119,7 +125,7 @@ class MessageStore:
         ignored = self.queue_table.load()
         report = recover(
             self.log, self.queue_table, self.index, self._checkpoint, self.settings, clean=clean, progress=progress,
-            now_ms=self._clock.now_ms(), distrust=self._distrust,
+            now_ms=self.clock.now_ms(), distrust=self._distrust,
         )  # fmt: skip
         if self.index is not None:
             self.index.drain()
@@ -173,6 +179,8 @@ class MessageStore:
                 self._serving = False
                 self.appender.closed = "the store is closed: the broker stops"
                 self.appender.drop_staged()
+                if self.follower is not None:
+                    self.follower.dispatch()
                 if self.appender.hidden:
                     end = self.log.sync()
                     self.reveal(end, copied=end)  # the next start sees all of the log
@@ -201,6 +209,11 @@ class MessageStore:
             self._lock = None
 
     @property
+    def is_open(self) -> bool:
+        """True between :meth:`open` and :meth:`close`."""
+        return self._serving
+
+    @property
     def is_writable(self) -> bool:
         """False while the store is closed or read-only after a failed fsync."""
         return self.appender.is_writable
@@ -213,7 +226,7 @@ class MessageStore:
             self.index.work()
         if self.digests is not None and self._serving:
             self.digests.work()
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         if self._serving and now_ms >= self._next_queue_write_ms:
             self._next_queue_write_ms = now_ms + self.settings.queue_write_interval_ms
             self._write_queues()
@@ -235,7 +248,7 @@ class MessageStore:
     def is_checkpoint_due(self) -> bool:
         """True when the next whole :meth:`sync` moves the checkpoint: it is old, or far behind the log."""
         behind = self.log.max_offset - self._checkpoint_offset
-        return self._clock.monotonic_ms() >= self._next_checkpoint_ms or behind >= self.settings.checkpoint_bytes
+        return self.clock.monotonic_ms() >= self._next_checkpoint_ms or behind >= self.settings.checkpoint_bytes
 
     def sync(self, *, log_only: bool = False) -> int:
         """What was committed before the call is on the disk when it returns; gives that physical offset.
@@ -246,7 +259,7 @@ class MessageStore:
         """
         synced = self.log.sync()
         if not log_only and (self.is_checkpoint_due or not self._serving):
-            self._next_checkpoint_ms = self._clock.monotonic_ms() + self.settings.checkpoint_interval_ms
+            self._next_checkpoint_ms = self.clock.monotonic_ms() + self.settings.checkpoint_interval_ms
             self._checkpoint_offset = self.log.max_offset
             self._save_checkpoint()
         return synced
@@ -266,7 +279,7 @@ class MessageStore:
                 if self.digests is not None:
                     self.digests.sync()
                 durable = Durable(
-                    log_offset=self.log.synced_offset, queue_offset=queue_offset, unit_count=unit_count,
+                    log_offset=self.log.synced_whole_offset, queue_offset=queue_offset, unit_count=unit_count,
                     index_offset=index_offset, index_name=index_name, index_count=index_count,
                 )  # fmt: skip
                 checkpoint = Checkpoint(self.log.synced_store_ms, queue_ms, index_ms, durable=durable)
@@ -310,6 +323,26 @@ class MessageStore:
         UnreadableError when the disk fails.
         """
         return read_record(self.log, physical_offset)
+
+    def read_log(self, offset: int, size_max: int) -> memoryview:
+        """The log's bytes from a physical offset on, at most to the end of its segment or of the log, records or not.
+
+        Empty at the log's end. Raises NotFoundError outside the log, UnreadableError when the disk fails.
+        """
+        return self.log.read(offset, size_max)
+
+    def tail_digest(self, end: int, tail_bytes: int) -> str:
+        """xxh3-64 in hex of the ``tail_bytes`` bytes of the log before the physical offset ``end``. Raises as read_log,
+        also when the log does not hold all of them.
+        """
+        digest, at = xxh3_64(), end - tail_bytes
+        while at < end:
+            piece = self.log.read(at, end - at)
+            if not piece:
+                raise NotFoundError(f"the log ends at {self.log.max_offset}, before offset {end}")
+            digest.update(piece)
+            at += len(piece)
+        return digest.hexdigest()
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """First readable offset; 0 for a queue without messages ever."""
@@ -364,6 +397,7 @@ class MessageStore:
             self.refusals.problem,
             self.freezer.problem,
             self.scrubber.problem if self.scrubber is not None else None,
+            self.follower.problem if self.follower is not None else None,
         )
         return [problem for problem in found if problem is not None]
 
@@ -417,6 +451,23 @@ class MessageStore:
         if doomed:
             self._write_queues()
             self.checkpoint()  # it knows how many units there are
+
+    def cut(self, end: int, last_store_ms: int) -> None:
+        """The log ends at ``end`` now, where a record began, and so do queues and index: close the store then.
+
+        ``last_store_ms``: the store time of the record before. Raises StoreError or OSError; what a crash leaves of it
+        is a log that a start can use, be it cut or not.
+        """
+        assert not self.appender.anything_staged and not self.appender.hidden
+        self.digests = self.log.guard = None  # the next start knows which of them still hold
+        self._checkpoint = self._checkpoint.cut(end)
+        self._checkpoint_file.save(self._checkpoint)
+        self.log.cut(end, last_store_ms)
+        self.log.sync()
+        self.queue_table.settle_all(self.log, end, trusted=True)
+        if self.index is not None:
+            self.index.cut(end)
+        self._write_queues()
 
     def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:
         """Takes no writes for the reason given, None takes that reason back; reads go on.

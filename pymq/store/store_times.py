@@ -18,8 +18,12 @@ class StoreTimes:
     def __init__(self, checkpoint_ms: int, now_ms: int) -> None:
         """``checkpoint_ms`` counts until a record was seen; ``now_ms`` is the wall clock's time."""
         self._checkpoint_ms = checkpoint_ms
-        self._limit_ms = now_ms + STORE_TIME_AHEAD_MAX_MS
+        self.now(now_ms)
         self.restart()
+
+    def now(self, now_ms: int) -> None:
+        """The wall clock's time has changed."""
+        self._limit_ms = now_ms + STORE_TIME_AHEAD_MAX_MS
 
     def restart(self) -> None:
         """The log is read again from an earlier place."""

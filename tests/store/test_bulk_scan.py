@@ -121,7 +121,7 @@ def test_keys_and_tags_are_those_of_the_plain_way(messages: list) -> None:
         assert [column.tolist() for column in record_keys(part)] == [hashes, rows.offsets, rows.times_ms]
         made = make_store(MemoryFiles()).queue_table
         appended = append_units(part, made)
-        for queue in appended.queues:
+        for queue, _ in appended.grown:
             own = [r for r in spread([part]) if (r.topic, r.queue_id) == (queue.topic, queue.queue_id)]
             own = [r for r in own if not r.sys_flag & 4]
             units = [queue.unit(i) for i in range(queue.max_offset)]

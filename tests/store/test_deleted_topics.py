@@ -8,7 +8,7 @@ import os
 import pytest
 
 from pymq.errors import StoreUnavailableError
-from pymq.store import recovery
+from pymq.store import scan
 from pymq.store.deleted_topics import DeletedTopics
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore
@@ -46,7 +46,7 @@ def test_a_rebuild_leaves_deleted_records_out(
     files: MemoryFiles, lost: str, bulk: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bulk:
-        monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", 0)
+        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
     path = f"{ROOT}/{lost}"
     files.remove_tree(path) if files.is_dir(path) else files.remove(path)
     assert everything(opened(files)) == {("T", 0): [b"new"], ("Other", 0): OTHERS}

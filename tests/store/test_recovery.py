@@ -14,7 +14,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
 from pymq.model.names import SCHEDULE_TOPIC
-from pymq.store import recovery
+from pymq.store import recovery, scan
 from pymq.store.checkpoint import CheckpointFile
 from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE
 from pymq.store.fs import File
@@ -148,7 +148,7 @@ def test_a_rebuild_steps_over_damage_at_the_log_s_beginning(count: int) -> None:
 def test_lost_offsets_of_the_first_segment_have_stand_ins(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """RocketMQ would pass over good messages behind a filler there; PyMQ reads past either."""
     if bulk:
-        monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", 0)
+        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
     files = MemoryFiles()
     store = filled(files)
     units = [store.queue_table.make("T", 0).unit(offset) for offset in range(10)]
@@ -193,7 +193,7 @@ STORE_TIME_AT = 58
 @pytest.mark.parametrize("victims", [[4], [8], [9], [0, 9], [4, 5]])
 def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if bulk:
-        monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", 0)
+        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
     files, clock = MemoryFiles(), ManualClock()
     settings = {"segment_size_bytes": 1 << 16, "digests_enabled": False}
     store = make_store(files, clock, **settings)

@@ -1,0 +1,28 @@
+"""A log that grows by another's bytes: equal files, queues and keys, wherever the pieces are cut."""
+
+from __future__ import annotations
+
+from pymq.store.following import Follower
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.store import MessageStore
+from tests.store.support import bodies, everything, make_store, put
+
+
+def feed(follower: Follower, master: MessageStore, size: int) -> None:
+    """Everything the master has, in pieces of at most ``size`` bytes."""
+    while follower.end < master.physical_max_offset:
+        follower.append(follower.end, master.read_log(follower.end, size))
+        follower.dispatch()
+
+
+def test_a_slave_has_what_its_master_has() -> None:
+    master, slave = make_store(MemoryFiles()), make_store(MemoryFiles())
+    master.open()
+    slave.open()
+    for number, body in enumerate(bodies(60)):
+        put(master, "T", number % 3, body, tags="TagA", keys=f"k{number}")
+    follower = Follower(slave)
+    feed(follower, master, 77)
+    assert follower.end == follower.dispatched_end == master.physical_max_offset
+    assert everything(slave) == everything(master)
+    assert slave.tail_digest(follower.end, 5000) == master.tail_digest(follower.end, 5000)
