@@ -11,8 +11,8 @@ from types import ModuleType
 
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.jobs import Job, JobRunner
-from pymq.broker.parts import BrokerParts
-from pymq.broker.problem_log import ProblemLog
+from pymq.broker.parts import BrokerParts, store_settings
+from pymq.broker.periodic import TICK_PERIOD_MS, periodic_work
 from pymq.broker.registration import Registrar
 from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
@@ -31,21 +31,19 @@ from pymq.broker.routes import broker_dispatcher
 from pymq.broker.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.errors import PymqError, StoreError, StoreUnavailableError, UsageError
+from pymq.errors import StoreError, StoreUnavailableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import server_limits
 from pymq.net.server import Connection, Server
+from pymq.net.streams import SocketNetwork, StreamServer
+from pymq.store.diverged import cut_log
 from pymq.store.fs import Files
 from pymq.store.recovery import RecoveryReport
 from pymq.store.tables import JsonTable
-from pymq.wire.command import Command
-from pymq.wire.streams import Network, StreamHandler
 
 log = logging.getLogger(__name__)
 
-TICK_PERIOD_MS = 100
-SLOW_TICK_PERIOD_MS = 1000
 DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take long beside it
 BULK_MODULE = "pymq.store.uniform_batch"  # brings numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
@@ -76,7 +74,9 @@ class Broker:
         self._role_file_lock = asyncio.Lock()
         self._jobs: JobRunner | None = None
         self._client: RemotingClient | None = None
-        self._network: Network | None = None
+        self._network: SocketNetwork | None = None
+        self._ha_port_wanted = config.ha_listen_port
+        self._slave_server: StreamServer | None = None
         self._registrar: Registrar | None = None
         self._registration: asyncio.Task[None] | None = None
         self._role_change: asyncio.Task[None] | None = None
@@ -96,7 +96,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
         self._client = RemotingClient(clock=self._clock)
-        self._network = _Network(self._client)
+        self._network = SocketNetwork(self._client)
         record, role = await self._role_at_start()
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
@@ -107,6 +107,7 @@ class Broker:
         config.broker_role = role_name_at_start(record, config.broker_role)
         self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
+        await self._listen_for_slaves()
         if wanted_port > FAST_PORT_DISTANCE:
             await self._listen_on_fast_port(wanted_port - FAST_PORT_DISTANCE)
         await self._serve()
@@ -127,7 +128,8 @@ class Broker:
         if parts is not None:
             await self.withdraw()
             await self._answer_all(parts)
-        if self._client is not None:
+        if self._client is not None and self._network is not None:
+            self._network.close()
             await self._client.close()
             self._client = None
         await self.server.stop()
@@ -238,7 +240,24 @@ class Broker:
         await self._close_parts(parts)
 
     async def cut(self, end: int, why: str) -> None:
-        raise StoreError(f"the log can't be cut at {end} yet: {why}")
+        config = self.config
+        cut = await asyncio.to_thread(
+            cut_log,
+            self._files,
+            config.store_path_root_dir,
+            store_settings(config),
+            end,
+            self._clock,
+            why=why,
+        )
+        log.warning(
+            "%d messages between offsets %d and %d are cut from the log and kept in %s: %s",
+            cut.message_count,
+            cut.start,
+            cut.end,
+            cut.path,
+            why,
+        )
 
     async def save(self, record: RoleRecord) -> None:
         async with self._role_file_lock:  # so that no older record comes behind a newer one
@@ -248,6 +267,7 @@ class Broker:
         assert self.switch is not None
         self.config.broker_role = role_name_after_change(self.switch.record, self.config.broker_role)
         self._open_parts(role)
+        await self._listen_for_slaves()
 
     async def announce(self) -> None:
         # Who was connected before is unknown to these parts: a new connection brings a new heartbeat.
@@ -260,7 +280,12 @@ class Broker:
         assert parts is not None
         self.server.dispatcher = broker_dispatcher(parts)
         self.server.fast_path = parts.fast_sends
-        self._jobs = JobRunner(self._job_list(parts), self.server.schedule_turn_end)
+        jobs = [
+            *periodic_work(parts),
+            Job("bulk work", TICK_PERIOD_MS, self._load_numpy_on_traffic),
+            Job("registration", TICK_PERIOD_MS, self._register_soon),
+        ]
+        self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
         self._jobs.start()
         self._registrar = self._make_registrar(parts)
         await self._registrar.register_all()
@@ -290,6 +315,9 @@ class Broker:
 
     async def _close_parts(self, parts: BrokerParts) -> None:
         self.parts = None
+        if self._slave_server is not None:
+            self._slave_server.stop()
+            self._slave_server = None
         parts.flusher.stop()
         parts.cleaner.stop()
         parts.caretaker.stop()
@@ -302,14 +330,25 @@ class Broker:
     def _end_turn(self) -> None:
         parts = self.parts
         if parts is not None:
-            parts.writer.commit()
-            if parts.feeds is not None:
-                parts.feeds.committed()
-            parts.pulls.long_polls.wake()
+            parts.end_turn()
 
     def _disconnected(self, connection: Connection) -> None:
         if self.parts is not None:
             self.parts.clients.disconnect(connection)
+
+    async def _listen_for_slaves(self) -> None:
+        """A master takes connections of slaves. Raises UsageError when the port that was set is taken."""
+        parts, config = self.parts, self.config
+        if parts is None or parts.feeds is None:
+            return
+        self._slave_server = StreamServer(parts.feeds.accept)
+        host, wanted = config.bind_address, self._ha_port_wanted
+        try:
+            config.ha_listen_port = await self._slave_server.start(host, wanted or config.listen_port + 1)
+        except (OSError, OverflowError) as error:
+            if wanted:
+                raise UsageError(f"haListenPort {wanted} on {host} can't be used: {error}; set another one") from error
+            config.ha_listen_port = await self._slave_server.start(host, 0)
 
     async def _listen_on_fast_port(self, port: int) -> None:
         try:
@@ -318,34 +357,6 @@ class Broker:
             log.warning("no fast port %d for clients before 4.5: %s", port, error)
 
     # -- periodic work -------------------------------------------------------------------------------------------
-
-    def _job_list(self, parts: BrokerParts) -> list[Job]:
-        config = self.config
-        return [
-            Job("delayed delivery", TICK_PERIOD_MS, parts.delays.tick),
-            Job("parked pulls", TICK_PERIOD_MS, parts.pulls.long_polls.tick),
-            Job("store housekeeping", TICK_PERIOD_MS, parts.store.tick),
-            Job("late flushes", TICK_PERIOD_MS, parts.writer.tick),
-            Job("flush", config.flush_interval_commit_log_ms, parts.flusher.tick),
-            Job("retention", TICK_PERIOD_MS, parts.cleaner.tick),
-            Job("old segments", TICK_PERIOD_MS, parts.caretaker.tick),
-            Job("store problems", SLOW_TICK_PERIOD_MS, ProblemLog(parts.store).tick),
-            Job("topics", SLOW_TICK_PERIOD_MS, parts.topics.tick),
-            Job("groups", SLOW_TICK_PERIOD_MS, parts.groups.tick),
-            Job("cursors", SLOW_TICK_PERIOD_MS, parts.cursors.tick),
-            Job("clients", SLOW_TICK_PERIOD_MS, parts.clients.tick),
-            Job("leases", SLOW_TICK_PERIOD_MS, parts.leaser.tick),
-            Job("bulk work", TICK_PERIOD_MS, self._load_numpy_on_traffic),
-            Job("statistics", SLOW_TICK_PERIOD_MS, parts.stats.tick),
-            Job("registration", TICK_PERIOD_MS, self._register_soon),
-            *self._replication_jobs(parts),
-            Job("other masters", TICK_PERIOD_MS, parts.watch.tick),
-        ]
-
-    def _replication_jobs(self, parts: BrokerParts) -> list[Job]:
-        if parts.feeds is not None:
-            return [Job("slaves", TICK_PERIOD_MS, parts.feeds.tick), Job("freeze", TICK_PERIOD_MS, parts.freeze.tick)]
-        return []
 
     def _make_registrar(self, parts: BrokerParts) -> Registrar:
         assert self._client is not None
@@ -358,6 +369,7 @@ class Broker:
             address=self.address,
             wake=self._register_soon,
             epoch=lambda: parts.lineage.lineage.epoch,
+            on_answer=parts.link.note_master if parts.link is not None else lambda address, ha_address: None,
             on_refused=parts.watch.look_soon,
         )
         parts.when_registered = registrar.when_registered
@@ -390,29 +402,6 @@ class Broker:
     def _numpy_loaded(self, done: asyncio.Future[ModuleType]) -> None:
         if self.parts is not None and done.exception() is None:
             self.parts.store.set_bulk_ready(True)
-
-
-class _Network:
-    """Questions alone, until brokers connect to each other."""
-
-    def __init__(self, client: RemotingClient) -> None:
-        self._client = client
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def connect(self, address: str, handler: StreamHandler) -> None:
-        asyncio.get_running_loop().call_soon(handler.closed, "not yet")
-
-    def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        async def ask() -> None:
-            try:
-                answer: Command | str = await self._client.invoke(address, command, timeout_ms / 1000)
-            except PymqError as error:
-                answer = str(error)
-            on_answer(answer)
-
-        task = asyncio.ensure_future(ask())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _tell_recovery(report: RecoveryReport) -> None:

@@ -27,9 +27,10 @@ from pymq.broker.replication.copied_tables import copied_tables
 from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
+from pymq.broker.replication.link import MasterLink
 from pymq.broker.replication.pending_offsets import PendingOffsets
-from pymq.broker.replication.role import ChangeRole, Role
 from pymq.broker.replication.read_advice import ReadAdvice
+from pymq.broker.replication.role import ChangeRole, Role
 from pymq.broker.replication.slave_cursors import SlaveCursors
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.watch import GroupWatch
@@ -45,6 +46,7 @@ from pymq.model.hosts import format_address, pack_host
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.consume_queue import tags_codes
+from pymq.store.following import Follower
 from pymq.store.fs import Files
 from pymq.store.plain_stage import PlainStager
 from pymq.store.recovery import RecoveryReport
@@ -53,10 +55,10 @@ from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
 from pymq.wire.streams import Network
 
-
-class BrokerParts:
 ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
 
+
+class BrokerParts:
     """The parts by name. ``config.listen_port`` must be the port in use: it is part of every message id."""
 
     def __init__(
@@ -71,18 +73,18 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
         role: Role,
         network: Network,
         change_role: ChangeRole,
+        memory_bytes: int = ASSUMED_MEMORY_BYTES,
     ) -> None:
         """``change_role``: closes these parts later and opens others in another role. ``memory_bytes``: of the machine.
         """
-        memory_bytes: int = ASSUMED_MEMORY_BYTES,
         assert role.broker_id == config.broker_id
         self.role = role
         self.network = network
         self.change_role = change_role
-        self.config = config
-        self.clock = clock
         self._memory_bytes = memory_bytes
         self._schedule_turn_end = schedule_turn_end
+        self.config = config
+        self.clock = clock
         self.files = files
         self.store_host = pack_host(config.broker_ip1, config.listen_port)
         self.store = MessageStore(
@@ -190,9 +192,25 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
         self.feeds: Feeds | None = None
         if self.role.is_master:
             self.feeds = Feeds(store=self.store, clock=clock, config=config, rng=rng)
-            self.sync_mode.slaves = self.feeds
-        self.watch = GroupWatch(
             self.feeds.on_acked = self._slaves_moved
+            self.sync_mode.slaves = self.feeds
+        self.follower: Follower | None = None
+        self.link: MasterLink | None = None
+        if not self.role.is_master:
+            self.follower = Follower(self.store)
+            self.link = MasterLink(
+                config=config,
+                store=self.store,
+                follower=self.follower,
+                lineage=self.lineage,
+                network=self.network,
+                clock=clock,
+                rng=rng,
+                role=self.role,
+                change_role=self.change_role,
+                request_sync=self.flusher.request,
+            )
+        self.watch = GroupWatch(
             census=Census(self.network, config.broker_name),
             clock=clock,
             config=config,
@@ -200,11 +218,19 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
             address=format_address(config.broker_ip1, config.listen_port),
             epoch=lambda: self.lineage.lineage.epoch,
             change_role=self.change_role,
+            is_following=lambda: self.link is not None and self.link.is_following,
         )
 
     def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:
         """Sends and pulls, the plain ways and the short ones."""
         config, clock = self.config, self.clock
+        self.read_advice = ReadAdvice(
+            config=config,
+            store=self.store,
+            role=self.role,
+            memory_bytes=self._memory_bytes,
+            slave_count=lambda: self.sync_mode.slaves.in_sync_count,
+        )
         self.sends = SendHandlers(
             config=config,
             topics=self.topics,
@@ -224,13 +250,7 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
             cursors=self.cursors,
             expressions=self.expressions,
             reader=self.reader,
-        self.read_advice = ReadAdvice(
-            config=config,
-            store=self.store,
-            role=self.role,
-            memory_bytes=self._memory_bytes,
-            slave_count=lambda: self.sync_mode.slaves.in_sync_count,
-        )
+            advice=self.read_advice,
             stats=self.stats,
         )
         stager = PlainStager(self.store, self.store_host)
@@ -250,7 +270,6 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
 
         Raises StoreError, and StoppedError when ``is_stopping``, which a long recovery asks now and then, says so.
         """
-            advice=self.read_advice,
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
             self.topics.load(is_copy=not self.role.is_master)
@@ -274,6 +293,17 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
         self.watch.close()
         if self.feeds is not None:
             self.feeds.close(why)
+        if self.link is not None:
+            self.link.close()
+
+    def end_turn(self) -> None:
+        """What belongs at the end of each round of the event loop in which something came in."""
+        self.writer.commit()
+        if self.feeds is not None:
+            self.feeds.committed()
+        if self.link is not None:
+            self.link.end_turn()
+        self.pulls.long_polls.wake()
 
     def _open_progress(self) -> None:
         """How far groups and delay levels have come: a slave's are its master's, a master's must fit its log."""
@@ -303,6 +333,23 @@ ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
             steps.callback(self.pending_offsets.save)
             steps.callback(self.groups.save)
             steps.callback(self.topics.save)
+
+    @property
+    def master_address(self) -> str:
+        """Where a slave's master answers requests, as far as known."""
+        return self.role.master_address
+
+    @property
+    def fast_path(self) -> FastSends | FastPulls:
+        """What a server offers each frame first. A slave takes no sends."""
+        return self.fast_sends if self.role.is_master else self.fast_pulls
+
+    def _slaves_moved(self) -> None:
+        """Slaves have more of the log, or are fewer: answers may go, and messages that are seen wake pulls."""
+        was_hiding = bool(self.store.appender.hidden)
+        self.writer.copied()
+        if was_hiding:
+            self._schedule_turn_end()
 
     def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
         long_polls = self.pulls.long_polls
@@ -334,23 +381,6 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         segment_size_bytes=config.mapped_file_size_commit_log_bytes,
         queue_file_size_bytes=config.mapped_file_size_consume_queue_bytes,
         index_slot_count=config.max_hash_slot_num,
-    @property
-    def master_address(self) -> str:
-        """Where a slave's master answers requests, as far as known."""
-        return self.role.master_address
-
-    @property
-    def fast_path(self) -> FastSends | FastPulls:
-        """What a server offers each frame first. A slave takes no sends."""
-        return self.fast_sends if self.role.is_master else self.fast_pulls
-
-    def _slaves_moved(self) -> None:
-        """Slaves have more of the log, or are fewer: answers may go, and messages that are seen wake pulls."""
-        was_hiding = bool(self.store.appender.hidden)
-        self.writer.copied()
-        if was_hiding:
-            self._schedule_turn_end()
-
         index_entry_count=config.max_index_num,
         index_enabled=config.message_index_enable,
         digests_enabled=config.block_digest_enable,

@@ -13,6 +13,7 @@ from pymq.broker.handlers.offsets import OffsetHandlers
 from pymq.broker.handlers.query import QueryHandlers
 from pymq.broker.handlers.refused import REFUSED_CODES
 from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.replication import JoinHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
@@ -31,7 +32,14 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     config, clock, store, topics = p.config, p.clock, p.store, p.topics
     groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
     address = format_address(config.broker_ip1, config.listen_port)
-    replication = StatusReport(config=config, store=store, role=p.role)
+    replication = StatusReport(
+        config=config,
+        store=store,
+        role=p.role,
+        feeds=p.feeds,
+        link=p.link,
+        lineage=lambda: p.lineage.lineage,
+    )
     runtime_info = RuntimeInfo(
         config=config,
         clock=clock,
@@ -95,6 +103,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             runtime_info=runtime_info,
         ),
         SlaveSyncHandlers(cursors=cursors, delays=p.delays, store=store, role=p.role, tables=p.copied_tables),
+        JoinHandlers(config=config, store=store, feeds=p.feeds, lineage=lambda: p.lineage.lineage),
         ReplicationStatusHandlers(replication),
         LogCopyHandlers(config=config, store=store),
     )
