@@ -14,7 +14,9 @@ from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig
 
-COMMANDS: CommandTable = {}
+COMMANDS: CommandTable = {
+    "status": ("pymq.cli.broker_status", "Show a broker's role, log, slaves and lag."),
+}
 
 
 class BrokerGroup(LazyGroup):

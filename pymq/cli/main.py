@@ -22,6 +22,8 @@ COMMANDS: CommandTable = {
     "standalone": ("pymq.cli.standalone", "Name server and broker in one process: the quick start."),
     "namesrv": ("pymq.cli.namesrv", "Run a name server."),
     "broker": ("pymq.cli.broker", "Run a broker."),
+    "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
+    "check": ("pymq.cli.check", "Check that slaves have what their masters have."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and look into topics."),
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),

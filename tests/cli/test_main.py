@@ -21,6 +21,9 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
+    "broker": ["", "status"],  # alone it runs a broker
+    "cluster": ["list"],
+    "check": ["replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
     "group": ["list", "describe", "lag"],
     "message": ["get", "query"],
@@ -28,9 +31,7 @@ SUBCOMMANDS = {
     "store": ["verify", "inspect", "dump", "repair", "thaw"],
 }
 ALL_COMMANDS = [
-    path
-    for name in cli.COMMANDS
-    for path in ([[name, sub] for sub in SUBCOMMANDS[name]] if name in SUBCOMMANDS else [[name]])
+    path for name in cli.COMMANDS for path in ([[name, sub] if sub else [name] for sub in SUBCOMMANDS.get(name, [""])])
 ]
 HEAVY = {
     "asyncio",

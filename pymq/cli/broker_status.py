@@ -1,0 +1,131 @@
+"""``pymq broker status``: one broker, or all of a name, with their replication."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, cell_text, print_fields, print_json, print_section
+from pymq.cli.session import with_admin
+from pymq.cli.times import local_time
+from pymq.units import format_bytes, format_duration_ms
+
+app = new_app()
+
+
+def shown_bytes(count: int | None) -> str:
+    """For a cell: ``-`` where nobody knows."""
+    return cell_text(None) if count is None or count < 0 else format_bytes(count)
+
+
+def shown_count(count: int | None) -> str:
+    return cell_text(None) if count is None or count < 0 else str(count)
+
+
+def shown_ms(duration_ms: int | None) -> str:
+    return cell_text(None) if duration_ms is None or duration_ms < 0 else format_duration_ms(duration_ms)
+
+
+def _rate(bytes_per_second: int | None) -> str:
+    return f"{shown_bytes(bytes_per_second)}/s"
+
+
+SLAVE_COLUMNS = [
+    Column("broker_id", "ID", right=True, show=shown_count),
+    Column("address"),
+    Column("state"),
+    Column("acked_offset", "HAS UP TO", right=True),
+    Column("lag_bytes", "LAG", right=True, show=shown_bytes),
+    Column("lag_messages", "MESSAGES", right=True, show=shown_count),
+    Column("lag_ms", "TIME", right=True, show=shown_ms),
+    Column("bytes_per_second", "RATE", right=True, show=_rate),
+    Column("in_sync", "IN SYNC"),
+    Column("problem"),
+]
+REIGN_COLUMNS = [Column("epoch", right=True), Column("start", "FROM OFFSET", right=True), Column("reign_id", "REIGN")]
+CUT_COLUMNS = [
+    Column("time_ms", "CUT", show=local_time),
+    Column("start", "FROM OFFSET", right=True),
+    Column("end", "TO OFFSET", right=True),
+    Column("message_count", "MESSAGES", right=True),
+    Column("path", "KEPT IN"),
+]
+NEWEST_REIGNS_SHOWN = 5
+
+
+@app.command(
+    epilog=examples(
+        "pymq broker status broker-a", "pymq broker status 127.0.0.1:10911", "pymq broker status broker-a -o json"
+    )
+)
+def status(
+    broker: Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="A broker's name, or one's address.")],
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Show a broker's role, log, slaves or link to its master, lag, lineage, and what was cut; of a name all brokers.
+
+    Exit code 0: answered, whatever is wrong with it; 4: none of them can be reached.
+    """
+    from pymq.cli import broker_status_work as work
+
+    described = with_admin(namesrv, lambda admin: work.describe(admin, broker))
+    if output is OutputFormat.json:
+        print_json(described)
+        return
+    for number, one in enumerate(described):
+        if number:
+            print()
+        _print(one)
+
+
+def _print(one: dict[str, Any]) -> None:
+    print_fields(_fields(one))
+    if not one["reachable"]:
+        return
+    if one["link"] is not None:
+        link = one["link"]
+        print("\nmaster")
+        print_fields({f"  {name}": value for name, value in _link_fields(link).items()})
+    else:
+        print_section("slaves", one["slaves"], SLAVE_COLUMNS, "none is connected")
+    if one["lineage"]:
+        print_section("newest reigns", one["lineage"][-NEWEST_REIGNS_SHOWN:], REIGN_COLUMNS, "none")
+    if one["cuts"]:
+        print_section("cut from this log", one["cuts"], CUT_COLUMNS, "nothing")
+
+
+def _fields(one: dict[str, Any]) -> dict[str, Any]:
+    fields = {
+        "broker": f"{one['broker']} (id {one['broker_id']}, cluster {one['cluster']})",
+        "address": one["address"],
+        "role": one["role"],
+        "problems": "; ".join(one["problems"]) or "none",
+    }
+    if one["reachable"]:
+        fields |= {
+            "version": one["version"],
+            "slaves' address": one["ha_address"],
+            "log": f"{one['log_start']} to {one['log_end']} in segments of {format_bytes(one['segment_size_bytes'])}",
+            "messages ever": shown_count(one["message_count"]),
+            "confirmed up to": one["confirmed_offset"],
+        }
+        if one["link"] is None:
+            fields["in sync"] = f"{one['in_sync_slaves']} of {len(one['slaves'])}, {one['required_slaves']} required"
+    return fields
+
+
+def _link_fields(link: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "address": link["master_address"] or link["ha_address"],
+        "state": link["state"],
+        "behind": f"{shown_bytes(link['lag_bytes'])}, {shown_count(link['lag_messages'])} messages, "
+        f"{shown_ms(link['lag_ms'])}",
+        "receiving": _rate(link["bytes_per_second"]),
+        "last heard": local_time(link["last_heard_ms"]),
+        "tables copied": "-" if link["metadata_age_ms"] < 0 else f"{format_duration_ms(link['metadata_age_ms'])} ago",
+        "problem": link["problem"] or "none",
+    }

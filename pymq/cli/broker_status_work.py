@@ -1,0 +1,70 @@
+"""What ``pymq broker status`` does with an admin client: one record a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pymq.cli.replica_view import BrokerView, ask, brokers, lag_of, master_of, named, problems_of
+from pymq.client.admin import Admin
+from pymq.errors import PymqError, UnreachableError
+
+
+async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
+    """All brokers of the name, or the one at an address. Raises NotFoundError; UnreachableError when none answers."""
+    views = await ask(admin, await named(admin, name))
+    if all(view.status is None for view in views):
+        raise UnreachableError(views[0].error)
+    return [_record(view, await _master(admin, view, views)) for view in views]
+
+
+async def _master(admin: Admin, view: BrokerView, asked: list[BrokerView]) -> BrokerView | None:
+    """Of a slave that was named by its address, the master is asked too: it knows the lag."""
+    if view.status is None or view.status.link is None:
+        return None
+    found = master_of(view, asked)
+    if found is not None:
+        return found
+    try:
+        others = [one for one in await brokers(admin) if one.is_master and one.name == view.name]
+    except PymqError:
+        return None
+    return master_of(view, await ask(admin, others))
+
+
+def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
+    head = {
+        "broker": view.name,
+        "cluster": view.cluster,
+        "broker_id": view.broker_id,
+        "address": view.address,
+        "reachable": view.status is not None,
+        "role": view.status.role if view.status else None,
+        "problems": problems_of(view),
+    }
+    status = view.status
+    if status is None:
+        return head
+    link = None
+    if status.link is not None:
+        link = msgspec.structs.asdict(status.link)
+        lag = lag_of(view, master)
+        known = {"lag_bytes": lag.lag_bytes, "lag_messages": lag.lag_messages, "lag_ms": lag.lag_ms}
+        link |= {name: value for name, value in known.items() if value is not None}
+    return head | {
+        "version": view.version,
+        "ha_address": status.ha_address,
+        "segment_size_bytes": status.segment_size_bytes,
+        "log_start": status.log_start,
+        "log_end": status.log_end,
+        "message_count": status.message_count if status.message_count >= 0 else None,
+        "confirmed_offset": status.confirmed_offset,
+        "required_slaves": status.required_slaves,
+        "in_sync_slaves": status.in_sync_slaves,
+        "degraded": status.degraded,
+        "slaves": [msgspec.structs.asdict(slave) for slave in status.slaves],
+        "link": link,
+        "lineage": [msgspec.structs.asdict(reign) for reign in status.lineage],
+        "cuts": [msgspec.structs.asdict(cut) for cut in status.cuts],
+    }

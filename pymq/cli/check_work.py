@@ -1,0 +1,200 @@
+"""What ``pymq check replica`` does with an admin client: each slave compared with its master."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymq.cli.replica_view import BrokerView, Lag, ask, brokers, lag_of, problems_of
+from pymq.client.admin import Admin
+from pymq.errors import NotFoundError, PymqError, RefusedError
+from pymq.units import format_bytes
+from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus
+from pymq.wire.codes import ResponseCode
+
+SAMPLE_BYTES = 64 * 1024
+CHUNK_BYTES = 1 << 20  # one digest of a full comparison
+DIFFERENCES_SHOWN_MAX = 10
+UNKNOWN_LAG = Lag()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Of one slave, or of a master without any. ``problems`` fail the check and say what to do; ``notes`` don't."""
+
+    master: BrokerView
+    slave: BrokerView | None = None
+    lag: Lag = UNKNOWN_LAG
+    compared_bytes: int | None = None
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_record(self) -> dict[str, Any]:
+        """As it is printed."""
+        slave = self.slave
+        return {
+            "cluster": self.master.cluster,
+            "broker": self.master.name,
+            "slave_id": slave.broker_id if slave else None,
+            "address": slave.address if slave else self.master.address,
+            "lag_bytes": self.lag.lag_bytes,
+            "lag_messages": self.lag.lag_messages,
+            "in_sync": self.lag.in_sync,
+            "compared_bytes": self.compared_bytes,
+            "ok": not self.problems,
+            "problems": self.problems,
+            "notes": self.notes,
+        }
+
+
+async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: bool) -> list[dict[str, Any]]:
+    """One record a slave, and one for each name whose master or slaves are missing. Raises NotFoundError."""
+    everybody = [view for view in await brokers(admin) if name is None or view.name == name]
+    if not everybody:
+        raise NotFoundError(
+            f"no broker {name!r} is registered: pymq cluster list shows those there are"
+            if name
+            else "no broker is registered at the name server: start one, or wait for it to register"
+        )
+    asked = await ask(admin, everybody)
+    outcomes: list[Outcome] = []
+    for key in sorted({(view.cluster, view.name) for view in asked}):
+        outcomes += await _check_group(
+            admin, [view for view in asked if (view.cluster, view.name) == key], samples, full
+        )
+    return [outcome.as_record() for outcome in outcomes]
+
+
+async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, full: bool) -> list[Outcome]:
+    masters = [view for view in views if view.is_master]
+    slaves = [view for view in views if not view.is_master]
+    if not masters:
+        why = "no master is registered: start it, or make a slave the master with pymq broker promote"
+        return [Outcome(views[0], slave, problems=[why]) for slave in slaves]
+    master = masters[0]
+    if master.status is None:
+        return [Outcome(master, problems=[f"the master does not answer: {master.error}"])]
+    if not slaves:
+        why = "it has no slave: start one with pymq broker --name " + f"{master.name} --id 1"
+        return [Outcome(master, problems=[why])]
+    return [await _check_slave(admin, master, slave, samples, full) for slave in slaves]
+
+
+async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samples: int, full: bool) -> Outcome:
+    outcome = Outcome(master, slave)
+    if slave.status is None or master.status is None:
+        outcome.problems.append(f"it does not answer: {slave.error}")
+        return outcome
+    outcome.lag = lag_of(slave, master)
+    outcome.problems += problems_of(slave)
+    mine, theirs = slave.status, master.status
+    if mine.segment_size_bytes != theirs.segment_size_bytes:
+        outcome.problems.append(
+            f"its segments have {mine.segment_size_bytes} bytes, the master's {theirs.segment_size_bytes}: set "
+            f"mappedFileSizeCommitLog alike and start the slave with an empty directory"
+        )
+    if mine.log_end > theirs.log_end and mine.lineage[-1:] != theirs.lineage[-1:]:
+        outcome.problems.append(
+            f"its log ends at {mine.log_end}, behind the master's end at {theirs.log_end}: it followed another master"
+        )
+    if outcome.lag.in_sync is False:
+        outcome.problems.append(f"it is not in sync, {_behind(outcome.lag)}: look at pymq broker status {slave.name}")
+    await _compare_logs(admin, outcome, mine, theirs, samples, full)
+    await _compare_tables(admin, outcome, slave, master)
+    return outcome
+
+
+def _behind(lag: Lag) -> str:
+    return "and how far it is behind is unknown" if lag.lag_bytes is None else f"{format_bytes(lag.lag_bytes)} behind"
+
+
+async def _compare_logs(
+    admin: Admin, outcome: Outcome, mine: ReplicationStatus, theirs: ReplicationStatus, samples: int, full: bool
+) -> None:
+    low, high = max(mine.log_start, theirs.log_start), min(mine.log_end, theirs.log_end)
+    if low >= high:
+        outcome.notes.append("the two logs have no offset in common, nothing was compared")
+        return
+    chunk_bytes = CHUNK_BYTES if full else SAMPLE_BYTES
+    ranges = [(low, high)] if full else sample_ranges(low, high, samples, random.Random())
+    slave, master = outcome.slave, outcome.master
+    assert slave is not None
+    try:
+        different = [
+            part
+            for start, end in ranges
+            for part in await _differences(admin, slave.address, master.address, start, end, chunk_bytes)
+        ]
+    except RefusedError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            outcome.notes.append("one of the two brokers tells no digests, so the logs' bytes were not compared")
+            return
+        outcome.problems.append(f"the logs can't be compared: {error}")
+        return
+    except PymqError as error:
+        outcome.problems.append(f"the logs can't be compared: {error}")
+        return
+    outcome.compared_bytes = sum(end - start for start, end in ranges)
+    outcome.problems += different[:DIFFERENCES_SHOWN_MAX]
+    if len(different) > DIFFERENCES_SHOWN_MAX:
+        outcome.problems.append(f"and {len(different) - DIFFERENCES_SHOWN_MAX} more places differ")
+
+
+def sample_ranges(low: int, high: int, count: int, rng: random.Random) -> list[tuple[int, int]]:
+    """The last bytes of a log and ``count`` places between its ends, one in each equal part, at random there."""
+    found = [(max(low, high - SAMPLE_BYTES), high)]
+    step = (high - low) / count if count else 0
+    for number in range(count):
+        start = low + int(number * step + rng.random() * step)
+        found.append((start, min(start + SAMPLE_BYTES, high)))
+    return [(start, end) for start, end in sorted(set(found)) if start < end]
+
+
+async def _differences(admin: Admin, slave: str, master: str, start: int, end: int, chunk_bytes: int) -> list[str]:
+    """A text for each chunk that is not the same on both."""
+    found = []
+    while start < end:
+        wanted = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes)
+        mine, theirs = await admin.replication.digests(slave, wanted), await admin.replication.digests(master, wanted)
+        size = theirs.segment_size_bytes
+        count = min(len(mine.digests), len(theirs.digests))
+        if count == 0:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"it gave no digest for offset {start}", master)
+        for one, other in zip(mine.digests, theirs.digests, strict=False):
+            stop = min(start + chunk_bytes, start - start % size + size, end)
+            if one != other or not one:
+                found.append(_difference(start, stop, one, other))
+            start = stop
+    return found
+
+
+def _difference(start: int, end: int, mine: str, theirs: str) -> str:
+    where = f"from offset {start} to {end}"
+    damaged = [who for who, digest in (("slave", mine), ("master", theirs)) if not digest]
+    if damaged:
+        return (
+            f"the log is damaged on the {' and the '.join(damaged)} {where}: stop that broker and run pymq store "
+            f"recover --from the other"
+        )
+    return f"the logs differ {where}: start the slave with an empty directory, or find out which of the two is right"
+
+
+async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, master: BrokerView) -> None:
+    try:
+        mine = await admin.replication.metadata_versions(slave.address)
+        theirs = await admin.replication.metadata_versions(master.address)
+    except PymqError as error:
+        outcome.problems.append(f"the tables can't be compared: {error}")
+        return
+    outcome.problems += _old_tables(mine.items(), theirs)
+
+
+def _old_tables(mine: Iterable[tuple[str, Any]], theirs: dict[str, Any]) -> list[str]:
+    return [
+        f"its table of {name} has version {version.counter} of {version.timestamp} ms, the master's has "
+        f"{theirs[name].counter} of {theirs[name].timestamp} ms: run this again, a change takes a moment"
+        for name, version in mine
+        if version != theirs[name]
+    ]

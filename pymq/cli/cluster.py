@@ -1,0 +1,57 @@
+"""``pymq cluster``: list."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pymq.cli.broker_status import shown_bytes, shown_ms
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_listing
+from pymq.cli.session import with_admin
+
+app = new_app("See all brokers of all clusters.")
+
+
+@app.callback()
+def group() -> None:
+    """See all brokers of all clusters."""
+
+
+COLUMNS = [
+    Column("cluster"),
+    Column("broker"),
+    Column("broker_id", "ID", right=True),
+    Column("role"),
+    Column("address"),
+    Column("version"),
+    Column("in_per_second", "IN/S", right=True),
+    Column("out_per_second", "OUT/S", right=True),
+    Column("log_end", right=True),
+    Column("lag_bytes", "LAG", right=True, show=shown_bytes),
+    Column("lag_messages", "MESSAGES", right=True),
+    Column("lag_ms", "TIME", right=True, show=shown_ms),
+    Column("in_sync", "IN SYNC"),
+    Column("problems"),
+]
+
+
+@app.command(
+    "list", epilog=examples("pymq cluster list", "pymq cluster list -c DefaultCluster", "pymq cluster list -o json")
+)
+def list_brokers(
+    cluster: Annotated[str | None, typer.Option("--cluster", "-c", metavar="NAME", help="Only this cluster.")] = None,
+    output: OutputOption = OutputFormat.table,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """List every broker: role, rates, where its log ends, how far a slave is behind, and what is wrong.
+
+    LAG, MESSAGES and TIME say what a slave lacks of its master's log: bytes, messages, and for how long its oldest
+    missing byte has been there. IN SYNC shows a master's slaves that keep up, of all that are connected.
+    """
+    from pymq.cli import cluster_work as work
+
+    records = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
+    print_listing(records, COLUMNS, output, "no broker is registered: start one, or wait for it to register")

@@ -1,0 +1,51 @@
+"""What ``pymq cluster list`` does with an admin client: one record a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymq.cli.replica_view import BrokerView, Lag, ask, brokers, lag_of, master_of, problems_of
+from pymq.client.admin import Admin
+from pymq.errors import NotFoundError
+
+
+async def list_brokers(admin: Admin, cluster: str | None) -> list[dict[str, Any]]:
+    """By cluster, name and id. Raises NotFoundError for a cluster that has no broker."""
+    everybody = await brokers(admin)
+    wanted = [view for view in everybody if cluster is None or view.cluster == cluster]
+    if cluster is not None and not wanted:
+        names = ", ".join(sorted({view.cluster for view in everybody})) or "none"
+        raise NotFoundError(f"no cluster {cluster!r}: there are {names}")
+    asked = await ask(admin, wanted)
+    return [_record(view, asked) for view in asked]
+
+
+def _record(view: BrokerView, everybody: Sequence[BrokerView]) -> dict[str, Any]:
+    status = view.status
+    lag = Lag() if view.is_master else lag_of(view, master_of(view, everybody))
+    return {
+        "cluster": view.cluster,
+        "broker": view.name,
+        "broker_id": view.broker_id,
+        "role": status.role if status else None,
+        "address": view.address,
+        "version": view.version,
+        "in_per_second": view.per_second("putTps"),
+        "out_per_second": view.per_second("getTransferredTps"),
+        "log_start": status.log_start if status else None,
+        "log_end": status.log_end if status else None,
+        "lag_bytes": lag.lag_bytes,
+        "lag_messages": lag.lag_messages,
+        "lag_ms": lag.lag_ms,
+        "in_sync": _in_sync(view, lag),
+        "epoch": status.lineage[-1].epoch if status and status.lineage else None,
+        "problems": problems_of(view),
+    }
+
+
+def _in_sync(view: BrokerView, lag: Lag) -> bool | str | None:
+    """Of a master, how many of its slaves: ``"1/2"``."""
+    if view.is_master:
+        return f"{view.status.in_sync_slaves}/{len(view.status.slaves)}" if view.status else None
+    return lag.in_sync

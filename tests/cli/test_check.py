@@ -1,0 +1,164 @@
+"""``check replica``: what is compared, and what each difference comes to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from pymq.cli.check_work import SAMPLE_BYTES, check_replicas, sample_ranges
+from pymq.errors import NotFoundError, RefusedError
+from pymq.wire.bodies_replication import MasterLinkState, ReignBody, ReplicationStatus, SlaveState
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from tests.broker.world import Caller, World
+
+from .worlds import WorldAdmin, master, slave_of
+
+
+class Pair:
+    """A master and its slave whose connection is well, until a test changes something."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.master, self.slave = slave_of(master(100, **settings), **settings)
+        self.admin = WorldAdmin()
+        self.master_address = self.admin.add("broker-a", 0, self.master)
+        self.slave_address = self.admin.add("broker-a", 1, self.slave)
+        self.told = {
+            self.master_address: self.status(self.master),
+            self.slave_address: self.status(self.slave),
+        }
+        self.told[self.slave_address].link = MasterLinkState(state="following")
+        self.seen = SlaveState(address="10.0.0.2:7", broker_id=1, in_sync=True)
+        self.told[self.master_address].slaves = [self.seen]
+        for address in self.told:
+            self.admin.connection.answers[address, RequestCode.PYMQ_GET_REPLICATION_STATUS] = self._answer(address)
+
+    @staticmethod
+    def status(world: World) -> ReplicationStatus:
+        reply = Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+        return msgspec.json.decode(reply.body, type=ReplicationStatus)
+
+    def _answer(self, address: str) -> Any:
+        return lambda _: Command(0, body=msgspec.json.encode(self.told[address]))
+
+    def check(self, samples: int = 4, *, full: bool = False) -> dict[str, Any]:
+        (record,) = asyncio.run(check_replicas(self.admin, None, samples, full=full))  # type: ignore[arg-type]
+        return record
+
+    def flip(self, world: World, at: int) -> None:
+        """One bit of the log behind the broker's back."""
+        file = world.parts.store.log.segments[0].file
+        file.pwrite(at, bytes([file.pread(at, 1)[0] ^ 1]))
+
+
+def test_equal_replicas_pass_and_say_how_much_was_compared() -> None:
+    pair = Pair()
+    record = pair.check(full=True)
+    assert record["ok"] and record["problems"] == [] and record["notes"] == []
+    assert record["compared_bytes"] == pair.master.parts.store.physical_max_offset
+    assert record["in_sync"] is True
+
+
+def test_a_damaged_log_is_told_with_its_place_and_whose_it_is() -> None:
+    pair = Pair(blockDigestEnable=True)
+    for world in (pair.master, pair.slave):
+        assert world.parts.store.digests is not None
+        world.parts.store.digests.work()
+    pair.flip(pair.slave, 5000)
+    record = pair.check(full=True)
+    assert not record["ok"]
+    assert "damaged on the slave from offset 0" in record["problems"][0] and "recover" in record["problems"][0]
+
+
+def test_other_bytes_without_proof_whose_are_wrong() -> None:
+    pair = Pair(blockDigestEnable=False)
+    pair.flip(pair.master, 5000)
+    (problem,) = pair.check(full=True)["problems"]
+    assert "the logs differ from offset 0" in problem
+
+
+def test_a_difference_of_the_last_bytes_is_found_without_any_sample() -> None:
+    pair = Pair(blockDigestEnable=False)
+    pair.flip(pair.slave, pair.slave.parts.store.physical_max_offset - 1)
+    assert not pair.check(samples=0)["ok"]
+
+
+def test_a_slave_that_is_not_in_sync_fails() -> None:
+    pair = Pair()
+    pair.seen.in_sync, pair.seen.lag_bytes = False, 5 << 20
+    (problem,) = pair.check()["problems"]
+    assert "5.0 MB behind" in problem
+
+
+def test_old_tables_fail() -> None:
+    pair = Pair()
+    pair.master.parts.topics.load()
+    Caller(pair.master).ok(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        topic="new",
+        defaultTopic="TBW102",
+        readQueueNums=1,
+        writeQueueNums=1,
+        perm=6,
+        topicFilterType="SINGLE_TAG",
+        topicSysFlag=0,
+        order="false",
+    )
+    (problem,) = pair.check()["problems"]
+    assert "table of topics" in problem
+
+
+def test_a_link_that_is_refused_is_told_as_the_slave_tells_it() -> None:
+    pair = Pair()
+    pair.told[pair.slave_address].link = MasterLinkState(state="refused", problem="id 1 is taken")
+    assert pair.check()["problems"] == ["id 1 is taken"]
+
+
+def test_other_segment_sizes_and_a_slave_ahead_fail() -> None:
+    pair = Pair()
+    pair.told[pair.slave_address].segment_size_bytes += 1
+    (problem,) = pair.check()["problems"]
+    assert "mappedFileSizeCommitLog" in problem
+    pair = Pair()
+    ahead = pair.told[pair.slave_address]
+    pair.told[pair.master_address].log_end = ahead.log_end - 1
+    ahead.lineage = [ReignBody(1, 0, "aa")]
+    (problem,) = pair.check(samples=0)["problems"]
+    assert "followed another master" in problem
+
+
+def test_brokers_without_digests_are_compared_by_offsets_alone() -> None:
+    pair = Pair()
+
+    def unsupported(_: Command) -> Command:
+        raise RefusedError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "unknown", pair.slave_address)
+
+    pair.admin.connection.answers[pair.slave_address, RequestCode.PYMQ_LIST_LOG_DIGESTS] = unsupported
+    record = pair.check()
+    assert record["ok"] and record["compared_bytes"] is None and "no digests" in record["notes"][0]
+
+
+def test_missing_masters_and_slaves_fail() -> None:
+    admin = WorldAdmin()
+    admin.add("alone", 0, master())
+    admin.add("dead", 0, None)
+    admin.add("orphan", 1, master())
+    records = asyncio.run(check_replicas(admin, None, 1, full=False))  # type: ignore[arg-type]
+    texts = [problem for record in records for problem in record["problems"]]
+    assert not any(record["ok"] for record in records)
+    assert any("it has no slave" in text for text in texts)
+    assert any("does not answer" in text for text in texts)
+    with pytest.raises(NotFoundError, match="nobody"):
+        asyncio.run(check_replicas(admin, "nobody", 1, full=False))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("low", "high", "count"), [(0, 10, 3), (0, 10 * SAMPLE_BYTES, 5), (7 << 30, 9 << 30, 16)])
+def test_samples_lie_within_the_log_and_hold_its_last_bytes(low: int, high: int, count: int) -> None:
+    ranges = sample_ranges(low, high, count, random.Random(3))
+    assert all(low <= start < end <= high and end - start <= SAMPLE_BYTES for start, end in ranges)
+    assert (max(low, high - SAMPLE_BYTES), high) in ranges
+    assert 1 <= len(ranges) <= count + 1

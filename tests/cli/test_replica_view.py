@@ -1,0 +1,112 @@
+"""``cluster list`` and ``broker status``: every broker with its lag, whatever of the cluster answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pymq.cli.broker_status_work import describe
+from pymq.cli.cluster_work import list_brokers
+from pymq.cli.replica_view import BrokerView, Lag, lag_of, problems_of
+from pymq.errors import NotFoundError, UnreachableError
+from pymq.wire.bodies_replication import MasterLinkState, ReplicationStatus, SlaveState
+
+from .worlds import CLUSTER, WorldAdmin, master, slave_of
+
+
+def status(broker_id: int, log_end: int, message_count: int, **more: Any) -> ReplicationStatus:
+    role = "SLAVE" if broker_id else "ASYNC_MASTER"
+    return ReplicationStatus(
+        cluster=CLUSTER,
+        broker_name="broker-a",
+        broker_id=broker_id,
+        role=role,
+        address=f"10.0.0.{broker_id + 1}:10911",
+        log_end=log_end,
+        message_count=message_count,
+        **more,
+    )
+
+
+def view(told: ReplicationStatus | None, broker_id: int = 0, error: str = "") -> BrokerView:
+    return BrokerView(CLUSTER, "broker-a", broker_id, f"10.0.0.{broker_id + 1}:10911", told, {}, error)
+
+
+def test_a_slave_s_lag_is_what_its_master_says_of_it() -> None:
+    seen = SlaveState(address="10.0.0.2:5", broker_id=1, lag_bytes=30, lag_messages=3, lag_ms=40, in_sync=True)
+    other = SlaveState(address="10.0.0.2:6", broker_id=2, lag_bytes=999)
+    leader = view(status(0, 100, 10, slaves=[seen, other]))
+    assert lag_of(view(status(1, 70, 7), 1), leader) == Lag(30, 3, 40, True)
+
+
+def test_a_slave_that_does_not_say_its_id_is_known_by_its_host_when_it_is_the_only_one_there() -> None:
+    unnamed = SlaveState(address="10.0.0.2:5", lag_bytes=30, lag_ms=-1, in_sync=True)
+    slave = view(status(1, 70, -1), 1)
+    assert lag_of(slave, view(status(0, 100, -1, slaves=[unnamed]))) == Lag(30, None, None, True)
+    two = view(status(0, 100, -1, slaves=[unnamed, SlaveState(address="10.0.0.2:6")]))
+    assert lag_of(slave, two) == Lag(30, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("log_end", "count", "expected"), [(60, 7, Lag(40, 3, None, False)), (100, 10, Lag(0, 0, 0, False))]
+)
+def test_without_a_connection_the_ends_of_the_logs_tell(log_end: int, count: int, expected: Lag) -> None:
+    assert lag_of(view(status(1, log_end, count), 1), view(status(0, 100, 10))) == expected
+
+
+def test_without_a_master_the_slave_s_own_view_tells() -> None:
+    link = MasterLinkState(lag_bytes=5, lag_ms=7)
+    assert lag_of(view(status(1, 60, 7, link=link), 1), None) == Lag(5, None, 7, None)
+    assert lag_of(view(None, 1), None) == Lag()
+
+
+def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
+    link = MasterLinkState(state="refused", problem="another cluster")
+    slave = view(status(1, 0, 0, link=link, problem="another cluster"), 1)
+    slave.runtime = {"storeProblems": "the disk is full"}
+    assert problems_of(slave) == ["another cluster", "the disk is full"]
+    bad = SlaveState(address="h:1", problem="too slow")
+    leader = view(status(0, 0, 0, slaves=[bad], required_slaves=2, in_sync_slaves=1, degraded=True))
+    assert problems_of(leader) == ["slave h:1: too slow", "1 of 2 required slaves are in sync"]
+    assert problems_of(view(None, 1, "no answer")) == ["no answer"]
+    assert problems_of(view(status(1, 0, 0, link=MasterLinkState(state="waiting")), 1)) == [
+        "does not follow its master: waiting"
+    ]
+    assert problems_of(view(status(1, 0, 0, link=MasterLinkState(state="following")), 1)) == []
+
+
+def test_every_broker_is_listed_also_one_that_does_not_answer() -> None:
+    leader, follower = slave_of(master())
+    leader.put("orders", b"more")
+    admin = WorldAdmin()
+    admin.add("broker-a", 0, leader)
+    admin.add("broker-a", 1, follower)
+    admin.add("broker-b", 0, None)
+    first, second, third = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
+    assert (first["broker"], first["role"], first["version"]) == ("broker-a", "ASYNC_MASTER", "V5_3_3")
+    assert first["log_end"] == leader.parts.store.physical_max_offset and first["in_per_second"] is not None
+    assert (second["broker_id"], second["role"], second["lag_messages"]) == (1, "SLAVE", 1)
+    assert second["lag_bytes"] == first["log_end"] - second["log_end"] > 0
+    assert third["role"] is None and "can't be reached" in third["problems"][0]
+    assert asyncio.run(list_brokers(admin, CLUSTER)) == [first, second, third]  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="east"):
+        asyncio.run(list_brokers(admin, "west"))  # type: ignore[arg-type]
+
+
+def test_a_broker_is_described_by_name_or_address() -> None:
+    leader, follower = slave_of(master())
+    leader.put("orders", b"more")
+    admin = WorldAdmin()
+    admin.add("broker-a", 0, leader)
+    address = admin.add("broker-a", 1, follower)
+    both = asyncio.run(describe(admin, "broker-a"))  # type: ignore[arg-type]
+    assert [one["broker_id"] for one in both] == [0, 1]
+    assert both[0]["log_end"] == leader.parts.store.physical_max_offset and both[0]["reachable"]
+    (one,) = asyncio.run(describe(admin, address))  # type: ignore[arg-type]
+    assert one == both[1]
+    with pytest.raises(NotFoundError, match="broker-a"):
+        asyncio.run(describe(admin, "broker-x"))  # type: ignore[arg-type]
+    with pytest.raises(UnreachableError):
+        asyncio.run(describe(admin, "10.9.9.9:1"))  # type: ignore[arg-type]

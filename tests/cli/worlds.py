@@ -1,0 +1,114 @@
+"""An admin client whose brokers are parts in this process, so that commands see masters and slaves in any state."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from pymq.broker.replication.role import Role
+from pymq.client.admin.brokers import BrokerAdmin
+from pymq.client.admin.replication import ReplicationAdmin
+from pymq.errors import RefusedError, UnreachableError
+from pymq.model.route import BrokerData
+from pymq.wire.bodies_admin import encode_admin_body
+from pymq.wire.bodies_replication import MasterLinkState, SlaveState
+from pymq.wire.bodies_route import ClusterInfo
+from pymq.wire.command import Command
+from pymq.wire.header import Header, encode_header
+from tests.broker.world import Caller, World
+
+CLUSTER = "east"
+
+
+class Connection:
+    """Requests go straight into a broker's table. ``answers`` replaces that for (address, code)."""
+
+    def __init__(self) -> None:
+        self.worlds: dict[str, World] = {}
+        self.answers: dict[tuple[str, int], Callable[[Command], Command]] = {}
+
+    async def ask_broker(self, address: str, code: int, header: Header | None = None, body: Any = b"") -> Command:
+        world = self.worlds.get(address)
+        if world is None:
+            raise UnreachableError(f"{address} can't be reached")
+        raw = body if isinstance(body, bytes) else encode_admin_body(body)
+        replaced = self.answers.get((address, code))
+        if replaced is not None:
+            return replaced(Command(code, body=raw))
+        fields = encode_header(header) if header is not None else {}
+        reply = Caller(world).ask(code, raw, **fields)
+        assert reply is not None
+        if reply.code != 0:
+            raise RefusedError(reply.code, reply.remark, address)
+        return Command(0, body=reply.body)
+
+
+class Cluster:
+    """What name servers know."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, BrokerData] = {}
+
+    async def info(self) -> ClusterInfo:
+        return ClusterInfo(broker_addr_table=self.known)
+
+
+class WorldAdmin:
+    """As much of an Admin as the commands about replication use."""
+
+    def __init__(self) -> None:
+        self.connection = Connection()
+        self.cluster = Cluster()
+        self.brokers = BrokerAdmin(self.connection)  # type: ignore[arg-type]
+        self.replication = ReplicationAdmin(self.connection, self.brokers)  # type: ignore[arg-type]
+
+    def add(self, name: str, broker_id: int, world: World | None) -> str:
+        """Registers a broker, which does not answer when there is no world; its address."""
+        address = f"10.0.0.{broker_id + 1}:{10911 + len(self.cluster.known)}"
+        data = self.cluster.known.setdefault(name, BrokerData(cluster=CLUSTER, broker_name=name, broker_addrs={}))
+        data.broker_addrs[broker_id] = address
+        if world is not None:
+            self.connection.worlds[address] = world
+        return address
+
+
+class Feeds:
+    """A master's feeds that show what they are told."""
+
+    def __init__(self, *slaves: SlaveState) -> None:
+        self.slaves = list(slaves)
+
+    in_sync_count = 0
+
+    def confirmed(self, copies: int) -> int:
+        return min((slave.acked_offset for slave in self.slaves), default=0)
+
+    def states(self) -> list[SlaveState]:
+        return copy.deepcopy(self.slaves)
+
+
+class Link:
+    """A slave's link that shows what it is told."""
+
+    def __init__(self, state: MasterLinkState) -> None:
+        self.shown = state
+
+    def state(self) -> MasterLinkState:
+        return copy.deepcopy(self.shown)
+
+
+def master(message_count: int = 20, **settings: Any) -> World:
+    """An open master with some messages."""
+    world = World(brokerName="broker-a", brokerClusterName=CLUSTER, **settings)
+    for number in range(message_count):
+        world.put("orders", b"%d" % number * 100, queue_id=number % 3)
+    return world
+
+
+def slave_of(world: World, **settings: Any) -> tuple[World, World]:
+    """The master opened again, and a slave with the same directory."""
+    world.parts.close()
+    names = {"brokerName": "broker-a", "brokerClusterName": CLUSTER, **settings}
+    files = copy.deepcopy(world.files)
+    return World(world.files, world.clock, **names), World(files, world.clock, role=Role(1), **names)
