@@ -1,0 +1,67 @@
+"""``scripts/simulate``: clusters for as long as you like, one seed again, or the seeded bugs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.simulation.cluster import Report, simulate
+from tests.simulation.tally import Tally
+
+SEED_FIRST = 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this seed alone")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print what happened, in order")
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long (default 1)")
+    parser.add_argument("--from", dest="first", type=int, default=SEED_FIRST, help="the first seed (default 1)")
+    parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
+    parser.add_argument("--teeth", action="store_true", help="instead: plant each seeded bug and look for it")
+    options = parser.parse_args()
+    if options.teeth:
+        from tests.simulation.teeth import look_for_all
+
+        return look_for_all()
+    if options.seed is not None:
+        return _one(options.seed, tracing=options.trace)
+    return _many(options.first, options.minutes, keep_going=options.keep_going)
+
+
+def _one(seed: int, *, tracing: bool) -> int:
+    report = simulate(seed, tracing=tracing)
+    print(*report.trace, sep="\n")
+    tally = Tally()
+    tally.add(report)
+    print(tally)
+    print(*(f"BROKEN PROMISE: {violation}" for violation in report.violations), sep="\n")
+    return 1 if report.violations else 0
+
+
+def _many(seed: int, minutes: float, *, keep_going: bool) -> int:
+    end_s = time.monotonic() + minutes * 60
+    tally, failures = Tally(), 0
+    while time.monotonic() < end_s:
+        report = simulate(seed)
+        tally.add(report)
+        if report.violations:
+            failures += 1
+            _tell(report)
+            if not keep_going:
+                break
+        seed += 1
+    print(tally)
+    print(f"{failures} failing seeds")
+    return 1 if failures or not tally.fault_count else 0
+
+
+def _tell(report: Report) -> None:
+    print(f"seed {report.seed}: scripts/simulate --seed {report.seed} --trace")
+    for violation in report.violations[:5]:
+        print(f"  BROKEN PROMISE: {violation}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

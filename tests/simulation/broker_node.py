@@ -1,0 +1,228 @@
+"""A broker on a simulated machine: the product's own composition root on a simulated loop, disk and clock.
+
+Two parts of it are others here: worker threads, and the runner of periodic work, which runs all that is due in one
+event. Everything else is the code that serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymq.broker.broker as composition
+from pymq.broker.broker import Broker
+from pymq.broker.jobs import Job, log
+from pymq.broker.parts import BrokerParts
+from pymq.config import load_broker_config
+from pymq.errors import PymqError, UsageError
+from tests.simulation.disk import SimDisk
+from tests.simulation.history import History
+from tests.simulation.loop import SimLoop, SimWorkerThreads, start
+from tests.simulation.network import SimNetwork
+from tests.simulation.timeline import MS, SECOND, NodeClock, Process, Timeline
+
+ROOT = "/data"
+PORT = 10911
+SEGMENT_BYTES = 65_536
+SMALL = {
+    "storePathRootDir": ROOT,
+    "listenPort": PORT,
+    "mappedFileSizeCommitLog": SEGMENT_BYTES,
+    "mappedFileSizeConsumeQueue": 2_000,
+    "maxHashSlotNum": 50,
+    "maxIndexNum": 400,
+    "traceTopicEnable": "false",
+    "defaultTopicQueueNums": 1,
+}
+
+
+class SimJobRunner:
+    """In the place of :class:`pymq.broker.jobs.JobRunner`: everything that is due, in one event now and then."""
+
+    tick_us = 100 * MS
+
+    def __init__(self, jobs: list[Job], after_each: Callable[[], None]) -> None:
+        self.failure_count = 0
+        self._jobs = [[0.0, job] for job in jobs]
+        self._after = after_each
+        self._loop: SimLoop | None = None
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self._loop = loop
+        self._tick(int(loop.rng.random() * self.tick_us))
+
+    def stop(self) -> None:
+        self._loop = None
+
+    def _tick(self, delay_us: int) -> None:
+        if self._loop is not None:
+            self._loop.process.after(delay_us, self._run, self._loop)
+
+    def _run(self, loop: SimLoop) -> None:
+        if self._loop is loop:
+            loop.enter(self._run_due)
+            self._tick(self.tick_us)
+
+    def _run_due(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for entry in self._jobs:
+            due_s, job = entry
+            if now_s >= due_s:
+                entry[0] = now_s + job.period_ms / 1000
+                try:
+                    job.run()
+                except Exception:
+                    self.failure_count += 1
+                    log.exception("the job %s failed", job.name)
+        self._after()
+
+
+@contextmanager
+def simulated_parts(tick_us: int) -> Iterator[None]:
+    """For as long as this lasts brokers are made with simulated threads and jobs."""
+    real = composition.WorkerThreads, composition.JobRunner
+    composition.WorkerThreads, composition.JobRunner = SimWorkerThreads, SimJobRunner  # type: ignore[misc, assignment]
+    SimJobRunner.tick_us = tick_us
+    try:
+        yield
+    finally:
+        composition.WorkerThreads, composition.JobRunner = real  # type: ignore[misc]
+
+
+class SimBroker:
+    """``process`` is the present life, dead or alive."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        configured_id: int,
+        settings: dict[str, Any],
+        *,
+        timeline: Timeline,
+        network: SimNetwork,
+        rng: random.Random,
+        history: History,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.address = f"{host}:{PORT}"
+        self.configured_id = configured_id
+        self.clock = NodeClock(timeline)
+        self.disk = SimDisk(self.clock.now_ms)
+        self.start_count = 0
+        self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, "brokerId": configured_id, **settings}
+        self._timeline = timeline
+        self._network = network
+        self._rng = rng
+        self._history = history
+        self._broker: Broker | None = None
+        self._loop: SimLoop | None = None
+        self._graves: list[Any] = []
+        self.process = Process(timeline, name, host)
+        self.process.is_alive = False
+
+    # -- what the checkers and the fault plan look at ------------------------------------------------------------
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.is_alive
+
+    @property
+    def parts(self) -> BrokerParts | None:
+        """What it serves with; None while it is dead, starts, or changes its role."""
+        return self._broker.parts if self._broker is not None and self.process.is_alive else None
+
+    @property
+    def is_master(self) -> bool:
+        parts = self.parts
+        return parts is not None and parts.role.is_master
+
+    @property
+    def is_broken(self) -> bool:
+        """Its store takes no writes until a restart."""
+        parts = self.parts
+        return parts is not None and parts.store.log.broken is not None
+
+    @property
+    def reign(self) -> tuple[int, str]:
+        """Epoch and id of the newest reign its open log claims."""
+        parts = self.parts
+        reigns = parts.lineage.lineage.reigns if parts is not None else ()
+        return (reigns[-1].epoch, reigns[-1].reign_id) if reigns else (0, "")
+
+    # -- life and death -----------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        self._history.note(f"{self._timeline.now_us / SECOND:.4f} {self.name} {text}")
+
+    def start(self) -> None:
+        """The program is started with its flags."""
+        assert not self.process.is_alive
+        self.start_count += 1
+        self.note("starts")
+        self._network.hosts_down.discard(self.host)
+        self.process = Process(self._timeline, self.name, self.host)
+        chance = random.Random(self._rng.getrandbits(64))
+        loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)
+        config = load_broker_config(None, {key: str(value) for key, value in self._settings.items()})
+        broker = Broker(config, clock=self.clock, files=self.disk.files, rng=random.Random(chance.getrandbits(64)))
+        self._broker, self._loop = broker, loop
+        start(loop, self._serve(broker))
+
+    async def _serve(self, broker: Broker) -> None:
+        """As the command does."""
+        try:
+            await broker.start()
+            self.note(f"serves as id {broker.config.broker_id}")
+            await broker.wait_failed()
+        except (PymqError, OSError) as error:
+            self._ended(error)
+            await self._stop(broker)
+
+    def _ended(self, error: Exception) -> None:
+        """Only a disk that fails, and another master, are reasons."""
+        self.note(f"ends: {error}")
+        self._history.operations["brokers that gave up"] += 1
+        if not (self.disk.was_faulty or isinstance(error, UsageError)):
+            self._history.violated(f"{self.name} ends: {type(error).__name__}: {error}")
+
+    async def _stop(self, broker: Broker) -> None:
+        try:
+            await broker.stop()
+        except (PymqError, OSError) as error:
+            self.note(f"stopped uncleanly: {error}")
+        self.kill()
+
+    def stop(self) -> None:
+        """SIGTERM: an orderly end."""
+        assert self._broker is not None and self._loop is not None
+        start(self._loop, self._stop(self._broker))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._bury()
+        self._network.process_died(self.process, with_power=False)
+        self.process.die()
+        self.disk.after_kill()
+
+    def lose_power(self) -> None:
+        """The machine is off; what its disk has not, is gone."""
+        self._bury()
+        self._network.hosts_down.add(self.host)
+        self._network.process_died(self.process, with_power=True)
+        self.process.die()
+        self.disk.lose_power(self._rng)
+
+    def _bury(self) -> None:
+        self._graves.append((self._broker, self._loop))
+        self._broker = self._loop = None
+
+    def _failed(self, what: str, error: BaseException | None) -> None:
+        if self.process.is_alive:
+            self._history.violated(f"{what}: {type(error).__name__}: {error}")

@@ -1,0 +1,298 @@
+"""The promises, looked at during a run and after it. Nothing here asks a broker: it reads disks, and what clients noted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pymq.broker.parts import BrokerParts
+from pymq.model.record import StoredMessage, decode_records
+from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
+from tests.simulation.clients import QUEUE_COUNT, TOPIC
+from tests.simulation.history import ACKED, History, Seen, Send
+from tests.simulation.timeline import MS, SECOND
+
+# A saved table is this old at most when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.
+OFFSETS_OLD_US = 5_000 * MS
+
+
+def log_bytes(broker: SimBroker, start: int, size: int) -> bytes:
+    """What stands in a broker's log files, as its operating system has them."""
+    found = []
+    nodes = broker.disk.files.nodes
+    while size > 0:
+        segment = start - start % SEGMENT_BYTES
+        node = nodes.get(f"{ROOT}/commitlog/{segment:020d}")
+        take = min(size, segment + SEGMENT_BYTES - start)
+        found.append(bytes(node.data[start - segment : start - segment + take]) if node else b"")
+        start += take
+        size -= take
+    return b"".join(found)
+
+
+def holds(broker: SimBroker, physical: int, content: bytes) -> bool:
+    """True when the message stands at this place of the broker's log."""
+    head = log_bytes(broker, physical, 8)
+    if len(head) < 8:
+        return False
+    size = int.from_bytes(head[:4], "big")
+    return len(content) < size <= SEGMENT_BYTES and content in log_bytes(broker, physical, size)
+
+
+class Watcher:
+    """Looks at each answer in the moment it comes."""
+
+    def __init__(self, brokers: list[SimBroker], history: History, copies_needed: int) -> None:
+        """``copies_needed``: how many logs must hold a message when its send is answered; 1 under ASYNC_MASTER."""
+        self._brokers = brokers
+        self._history = history
+        self.copies_needed = copies_needed
+        self._acked: dict[tuple[int, str, int], Send] = {}
+        self._disturbed_us = -SECOND  # since then every broker's disk holds what it held when it answered
+
+    def disturb(self, now_us: int) -> None:
+        """A log loses bytes now: what was answered a moment ago may have had its copies."""
+        self._disturbed_us = now_us
+
+    def answered(self, send: Send) -> None:
+        """A send was acknowledged."""
+        key = (send.epoch, send.reign_id, send.physical)
+        other = self._acked.setdefault(key, send)
+        if other is not send and send.epoch > 0:
+            self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
+        if self._disturbed_us >= send.invoked_us:
+            return
+        copies = [broker.name for broker in self._brokers if holds(broker, send.physical, send.content)]
+        if len(copies) < self.copies_needed:
+            self._history.violated(f"{_named(send)} was acknowledged with copies on {copies or 'no broker'}")
+
+    def seen(self, seen: Seen) -> None:
+        """A consumer got a message."""
+        if self._disturbed_us >= seen.time_us - 3 * SECOND:
+            return
+        copies = [broker.name for broker in self._brokers if holds(broker, seen.physical, seen.content)]
+        if len(copies) < self.copies_needed:
+            self._history.violated(
+                f"{_text(seen.content)} of queue {seen.queue_id}@{seen.queue_offset} was shown by {seen.address} "
+                f"with copies on {copies or 'no broker'}"
+            )
+
+
+def messages_of(parts: BrokerParts, queue_id: int) -> list[StoredMessage]:
+    """Everything in a queue, as its broker reads it."""
+    store, found = parts.store, list[StoredMessage]()
+    at = store.min_offset(TOPIC, queue_id)
+    while at < store.max_offset(TOPIC, queue_id):
+        result = store.get(TOPIC, queue_id, at, 1024, 1 << 24)
+        found += decode_records(b"".join(result.chunks))
+        if result.next_offset <= at:
+            break
+        at = result.next_offset
+    return found
+
+
+class Verdict:
+    """What is left when all is quiet: one master, the others its copies, all promises kept."""
+
+    def __init__(self, brokers: list[SimBroker], history: History, flush_age_us: int | None) -> None:
+        """``flush_age_us``: how old a message may be and still only be in a page cache; None: SYNC_FLUSH."""
+        self._brokers = brokers
+        self._history = history
+        self._flush_age_us = flush_age_us
+        self._say = history.violated
+
+    def look(self) -> None:
+        masters = [broker for broker in self._brokers if broker.is_master]
+        if len(masters) != 1:
+            self._say(f"{len(masters)} masters at rest: {[broker.name for broker in masters]}")
+            return
+        (master,) = masters
+        assert master.parts is not None
+        for broker in self._brokers:
+            if broker is not master:
+                self._same_log(master, broker)
+                self._same_tables(master, broker)
+        queues = {queue_id: messages_of(master.parts, queue_id) for queue_id in range(QUEUE_COUNT)}
+        for broker in self._brokers:
+            if broker is not master and broker.parts is not None:
+                self._same_queues(broker, queues)
+        for queue_id, messages in queues.items():
+            self._dense(queue_id, messages)
+        self._sent(queues)
+        self._losses(master, queues)
+        self._seen_are_there(queues)
+        self._offsets(master)
+
+    # -- copies -------------------------------------------------------------------------------------------------
+
+    def _same_log(self, master: SimBroker, slave: SimBroker) -> None:
+        if slave.parts is None or master.parts is None:
+            self._say(f"{slave.name} is not open at rest")
+            return
+        ours, theirs = master.parts.store, slave.parts.store
+        if ours.physical_max_offset != theirs.physical_max_offset:
+            self._say(
+                f"{slave.name}'s log ends at {theirs.physical_max_offset}, its master {master.name}'s at "
+                f"{ours.physical_max_offset}: {slave.parts.link.state() if slave.parts.link else 'no link'}"
+            )
+            return
+        start = max(ours.physical_min_offset, theirs.physical_min_offset)
+        size = ours.physical_max_offset - start
+        if log_bytes(master, start, size) != log_bytes(slave, start, size):
+            self._say(f"the logs of {master.name} and {slave.name} differ between {start} and {start + size}")
+
+    def _same_queues(self, broker: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
+        assert broker.parts is not None
+        for queue_id, messages in queues.items():
+            start = broker.parts.store.min_offset(TOPIC, queue_id)
+            wanted = [(m.queue_offset, m.physical_offset) for m in messages if m.queue_offset >= start]
+            found = [(m.queue_offset, m.physical_offset) for m in messages_of(broker.parts, queue_id)]
+            if wanted != found[max(0, len(found) - len(wanted)) :]:
+                self._say(f"queue {queue_id} of {broker.name} is another than its master's")
+
+    def _same_tables(self, master: SimBroker, slave: SimBroker) -> None:
+        if slave.parts is None or master.parts is None:
+            return
+        ours, theirs = master.parts, slave.parts
+        pairs = (
+            ("topics", ours.topics.all(), theirs.topics.all()),
+            ("groups", ours.groups.all(), theirs.groups.all()),
+            ("offsets", ours.cursors.all(), theirs.cursors.all()),
+        )
+        for name, here, there in pairs:
+            if here != there:
+                self._say(f"{name} of {slave.name} differ from {master.name}'s: {_difference(here, there)}")
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def _dense(self, queue_id: int, messages: list[StoredMessage]) -> None:
+        offsets = [message.queue_offset for message in messages]
+        if offsets and offsets != list(range(offsets[0], offsets[0] + len(offsets))):
+            self._say(f"queue {queue_id} has holes or repeats: {offsets[:50]}")
+        places = [message.physical_offset for message in messages]
+        if places != sorted(places):
+            self._say(f"queue {queue_id} is not in the log's order")
+
+    def _sent(self, queues: dict[int, list[StoredMessage]]) -> None:
+        """Nothing that nobody sent, nothing twice, each producer's in its order."""
+        sends = {send.content: send for send in self._history.sends}
+        for queue_id, messages in queues.items():
+            last: dict[str, int] = {}
+            for message in messages:
+                send = sends.get(message.body)
+                if send is None or send.queue_id != queue_id:
+                    self._say(f"queue {queue_id}@{message.queue_offset} holds what nobody sent: {message.body[:40]!r}")
+                    continue
+                number = send.invoked_us
+                if last.get(send.producer, -1) >= number:
+                    self._say(f"{_named(send)} stands twice or out of order in queue {queue_id}")
+                last[send.producer] = number
+
+    def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
+        """Each acknowledged message is where its answer said, unless something happened that may cost it."""
+        there = {
+            (queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found
+        }
+        lost_by_reign: dict[tuple[int, str], list[Send]] = defaultdict(list)
+        for send in self._history.sends:
+            if send.outcome == ACKED and there.get((send.queue_id, send.queue_offset)) != send.content:
+                lost_by_reign[send.epoch, send.reign_id].append(send)
+                if not self._may_be_lost(send):
+                    self._say(f"lost: {_named(send)}")
+        self._history.operations["acknowledged messages lost as allowed"] += sum(map(len, lost_by_reign.values()))
+        for reign, lost in lost_by_reign.items():
+            first = min(send.physical for send in lost)
+            kept = [
+                send
+                for send in self._history.sends
+                if send.outcome == ACKED and (send.epoch, send.reign_id) == reign and send.physical > first
+                and there.get((send.queue_id, send.queue_offset)) == send.content
+            ]  # fmt: skip
+            if kept:
+                self._say(f"lost: {_named(lost[0])}, but {_named(kept[0])} behind it in the log is there")
+
+    def _may_be_lost(self, send: Send) -> bool:
+        """See docs/testing.md: what each event may cost."""
+        for incident in self._history.incidents:
+            at_us = incident.time_us
+            if incident.kind == "force" and at_us + SECOND >= 0:
+                # An operator gave up what the chosen slave does not have; the old master may go on in its ignorance.
+                if send.invoked_us <= at_us or send.epoch < int(incident.detail or 0):
+                    return True
+            elif incident.kind == "power" and self._flush_age_us is not None:
+                if send.answered_us <= at_us <= send.answered_us + self._flush_age_us:
+                    return True
+        return False
+
+    def _seen_are_there(self, queues: dict[int, list[StoredMessage]]) -> None:
+        """What one consumer saw at a place, no other sees differently, unless messages may have been lost."""
+        sends = {send.content: send for send in self._history.sends}
+        there = {
+            (queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found
+        }
+        for seen in self._history.seen:
+            send = sends.get(seen.content)
+            if send is None:
+                self._say(f"a consumer got what nobody sent: {seen.content[:40]!r}")
+                continue
+            body = there.get((seen.queue_id, seen.queue_offset))
+            if body != seen.content and not self._may_vanish(seen, send):
+                self._say(
+                    f"{_text(seen.content)} was read at queue {seen.queue_id}@{seen.queue_offset}, and is not there"
+                )
+
+    def _may_vanish(self, seen: Seen, send: Send) -> bool:
+        """A message that was shown: as one that was acknowledged when it was shown, or earlier."""
+        shown = Send(
+            send.content, send.producer, send.queue_id, seen.address, send.invoked_us, seen.time_us, epoch=seen.epoch
+        )
+        return self._may_be_lost(shown) or (send.answered_us >= 0 and self._may_be_lost(send))
+
+    # -- offsets ------------------------------------------------------------------------------------------------
+
+    def _offsets(self, master: SimBroker) -> None:
+        """A group's offset is the newest that was taken, or one that a death may have left; never beyond the queue."""
+        assert master.parts is not None
+        commits = self._history.commits
+        for group in {commit.group for commit in commits}:
+            for queue_id in range(QUEUE_COUNT):
+                now = master.parts.cursors.query(group, TOPIC, queue_id)
+                end = master.parts.store.max_offset(TOPIC, queue_id)
+                if now > end:
+                    self._say(f"{group} stands at {now} in queue {queue_id}, which ends at {end}")
+                taken = [commit for commit in commits if commit.group == group and commit.queue_id == queue_id]
+                safe = [
+                    commit.offset
+                    for commit in taken
+                    if not any(
+                        incident.time_us - OFFSETS_OLD_US <= commit.time_us <= incident.time_us + SECOND
+                        or incident.kind == "force"
+                        for incident in self._history.incidents
+                    )
+                ]
+                if safe and now < min(max(safe), end):
+                    self._say(f"{group} stands at {now} in queue {queue_id}, {max(safe)} was committed and safe")
+
+
+def _difference(here: object, there: object) -> str:
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in sorted(set(here) | set(there), key=str):
+            if here.get(key) != there.get(key):
+                return f"{key}: {there.get(key)} for {here.get(key)}"
+    return f"{there} for {here}"
+
+
+def _text(content: bytes) -> str:
+    return content.partition(b"|")[0].decode()
+
+
+def _named(send: Send) -> str:
+    return (
+        f"{_text(send.content)} (queue {send.queue_id}@{send.queue_offset}, log {send.physical}, epoch {send.epoch}, "
+        f"answered at {send.answered_us / SECOND:.4f} by {send.address})"
+    )
+
+
+def incidents_between(history: History, start_us: int, end_us: int) -> Iterable[str]:
+    """Their names, for texts."""
+    return (f"{i.time_us / SECOND:.3f} {i.kind} {i.node}" for i in history.incidents if start_us <= i.time_us <= end_us)

@@ -1,0 +1,255 @@
+"""Producers, consumers and an administrator: as real ones they know the name servers alone, and are never told the truth.
+
+They speak the wire's requests and note what they were told, and when.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pymq.errors import PymqError, RefusedError
+from pymq.model.record import decode_records
+from pymq.model.route import TopicRoute
+from pymq.wire.bodies_route import decode_route
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Command
+from tests.simulation.history import ACKED, MS, REFUSED, UNSURE, Commit, History, Seen, Send
+from tests.simulation.network import SimNetwork
+from tests.simulation.remoting import Promise, SimClient, run
+from tests.simulation.timeline import SECOND, Process, Timeline
+
+TOPIC = "Orders"
+QUEUE_COUNT = 2
+SUBSCRIPTION_FLAG, SUSPEND_FLAG = 4, 2
+# What a broker answers a send that it took in, but can't vouch for.
+NOT_SURE_CODES = frozenset(
+    {
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SYSTEM_ERROR,
+    }
+)
+
+
+class ClientNode:
+    """What all clients have: a process, connections, a route that may be old."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        *,
+        timeline: Timeline,
+        network: SimNetwork,
+        rng: random.Random,
+        history: History,
+        name_servers: list[str],
+        broker_name: str,
+    ) -> None:
+        self.name = name
+        self.process = Process(timeline, name, host)
+        self.client = SimClient(network, self.process)
+        self._timeline = timeline
+        self._rng = rng
+        self._history = history
+        self._name_servers = name_servers
+        self._broker_name = broker_name
+        self._route: TopicRoute | None = None
+        self._route_us = -(1 << 60)
+        self.is_stopping = False
+
+    @property
+    def now_us(self) -> int:
+        return self._timeline.now_us
+
+    def sleep(self, duration_us: int) -> Promise:
+        promise = Promise()
+        self.process.after(duration_us, promise.keep)
+        return promise
+
+    async def route(self, *, is_fresh: bool = False) -> TopicRoute | None:
+        """As the name servers say, or said at most 30 s ago."""
+        if not is_fresh and self._route is not None and self.now_us - self._route_us < 30 * SECOND:
+            return self._route
+        request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext={"topic": TOPIC}, version=479)
+        server = self._rng.choice(self._name_servers)
+        try:
+            answer = await self.client.invoke_ok(server, request)
+        except PymqError:
+            return self._route
+        self._route, self._route_us = decode_route(answer.body), self.now_us
+        return self._route
+
+    async def master(self, *, is_fresh: bool = False) -> str | None:
+        """Where the master answers, as far as known."""
+        route = await self.route(is_fresh=is_fresh)
+        data = route.broker(self._broker_name) if route else None
+        return data.master_address if data else None
+
+    async def reader(self, *, is_fresh: bool = False, broker_id: int = 0) -> str | None:
+        """The broker to read from: the one suggested, else the master, else any."""
+        route = await self.route(is_fresh=is_fresh)
+        data = route.broker(self._broker_name) if route else None
+        return data.read_address(broker_id) if data else None
+
+
+# (address) -> (epoch, reign id) of the lineage of the broker that answers there now
+ReignAt = Callable[[str], tuple[int, str]]
+
+
+class Producer(ClientNode):
+    """Sends one message after another, each unlike every other one; what fails is sent no second time."""
+
+    on_answer: Callable[[Send], None] = staticmethod(lambda send: None)
+    reign_at: ReignAt = staticmethod(lambda address: (-1, ""))
+
+    def start(self, pace_us: int, size_max_bytes: int) -> None:
+        run(self._work(pace_us, size_max_bytes))
+
+    async def _work(self, pace_us: int, size_max_bytes: int) -> None:
+        number, is_fresh = 0, True
+        while not self.is_stopping:
+            await self.sleep(int(self._rng.expovariate(1) * pace_us))
+            address = await self.master(is_fresh=is_fresh)
+            if address is None:
+                is_fresh = True
+                await self.sleep(SECOND)
+                continue
+            number += 1
+            content = b"%b-%d|" % (self.name.encode(), number)
+            content += b"." * int(self._rng.random() ** 4 * size_max_bytes)
+            send = await self._send(address, content)
+            is_fresh = send.outcome != ACKED
+
+    async def _send(self, address: str, content: bytes) -> Send:
+        queue_id = self._rng.randrange(QUEUE_COUNT)
+        send = Send(content, self.name, queue_id, address, self.now_us)
+        self._history.sends.append(send)
+        self._history.operations["sends"] += 1
+        request = Command(
+            RequestCode.SEND_MESSAGE_V2,
+            ext={
+                "a": "producers", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
+                "g": str(self.now_us // MS), "h": "0", "i": f"UNIQ_KEY\x01{content.partition(b'|')[0].decode()}\x02",
+                "j": "0", "k": "false", "m": "false",
+            },
+            body=content,
+            version=479,
+            serialize=self._rng.choice((SERIALIZE_JSON, SERIALIZE_ROCKETMQ)),
+        )  # fmt: skip
+        try:
+            answer = await self.client.invoke_ok(address, request)
+        except RefusedError as error:
+            send.code = error.code
+            send.outcome = UNSURE if error.code in NOT_SURE_CODES else REFUSED
+        except PymqError:
+            send.outcome = UNSURE
+        else:
+            send.code, send.outcome = 0, ACKED
+            fields = answer.ext or {}
+            send.queue_offset = int(fields["queueOffset"])
+            send.physical = int(fields["msgId"][-16:], 16)
+            send.epoch, send.reign_id = self.reign_at(address)
+        send.answered_us = self.now_us
+        self._history.operations[f"sends {send.outcome}"] += 1
+        self._history.note(
+            f"{self.now_us / SECOND:.4f} {self.name} {content.partition(b'|')[0].decode()} at {address}: "
+            f"{send.outcome} {send.code} queue {queue_id}@{send.queue_offset} log {send.physical} epoch {send.epoch}"
+        )
+        if send.outcome == ACKED:
+            self.on_answer(send)
+        return send
+
+
+class Consumer(ClientNode):
+    """The only member of its group: reads every queue from where the group stands, commits now and then."""
+
+    is_master_at: Callable[[str], bool] = staticmethod(lambda address: False)
+    reign_at: ReignAt = staticmethod(lambda address: (-1, ""))
+    on_seen: Callable[[Seen], None] = staticmethod(lambda seen: None)
+
+    def start(self, pace_us: int) -> None:
+        for queue_id in range(QUEUE_COUNT):
+            run(self._work(queue_id, pace_us))
+
+    @property
+    def group(self) -> str:
+        return f"G-{self.name}"
+
+    async def _work(self, queue_id: int, pace_us: int) -> None:
+        """One queue."""
+        offset, committed, is_fresh, broker_id = -1, -1, True, 0
+        while not self.is_stopping:
+            await self.sleep(int(self._rng.expovariate(1) * pace_us))
+            address = await self.reader(is_fresh=is_fresh, broker_id=broker_id)
+            is_fresh = False
+            if address is None:
+                is_fresh = True
+                await self.sleep(SECOND)
+                continue
+            try:
+                if offset < 0 or self._rng.random() < 0.02:  # a restart of the consumer
+                    offset = committed = await self._stored_offset(address, queue_id)
+                offset, broker_id = await self._pull(address, queue_id, offset)
+                if offset != committed and self._rng.random() < 0.5:
+                    await self._commit(address, queue_id, offset)
+                    committed = offset
+            except PymqError:
+                is_fresh, broker_id = True, 0
+
+    async def _stored_offset(self, address: str, queue_id: int) -> int:
+        self._history.operations["offset queries"] += 1
+        fields = {"consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id)}
+        try:
+            answer = await self.client.invoke_ok(
+                address, Command(RequestCode.QUERY_CONSUMER_OFFSET, ext=fields, version=479)
+            )
+        except RefusedError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return 0
+            raise
+        return int((answer.ext or {})["offset"])
+
+    async def _pull(self, address: str, queue_id: int, offset: int) -> tuple[int, int]:
+        """(where to go on, the broker that is suggested). Raises PymqError."""
+        self._history.operations["pulls"] += 1
+        is_patient = self._rng.random() < 0.5
+        request = Command(
+            RequestCode.PULL_MESSAGE,
+            ext={
+                "consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id), "queueOffset": str(offset),
+                "maxMsgNums": "32", "commitOffset": "0", "suspendTimeoutMillis": "5000", "subVersion": "0",
+                "sysFlag": str(SUBSCRIPTION_FLAG | (SUSPEND_FLAG if is_patient else 0)), "subscription": "*",
+            },
+            version=479,
+        )  # fmt: skip
+        epoch, _ = self.reign_at(address)
+        try:
+            answer = await self.client.invoke_ok(address, request, 12.0)
+        except RefusedError as error:
+            if error.code == ResponseCode.PULL_OFFSET_MOVED:
+                return -1, 0
+            if error.code not in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                raise
+            return offset, 0
+        suggested = int((answer.ext or {}).get("suggestWhichBrokerId", 0))
+        for message in decode_records(answer.body):
+            seen = Seen(
+                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, epoch
+            )
+            self._history.seen.append(seen)
+            self.on_seen(seen)
+            self._history.operations["messages read"] += 1
+        return int((answer.ext or {})["nextBeginOffset"]), suggested
+
+    async def _commit(self, address: str, queue_id: int, offset: int) -> None:
+        self._history.operations["commits"] += 1
+        fields = {
+            "consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id), "commitOffset": str(offset),
+        }  # fmt: skip
+        await self.client.invoke_ok(address, Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479))
+        self._history.commits.append(
+            Commit(self.now_us, self.group, queue_id, offset, address, self.is_master_at(address))
+        )

@@ -1,0 +1,217 @@
+"""One run: a cluster made from a seed, its clients at work, faults on it, quiet at the end, and a verdict."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pymq.broker.parts import BrokerParts
+from tests.simulation.broker_node import SimBroker, simulated_parts
+from tests.simulation.checking import Verdict, Watcher
+from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
+from tests.simulation.faults import Faults
+from tests.simulation.history import ACKED, History, Seen, Send
+from tests.simulation.name_server import SimNameServer
+from tests.simulation.network import SimNetwork
+from tests.simulation.operating import Operator
+from tests.simulation.plan import Plan, drawn
+from tests.simulation.timeline import SECOND, Timeline
+
+BROKER_NAME = "broker-a"
+START_UP_US = 20 * SECOND
+QUIET_US = 600 * SECOND  # until then the cluster must have come to rest
+LOOK_US = 2 * SECOND
+
+
+class Report(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    violations: list[str]
+    faults: Counter[str]
+    operations: Counter[str]
+    simulated_us: int
+    event_count: int
+    cpu_seconds: float
+    trace: list[str]
+
+
+class Cluster:
+    """All nodes of one plan, on one timeline."""
+
+    def __init__(self, plan: Plan, *, tracing: bool = False) -> None:
+        self.plan = plan
+        self.timeline = Timeline()
+        self.history = History(trace=[] if tracing else None)
+        self._chance = random.Random(plan.seed ^ 0x51ED_270B)
+        self.network = SimNetwork(self.timeline, self._fork())
+        self.network.link = plan.link
+        self.name_servers = [
+            SimNameServer(f"namesrv{i}", f"10.0.1.{i + 1}", self.timeline, self.network, self.history)
+            for i in range(plan.name_server_count)
+        ]
+        addresses = [server.address for server in self.name_servers]
+        settings = {**plan.settings, "brokerName": BROKER_NAME, "namesrvAddr": ";".join(addresses)}
+        self.brokers = [
+            SimBroker(
+                f"broker{i}", f"10.0.0.{i + 1}", i, settings,
+                timeline=self.timeline, network=self.network, rng=self._fork(), history=self.history,
+            )
+            for i in range(plan.slave_count + 1)
+        ]  # fmt: skip
+        self.watcher = Watcher(self.brokers, self.history, plan.copies_needed)
+        common = {
+            "timeline": self.timeline, "network": self.network, "history": self.history,
+            "name_servers": addresses, "broker_name": BROKER_NAME,
+        }  # fmt: skip
+        self.producers = [
+            Producer(f"p{i}", f"10.0.2.{i + 1}", rng=self._fork(), **common) for i in range(plan.producer_count)
+        ]
+        self.consumers = [
+            Consumer(f"c{i}", f"10.0.3.{i + 1}", rng=self._fork(), **common) for i in range(plan.consumer_count)
+        ]
+        for producer in self.producers:
+            producer.on_answer, producer.reign_at = self._answered, self._reign_at
+        for consumer in self.consumers:
+            consumer.on_seen, consumer.reign_at, consumer.is_master_at = self._seen, self._reign_at, self._is_master_at
+        self.operator = Operator("operator", "10.0.4.1", cluster=self, rng=self._fork(), **common)
+        self.faults = Faults(self, self._fork())
+
+    def _fork(self) -> random.Random:
+        return random.Random(self._chance.getrandbits(64))
+
+    # -- what the clients are asked to note -----------------------------------------------------------------------
+
+    def broker_at(self, address: str) -> SimBroker:
+        return next(broker for broker in self.brokers if broker.address == address)
+
+    def _reign_at(self, address: str) -> tuple[int, str]:
+        return self.broker_at(address).reign
+
+    def _is_master_at(self, address: str) -> bool:
+        return self.broker_at(address).is_master
+
+    def _answered(self, send: Send) -> None:
+        self.watcher.answered(send)
+
+    def _seen(self, seen: Seen) -> None:
+        self.watcher.seen(seen)
+
+    # -- the run ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        plan, timeline = self.plan, self.timeline
+        for server in self.name_servers:
+            server.start()
+        for broker in self.brokers:
+            broker.start()
+        self.operator.set_up()
+        self._until(START_UP_US, self._is_working, "the cluster did not come up")
+        for producer in self.producers:
+            producer.start(plan.pace_us, plan.size_max_bytes)
+        for consumer in self.consumers:
+            consumer.start(plan.pace_us)
+        self.faults.start()
+        timeline.run_until(timeline.now_us + plan.duration_us)
+        self.faults.stop()
+        self._come_to_rest()
+        Verdict(self.brokers, self.history, plan.flush_age_us).look()
+
+    def _is_working(self) -> bool:
+        return self.operator.is_set_up
+
+    def _until(self, limit_us: int, is_true: Callable[[], bool], what: str) -> bool:
+        end_us = self.timeline.now_us + limit_us
+        while self.timeline.now_us < end_us:
+            if is_true():
+                return True
+            self.timeline.run_until(self.timeline.now_us + LOOK_US)
+        self.history.violated(f"{what} within {limit_us // SECOND} s")
+        return False
+
+    def _come_to_rest(self) -> None:
+        """Everything is mended and started; the clients go on until all works, then stop."""
+        self.faults.heal_all()
+        self.operator.mend()
+        since_us = self.timeline.now_us
+        self._until(QUIET_US, lambda: self._is_well_since(since_us), "no send works again after the last fault")
+        for producer in self.producers:
+            producer.is_stopping = True
+        self.timeline.run_until(self.timeline.now_us + 5 * SECOND)
+        self._until(QUIET_US, self._has_converged, "the slaves have not all there is")
+        for consumer in self.consumers:
+            consumer.is_stopping = True
+        self.timeline.run_until(self.timeline.now_us + 15 * SECOND)
+
+    def _is_well_since(self, since_us: int) -> bool:
+        masters = [broker for broker in self.brokers if broker.is_master]
+        if len(masters) != 1 or not all(broker.parts is not None for broker in self.brokers):
+            return False
+        recent = [send for send in self.history.sends[-50:] if send.invoked_us > since_us and send.outcome == ACKED]
+        return len(recent) >= 3
+
+    def _has_converged(self) -> bool:
+        ends = {broker.parts.store.physical_max_offset if broker.parts else -1 for broker in self.brokers}
+        return len(ends) == 1 and -1 not in ends
+
+    def describe(self) -> str:
+        """Where everybody stands: for people who look for the cause of a violation."""
+        return "\n".join(f"{broker.name}: {_state(broker.parts)}" for broker in self.brokers)
+
+
+def _state(parts: BrokerParts | None) -> str:
+    if parts is None:
+        return "not open"
+    queues = [parts.store.max_offset(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
+    link = parts.link.state() if getattr(parts, "link", None) else ""
+    return f"id {parts.role.broker_id}, log to {parts.store.physical_max_offset}, queues to {queues}, {link}"
+
+
+class _Errors(logging.Handler):
+    """What the product logs with a traceback is an error inside it."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(logging.ERROR)
+        self._history = history
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            self._history.violated(f"{record.getMessage()}: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def _logged_to(history: History) -> Iterator[None]:
+    logger = logging.getLogger("pymq")
+    handler = _Errors(history)
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate, logger.level = False, logging.ERROR
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate, logger.level = before
+
+
+def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None) -> Report:
+    """Runs one seed. An error that escapes is a violation too."""
+    started = time.process_time()
+    cluster = Cluster(plan or drawn(seed), tracing=tracing)
+    with _logged_to(cluster.history), simulated_parts(cluster.plan.tick_us):
+        try:
+            cluster.run()
+        except Exception as error:
+            if tracing:
+                raise
+            cluster.history.violated(f"{type(error).__name__}: {error}")
+    history = cluster.history
+    return Report(
+        seed, history.violations, history.faults, history.operations, cluster.timeline.now_us,
+        cluster.timeline.event_count, time.process_time() - started, history.trace or [],
+    )  # fmt: skip

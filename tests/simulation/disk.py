@@ -1,0 +1,68 @@
+"""A machine's disk: keeps what was synced through a power loss, gets full, fails to sync, is slow."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+
+from pymq.store.memory_fs import MemoryFiles
+from tests.crash.losses import random_loss
+
+WRITES = frozenset({"pwrite", "allocate", "truncate", "makedirs", "open"})
+SPACE_TAKING = frozenset({"pwrite", "allocate"})
+
+
+class SimDisk:
+    """``files`` changes with each power loss: ask for it at each start."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.files = MemoryFiles(now_ms=now_ms)
+        self.is_full = False
+        self.failing_sync_count = 0  # so many syncs fail from now on
+        self.sync_delay_us = 500
+        self.was_faulty = False  # some call failed since the last healing
+        self._attach()
+
+    def _attach(self) -> None:
+        self.files.fault = None if not (self.is_full or self.failing_sync_count) else self._fault
+
+    def fill(self, is_full: bool) -> None:
+        self.is_full = is_full
+        self._attach()
+
+    def fail_syncs(self, count: int) -> None:
+        self.failing_sync_count = count
+        self._attach()
+
+    def heal(self) -> None:
+        """It works again, and nothing is put down to it any more."""
+        self.was_faulty = False
+        self.is_full = False
+        self.failing_sync_count = 0
+        self.sync_delay_us = 500
+        self._attach()
+
+    def _fault(self, call: str, path: str) -> None:
+        if self.is_full and call in SPACE_TAKING:
+            self.was_faulty = True
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if self.failing_sync_count and call == "sync":
+            self.failing_sync_count -= 1
+            self.was_faulty = True
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def after_kill(self) -> None:
+        """The process is gone; what it wrote is in the page cache."""
+        self.files.after_kill()
+
+    def lose_power(self, chance: random.Random) -> None:
+        """What was synced is there, and of the rest what chance keeps."""
+        image = random_loss(chance).of(self.files.freeze())
+        modified = {path: node.modified_ms for path, node in self.files.nodes.items()}
+        self.files = MemoryFiles.restored(image, now_ms=self._now_ms)
+        for path, node in self.files.nodes.items():
+            node.modified_ms = modified.get(path, 0)
+        self._attach()

@@ -1,0 +1,265 @@
+"""What goes wrong: drawn from the seed, applied to a running cluster, mended after a while. Counted when it was real."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.broker_node import SimBroker
+from tests.simulation.network import Link
+from tests.simulation.plan import WEIGHTS
+from tests.simulation.timeline import MS, SECOND
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+HOUR_MS = 3_600_000
+
+
+class Faults:
+    """Each method applies one kind of fault and says whether there was anything to apply it to."""
+
+    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._is_over = False
+        kinds: dict[str, Callable[[], bool]] = {
+            "kill a broker": lambda: self._kill(self._any_broker()),
+            "kill the master": lambda: self._kill(self._master()),
+            "power loss of a broker": lambda: self._power(self._any_broker()),
+            "power loss of the master": lambda: self._power(self._master()),
+            "orderly restart": lambda: self._restart(self._any_broker()),
+            "pause": self._pause,
+            "kill a name server": self._kill_name_server,
+            "partition": lambda: self._partition(both_ways=True),
+            "one-way partition": lambda: self._partition(both_ways=False),
+            "cut connections": self._cut_connections,
+            "half-open connections": self._half_open,
+            "slow network": self._slow_network,
+            "clock jump": self._clock_jump,
+            "full disk": self._full_disk,
+            "failing fsync": self._failing_fsync,
+            "slow disk": self._slow_disk,
+            "hand over": lambda: cluster.operator.hand_over(),
+            "fail over": lambda: cluster.operator.fail_over(),
+            "forced fail over": lambda: cluster.operator.force(),
+            "topic change": lambda: cluster.operator.change_topics(),
+        }
+        self._kinds = {kind: kinds[kind] for kind in cluster.plan.kinds}
+
+    # -- when ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._plan_next()
+
+    def stop(self) -> None:
+        self._is_over = True
+
+    def _plan_next(self) -> None:
+        gap_us = int(self._rng.expovariate(1) * self._cluster.plan.gap_us)
+        self._cluster.timeline.after(gap_us, self._next)
+
+    def _next(self) -> None:
+        if self._is_over:
+            return
+        kinds = list(self._kinds)
+        kind = self._rng.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+        if self._kinds[kind]():
+            self._cluster.history.faults[kind] += 1
+        self._plan_next()
+
+    def _later(self, longest_us: int, mend: Callable[[], None]) -> None:
+        """After some time, often short."""
+        self._cluster.timeline.after(int(self._rng.random() ** 2 * longest_us), mend)
+
+    def _note(self, text: str) -> None:
+        self._cluster.history.note(f"{self._cluster.timeline.now_us / SECOND:.4f} FAULT {text}")
+
+    def heal_all(self) -> None:
+        """Nothing is broken any more. What is dead is started."""
+        cluster = self._cluster
+        self._note("all is mended")
+        cluster.network.links.clear()
+        cluster.network.heal(set(cluster.network.cuts))
+        for server in cluster.name_servers:
+            server.process.resume()
+            if not server.is_alive:
+                server.start()
+        for broker in cluster.brokers:
+            broker.disk.heal()
+            broker.process.resume()
+            if broker.is_alive and broker.is_broken:
+                self._die(broker, "kill")  # a disk that failed once wants a restart
+            if not broker.is_alive:
+                broker.start()
+
+    # -- who ----------------------------------------------------------------------------------------------------
+
+    def _any_broker(self) -> SimBroker | None:
+        living = [broker for broker in self._cluster.brokers if broker.is_alive]
+        return self._rng.choice(living) if living else None
+
+    def _master(self) -> SimBroker | None:
+        return next((broker for broker in self._cluster.brokers if broker.is_master), None)
+
+    def _hosts(self) -> list[str]:
+        cluster = self._cluster
+        return [node.host for node in (*cluster.brokers, *cluster.name_servers)]
+
+    # -- machines -----------------------------------------------------------------------------------------------
+
+    def _die(self, broker: SimBroker, kind: str) -> None:
+        cluster = self._cluster
+        self._note(f"{kind} {broker.name}")
+        cluster.history.incident(cluster.timeline.now_us, kind, broker.name)
+        if kind == "power":
+            cluster.watcher.disturb(cluster.timeline.now_us)
+            broker.lose_power()
+        else:
+            broker.kill()
+
+    def _kill(self, broker: SimBroker | None, kind: str = "kill") -> bool:
+        if broker is None:
+            return False
+        self._die(broker, kind)
+        self._later(20 * SECOND, lambda: self._start(broker))
+        return True
+
+    def _power(self, broker: SimBroker | None) -> bool:
+        return self._kill(broker, "power")
+
+    def _start(self, broker: SimBroker) -> None:
+        if not broker.is_alive and not self._is_over:
+            broker.start()
+            if not broker.is_alive:
+                self._later(20 * SECOND, lambda: self._start(broker))
+
+    def _restart(self, broker: SimBroker | None) -> bool:
+        if broker is None or broker.process.is_paused:
+            return False
+        self._note(f"orderly stop of {broker.name}")
+        self._cluster.history.incident(self._cluster.timeline.now_us, "stop", broker.name)
+        broker.stop()
+        self._later(10 * SECOND, lambda: self._start(broker))
+        return True
+
+    def _pause(self) -> bool:
+        broker = self._any_broker()
+        if broker is None or broker.process.is_paused:
+            return False
+        self._note(f"pause {broker.name}")
+        broker.process.pause()
+        self._later(60 * SECOND, broker.process.resume)
+        return True
+
+    def _kill_name_server(self) -> bool:
+        living = [server for server in self._cluster.name_servers if server.is_alive]
+        if not living:
+            return False
+        server = self._rng.choice(living)
+        self._note(f"kill {server.name}")
+        if self._rng.random() < 0.5:
+            server.kill()
+        else:
+            server.lose_power()
+        self._later(30 * SECOND, lambda: None if server.is_alive else server.start())
+        return True
+
+    def _clock_jump(self) -> bool:
+        broker = self._rng.choice(self._cluster.brokers)
+        jump_ms = int(self._rng.choice((1, -1)) * self._rng.choice((500, 10_000, HOUR_MS)) * self._rng.random())
+        self._note(f"clock of {broker.name} {jump_ms:+} ms")
+        broker.clock.skew_ms += jump_ms
+        return True
+
+    # -- disks --------------------------------------------------------------------------------------------------
+
+    def _full_disk(self) -> bool:
+        broker = self._any_broker()
+        if broker is None or broker.disk.is_full:
+            return False
+        self._note(f"disk of {broker.name} is full")
+        broker.disk.fill(True)
+        self._later(20 * SECOND, lambda: broker.disk.fill(False))
+        return True
+
+    def _failing_fsync(self) -> bool:
+        """A store whose fsync failed takes no writes until its broker is restarted: so it is."""
+        broker = self._any_broker()
+        if broker is None:
+            return False
+        self._note(f"fsync of {broker.name} fails")
+        broker.disk.fail_syncs(1)
+
+        def restart() -> None:
+            broker.disk.fail_syncs(0)
+            if broker.is_alive and broker.is_broken:
+                self._kill(broker)
+
+        self._later(20 * SECOND, restart)
+        return True
+
+    def _slow_disk(self) -> bool:
+        broker = self._rng.choice(self._cluster.brokers)
+        broker.disk.sync_delay_us = self._rng.choice((20, 200, 2000)) * MS
+        self._note(f"fsync of {broker.name} takes {broker.disk.sync_delay_us / MS} ms")
+
+        def mend() -> None:
+            broker.disk.sync_delay_us = 500
+
+        self._later(30 * SECOND, mend)
+        return True
+
+    # -- network ------------------------------------------------------------------------------------------------
+
+    def _partition(self, *, both_ways: bool) -> bool:
+        """Some machines no longer reach some others; clients may be on either side."""
+        cluster, rng = self._cluster, self._rng
+        hosts = self._hosts()
+        rng.shuffle(hosts)
+        here = set(hosts[: rng.randrange(1, max(2, len(hosts)))])
+        clients = [node.process.host for node in (*cluster.producers, *cluster.consumers, cluster.operator)]
+        here |= {host for host in clients if rng.random() < 0.3}
+        there = {*hosts, *clients} - here
+        cuts = {(a, b) for a in here for b in there}
+        if both_ways:
+            cuts |= {(b, a) for a, b in cuts}
+        self._note(f"{'partition' if both_ways else 'one-way partition'} {sorted(here)} | {sorted(there)}")
+        cluster.network.cuts |= cuts
+        self._later(40 * SECOND, lambda: cluster.network.heal(cuts))
+        return True
+
+    def _cut_connections(self) -> bool:
+        """Some connections break; each end hears of it in its own time."""
+        streams = [stream for stream in self._cluster.network.streams if self._rng.random() < 0.3]
+        for stream in streams:
+            stream.break_now("connection lost")
+            self._later(SECOND, lambda other=stream.other: other.break_now("connection lost"))  # type: ignore[misc]
+        if streams:
+            self._note(f"{len(streams)} connections are cut")
+        return bool(streams)
+
+    def _half_open(self) -> bool:
+        """Some connections carry nothing any more, and nobody is told."""
+        streams = [stream for stream in self._cluster.network.streams if self._rng.random() < 0.15]
+        for stream in streams:
+            stream.is_half_open = stream.other.is_half_open = True
+        if streams:
+            self._note(f"{len(streams)} connections are half open")
+        return bool(streams)
+
+    def _slow_network(self) -> bool:
+        network, rng = self._cluster.network, self._rng
+        pairs = [(a, b) for a in self._hosts() for b in self._hosts() if a != b and rng.random() < 0.5]
+        link = Link(rng.choice((5, 50, 500)) * MS, rng.choice((10, 200, 3000)) * MS, rng.choice((0.1, 0.9)))
+        for pair in pairs:
+            network.links[pair] = link
+        self._note(f"{len(pairs)} links are slow: {link}")
+
+        def mend() -> None:
+            for pair in pairs:
+                network.links.pop(pair, None)
+
+        self._later(30 * SECOND, mend)
+        return bool(pairs)

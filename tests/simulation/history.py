@@ -1,0 +1,90 @@
+"""What clients saw and what was done to the cluster, in order: the checkers read nothing else but the disks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MS = 1_000
+
+ACKED, REFUSED, UNSURE = "acked", "refused", "unsure"
+
+
+@dataclass(slots=True)
+class Send:
+    """One attempt to send. ``answered_us`` -1: no answer yet. ``physical``: where its broker says it stands."""
+
+    content: bytes
+    producer: str
+    queue_id: int
+    address: str
+    invoked_us: int
+    answered_us: int = -1
+    outcome: str = UNSURE
+    code: int = -1
+    queue_offset: int = -1
+    physical: int = -1
+    epoch: int = -1  # of its broker's lineage when it answered
+    reign_id: str = ""
+
+
+class Seen(NamedTuple):
+    """One message as a consumer got it."""
+
+    time_us: int
+    queue_id: int
+    queue_offset: int
+    physical: int
+    content: bytes
+    address: str
+    epoch: int
+
+
+class Commit(NamedTuple):
+    """A group's offset that a broker said it took."""
+
+    time_us: int
+    group: str
+    queue_id: int
+    offset: int
+    address: str
+    was_master: bool
+
+
+class Incident(NamedTuple):
+    """Something that may cost messages, or offsets. ``kind``: kill, power, promote, force, wipe."""
+
+    time_us: int
+    kind: str
+    node: str
+    detail: str = ""
+
+
+@dataclass
+class History:
+    """Everything of one run."""
+
+    sends: list[Send] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
+    trace: list[str] | None = None
+    now_us: int = 0
+
+    def note(self, text: str) -> None:
+        """A line of the trace, when one is wanted."""
+        if self.trace is not None:
+            self.trace.append(text)
+
+    def violated(self, text: str) -> None:
+        """A promise is broken. The run goes on: the checkers at its end may say more."""
+        if len(self.violations) < 20:
+            self.violations.append(text)
+        self.note(f"VIOLATION {text}")
+
+    def incident(self, time_us: int, kind: str, node: str, detail: str = "") -> None:
+        self.incidents.append(Incident(time_us, kind, node, detail))

@@ -1,0 +1,55 @@
+"""A name server on a simulated machine: the product's own, its memory gone with each death."""
+
+from __future__ import annotations
+
+import random
+
+from pymq.config import NamesrvConfig
+from pymq.namesrv.server import NameServer
+from tests.simulation.history import History
+from tests.simulation.loop import SimLoop, start
+from tests.simulation.network import SimNetwork
+from tests.simulation.timeline import NodeClock, Process, Timeline
+
+PORT = 9876
+
+
+class SimNameServer:
+    """``process`` is the present life, dead or alive."""
+
+    def __init__(self, name: str, host: str, timeline: Timeline, network: SimNetwork, history: History) -> None:
+        self.name = name
+        self.host = host
+        self.address = f"{host}:{PORT}"
+        self.clock = NodeClock(timeline)
+        self._timeline = timeline
+        self._network = network
+        self._history = history
+        self._graves: list[SimLoop] = []
+        self.process = Process(timeline, name, host)
+        self.process.is_alive = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.is_alive
+
+    def start(self) -> None:
+        self._network.hosts_down.discard(self.host)
+        self.process = Process(self._timeline, self.name, self.host)
+        loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)
+        self._graves.append(loop)
+        config = NamesrvConfig(bind_address=self.host, listen_port=PORT)
+        start(loop, NameServer(clock=self.clock, config=config).start())
+
+    def kill(self) -> None:
+        self._network.process_died(self.process, with_power=False)
+        self.process.die()
+
+    def lose_power(self) -> None:
+        self._network.hosts_down.add(self.host)
+        self._network.process_died(self.process, with_power=True)
+        self.process.die()
+
+    def _failed(self, what: str, error: BaseException | None) -> None:
+        if self.process.is_alive:
+            self._history.violated(f"{what}: {type(error).__name__}: {error}")

@@ -1,0 +1,345 @@
+"""Streams between simulated machines: late, cut into pieces, held up by partitions, broken, half open.
+
+A stream keeps TCP's promise, no more: bytes arrive in order and once, or not at all. What was under way when a
+connection broke is lost; nothing of a dead connection arrives later.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pymq.wire.streams import StreamHandler
+from tests.simulation.timeline import MS, SECOND, Process, Timeline
+
+WINDOW_BYTES = 65_536  # what kernels and wires of one direction hold before a writer has to wait
+LOW_WATER_BYTES = 16_384
+CONNECT_TIMEOUT_US = 3 * SECOND
+RETRANSMISSION_US = 900 * SECOND  # until a kernel gives a silent connection up
+
+Accept = Callable[[str], StreamHandler]
+
+
+class Link(NamedTuple):
+    """How one direction between two machines behaves."""
+
+    delay_us: int = 200
+    jitter_us: int = 300
+    piece_chance: float = 0.05  # that an arrival is cut into pieces
+
+
+class Listener(NamedTuple):
+    process: Process
+    accept: Accept
+
+
+class SimStream:
+    """One end of a connection; a :class:`pymq.wire.streams.Stream`."""
+
+    __slots__ = (
+        "_arrives_us",
+        "_in_flight_bytes",
+        "_is_closing",
+        "_is_wanted",
+        "_network",
+        "_plan",
+        "_state",
+        "_under_way",
+        "_unsent",
+        "handler",
+        "is_closed",
+        "is_half_open",
+        "local_host",
+        "other",
+        "peer_address",
+        "peer_host",
+        "process",
+        "unsent_bytes",
+    )
+
+    def __init__(self, network: SimNetwork, process: Process, peer_address: str) -> None:
+        self._network = network
+        self.process = process
+        self.local_host = process.host
+        self.peer_address = peer_address
+        self.peer_host = peer_address.rpartition(":")[0]
+        self.handler: StreamHandler | None = None  # None until the listening side has taken the connection
+        self.other: SimStream
+        self.is_closed = False
+        self.is_half_open = False
+        self.unsent_bytes = 0
+        self._unsent: list[bytes] = []
+        self._under_way: list[bytes] = []
+        self._in_flight_bytes = 0
+        self._arrives_us = 0
+        self._plan = False
+        self._is_closing = False
+        self._is_wanted = False
+        self._state = network.rng.getrandbits(31) | 1  # of this stream's own chance: no other stream's use disturbs it
+
+    # -- Stream -------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self.is_closed or self._is_closing or not len(data):
+            return
+        self._network.byte_count += len(data)
+        self._unsent.append(bytes(data))
+        self.unsent_bytes += len(data)
+        self._send()
+
+    def close(self) -> None:
+        """What was written still arrives; the peer learns of the end behind it."""
+        if self.is_closed or self._is_closing:
+            return
+        self._is_closing = True
+        self.process.after(0, self._gone, "closed here")
+        if not self.is_half_open:
+            self._under_way += self._unsent
+            self._unsent.clear()
+            self.unsent_bytes = 0
+            self._plan_arrival()
+
+    def _chance(self) -> float:
+        """A number from 0 to 1. Lehmer's generator."""
+        self._state = self._state * 48_271 % 0x7FFF_FFFF
+        return self._state / 0x7FFF_FFFF
+
+    # -- the way to the other end -------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """Puts as much under way as the window takes."""
+        if self.is_half_open:
+            self._write_into_nothing()
+            return
+        moved = False
+        while self._unsent and self._in_flight_bytes < WINDOW_BYTES:
+            data = self._unsent.pop(0)
+            room = WINDOW_BYTES - self._in_flight_bytes
+            if len(data) > room:
+                self._unsent.insert(0, data[room:])
+                data = data[:room]
+            self._under_way.append(data)
+            self._in_flight_bytes += len(data)
+            self.unsent_bytes -= len(data)
+            moved = True
+        if moved:
+            self._plan_arrival()
+
+    def _write_into_nothing(self) -> None:
+        """The kernel tries again and again: until the machine is back and knows nothing of this connection, or for
+        good."""
+        if self.other.is_closed and self.peer_host not in self._network.hosts_down:
+            self._network.refuse(self)
+        elif not self._plan:
+            self._plan = True
+            limit_us = int(RETRANSMISSION_US * (0.1 + 0.9 * self._chance()))
+            self._network.timeline.after(limit_us, self.break_now, "timed out")
+
+    def _plan_arrival(self) -> None:
+        if self._plan or self.is_half_open or not self.other.process.is_alive:
+            if not self.other.process.is_alive:
+                self._network.refuse(self)
+            return
+        if self._network.is_cut(self.local_host, self.peer_host):
+            self._network.hold(self)
+            return
+        self._plan = True
+        now_us = self._network.timeline.now_us
+        link = self._network.link_of(self.local_host, self.peer_host)
+        delay_us = link.delay_us + int(self._chance() * link.jitter_us)
+        self._arrives_us = max(self._arrives_us, now_us + delay_us)
+        self._network.timeline.after(self._arrives_us - now_us, self._arrive)
+
+    def _arrive(self) -> None:
+        """Some of what is under way has come to the other machine."""
+        self._plan = False
+        other = self.other
+        if self.is_half_open or other.is_closed:
+            return
+        if self._network.is_cut(self.local_host, self.peer_host):
+            self._network.hold(self)
+            return
+        data = b"".join(self._under_way)
+        self._under_way.clear()
+        link = self._network.link_of(self.local_host, self.peer_host)
+        if len(data) > 1 and self._chance() < link.piece_chance:
+            at = 1 + int(self._chance() * (len(data) - 2))
+            self._under_way.append(data[at:])
+            data = data[:at]
+        if data:
+            other.process.after(0, self._read, data)
+        if self._under_way:
+            self._plan_arrival()
+        elif self._is_closing:
+            other.process.after(0, other._gone, "closed by the peer")
+
+    def _read(self, data: bytes) -> None:
+        """The other process takes them. A process that is paused does not."""
+        if self.other.is_closed or self.other._is_closing or self.other.is_half_open:
+            return
+        self._in_flight_bytes -= len(data)
+        reader = self.other.handler
+        if reader is None:
+            return
+        reader.received(data)
+        if self._unsent and not self.is_closed:
+            self._send()
+            if self._is_wanted:
+                self._call_writable()
+
+    def want_writable(self) -> None:
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._call_writable()
+
+    def _call_writable(self) -> None:
+        if self.unsent_bytes <= LOW_WATER_BYTES:
+            self.process.after(0, self._writable)
+
+    def _writable(self) -> None:
+        if self._is_wanted and not self.is_closed and not self._is_closing and self.handler is not None:
+            self._is_wanted = False
+            self.handler.writable()
+
+    # -- ends ---------------------------------------------------------------------------------------------------
+
+    def _gone(self, why: str) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        self._network.forget(self)
+        if self.handler is not None:
+            self.handler.closed(why)
+
+    def break_now(self, why: str) -> None:
+        """This end is told that the connection broke; what was under way in either direction is lost."""
+        self._under_way.clear()
+        if not self.is_closed and self.process.is_alive:
+            self.process.after(0, self._gone, why)
+
+    def process_died(self) -> None:
+        """The machine's kernel says so to the peer, behind what was already under way."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._network.forget(self)
+        self._is_closing = True
+        if not self.is_half_open:
+            self._plan_arrival()
+
+    def vanish(self) -> None:
+        """The machine lost power: the peer hears nothing."""
+        self.is_closed = True
+        self._network.forget(self)
+        self._under_way.clear()
+        self.other.is_half_open = True
+
+
+class SimNetwork:
+    """All machines and what lies between them. Delays, partitions and accidents are the fault plan's to set."""
+
+    def __init__(self, timeline: Timeline, rng: random.Random) -> None:
+        self.timeline = timeline
+        self.rng = rng
+        self.byte_count = 0
+        self.connect_count = 0
+        self.link = Link()
+        self.links: dict[tuple[str, str], Link] = {}
+        self.cuts: set[tuple[str, str]] = set()  # (from host, to host)
+        self.hosts_down: set[str] = set()
+        self.streams: dict[SimStream, None] = {}  # open ends, in the order they were opened
+        self._listeners: dict[str, Listener] = {}
+        self._held: dict[SimStream, None] = {}
+        self._port = 20_000
+
+    # -- what processes do --------------------------------------------------------------------------------------
+
+    def listen(self, process: Process, address: str, accept: Accept) -> None:
+        """Connections to ``address`` ("host:port") reach ``process`` until it dies or stops listening."""
+        self._listeners[address] = Listener(process, accept)
+
+    def is_listening(self, address: str) -> bool:
+        listener = self._listeners.get(address)
+        return listener is not None and listener.process.is_alive
+
+    def stop_listening(self, address: str) -> None:
+        self._listeners.pop(address, None)
+
+    def connect(self, process: Process, address: str, handler: StreamHandler) -> None:
+        """See :class:`pymq.wire.streams.Network`."""
+        self.connect_count += 1
+        host = address.rpartition(":")[0]
+        listener = self._listeners.get(address)
+        delay_us = self.delay_us(process.host, host) + self.delay_us(host, process.host)
+        if host in self.hosts_down or self.is_cut(process.host, host) or self.is_cut(host, process.host):
+            process.after(CONNECT_TIMEOUT_US, handler.closed, f"no connection to {address}: timed out")
+            return
+        if listener is None or not listener.process.is_alive:
+            process.after(delay_us, handler.closed, f"no connection to {address}: refused")
+            return
+        self._port = self._port + 1 if self._port < 60_000 else 20_000
+        near = SimStream(self, process, address)
+        far = SimStream(self, listener.process, f"{process.host}:{self._port}")
+        near.other, far.other = far, near
+        near.handler = handler
+        self.streams[near] = self.streams[far] = None
+        listener.process.after(delay_us // 2, self._opened_far, far, listener)
+        process.after(delay_us, self._opened_near, near)
+
+    def _opened_far(self, far: SimStream, listener: Listener) -> None:
+        if far.is_closed:
+            return
+        far.handler = listener.accept(far.peer_address)
+        far.handler.opened(far)
+
+    def _opened_near(self, near: SimStream) -> None:
+        if near.is_closed:
+            return
+        assert near.handler is not None
+        near.handler.opened(near)
+
+    def process_died(self, process: Process, *, with_power: bool) -> None:
+        """All its connections end; with the power no peer is told."""
+        for stream in [stream for stream in self.streams if stream.process is process]:
+            if with_power:
+                stream.vanish()
+            else:
+                stream.process_died()
+
+    # -- what lies between --------------------------------------------------------------------------------------
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self.cuts
+
+    def link_of(self, source: str, target: str) -> Link:
+        return self.links.get((source, target), self.link)
+
+    def delay_us(self, source: str, target: str) -> int:
+        link = self.link_of(source, target)
+        return link.delay_us + int(self.rng.random() * link.jitter_us)
+
+    def hold(self, stream: SimStream) -> None:
+        """What it has under way waits for the partition's end."""
+        self._held[stream] = None
+
+    def heal(self, cuts: set[tuple[str, str]]) -> None:
+        """These directions work again: what was held there goes on, a little later."""
+        self.cuts -= cuts
+        held, self._held = self._held, {}
+        for stream in held:
+            if self.is_cut(stream.local_host, stream.peer_host):
+                self._held[stream] = None
+            else:
+                self.timeline.after(int(stream._chance() * 200 * MS), stream._plan_arrival)
+
+    def refuse(self, stream: SimStream) -> None:
+        """It writes to a process that is gone: the machine there says so, if it is heard."""
+        if not self.is_cut(stream.peer_host, stream.local_host):
+            stream.break_now("reset by the peer")
+
+    def forget(self, stream: SimStream) -> None:
+        self.streams.pop(stream, None)

@@ -1,0 +1,107 @@
+"""What a seed means: how the cluster is made, what its clients do, and what happens to it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.network import Link
+from tests.simulation.timeline import MS, SECOND
+
+MINUTE = 60 * SECOND
+
+# kind of fault -> how often, beside the others
+WEIGHTS = {
+    "kill a broker": 4,
+    "kill the master": 4,
+    "power loss of a broker": 2,
+    "power loss of the master": 2,
+    "orderly restart": 2,
+    "pause": 3,
+    "kill a name server": 2,
+    "partition": 4,
+    "one-way partition": 3,
+    "cut connections": 5,
+    "half-open connections": 2,
+    "slow network": 2,
+    "clock jump": 2,
+    "full disk": 2,
+    "failing fsync": 1,
+    "slow disk": 2,
+    "hand over": 3,
+    "fail over": 3,
+    "forced fail over": 1,
+    "topic change": 1,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything drawn before the first event."""
+
+    seed: int
+    slave_count: int
+    name_server_count: int
+    producer_count: int
+    consumer_count: int
+    settings: dict[str, Any]
+    copies_needed: int  # 1: ASYNC_MASTER
+    is_sync_flush: bool
+    tick_us: int
+    link: Link
+    pace_us: int
+    size_max_bytes: int
+    duration_us: int
+    gap_us: int  # between faults, on average
+    kinds: tuple[str, ...]
+
+    @property
+    def flush_age_us(self) -> int | None:
+        """How old an answered message may be and still be in page caches alone; None: it never is."""
+        if self.is_sync_flush:
+            return None
+        return (int(self.settings["flushIntervalCommitLog"]) * MS + self.tick_us) * 2 + 6 * SECOND
+
+
+def drawn(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = random.Random(seed)
+    slave_count = chance.choice((1, 1, 2, 2, 3))
+    is_sync = chance.random() < 0.6
+    is_sync_flush = chance.random() < 0.3
+    copies = 1
+    if is_sync:
+        copies = 3 if slave_count >= 2 and chance.random() < 0.25 else 2
+    settings: dict[str, Any] = {
+        "brokerRole": "SYNC_MASTER" if is_sync else "ASYNC_MASTER",
+        "inSyncReplicas": max(copies, 2),
+        "flushDiskType": "SYNC_FLUSH" if is_sync_flush else "ASYNC_FLUSH",
+        "flushIntervalCommitLog": chance.choice((200, 500, 2000)),
+        "slaveTimeout": chance.choice((500, 1500, 3000)),
+        "haSendHeartbeatInterval": chance.choice((500, 2000, 5000)),
+        "haHousekeepingInterval": chance.choice((5000, 20_000)),
+        "haTransferBatchSize": chance.choice((1024, 8192, 262_144)),
+        "haFullSync": chance.choice(("true", "false")),
+        "registerNameServerPeriod": chance.choice((10_000, 30_000)),
+        "slaveSyncInterval": chance.choice((300, 1000)),
+        "fileReservedTime": chance.choice((72, 876_000)),
+    }
+    kinds = tuple(chance.sample(sorted(WEIGHTS), chance.randrange(3, len(WEIGHTS))))
+    return Plan(
+        seed=seed,
+        slave_count=slave_count,
+        name_server_count=chance.choice((1, 2)),
+        producer_count=chance.choice((1, 2, 3)),
+        consumer_count=chance.choice((1, 2)),
+        settings=settings,
+        copies_needed=copies,
+        is_sync_flush=is_sync_flush,
+        tick_us=chance.choice((100, 250, 500)) * MS,
+        link=Link(chance.choice((100, 500, 5000)), chance.choice((100, 1000, 20_000)), chance.choice((0.0, 0.1, 0.5))),
+        pace_us=chance.choice((50, 300, 1000, 5000)) * MS,
+        size_max_bytes=chance.choice((100, 2000, 30_000)),
+        duration_us=chance.choice((30, 60, 120, 300)) * SECOND,
+        gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
+        kinds=kinds,
+    )

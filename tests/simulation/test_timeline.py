@@ -1,0 +1,63 @@
+"""Events happen in the order of their times, then of their making; a process' pause and death hold them back."""
+
+from __future__ import annotations
+
+from tests.simulation.timeline import MS, START_MS, NodeClock, Process, Timeline
+
+
+def test_order() -> None:
+    timeline, seen = Timeline(), list[tuple[str, int]]()
+
+    def see(name: str) -> None:
+        seen.append((name, timeline.now_us))
+
+    timeline.after(20, see, "c")
+    timeline.after(10, see, "a")
+    timeline.after(10, see, "b")
+    timeline.after(15, see, "cancelled").cancel()
+    timeline.after(31, see, "too late")
+    timeline.run_until(30)
+    assert seen == [("a", 10), ("b", 10), ("c", 20)]
+    assert (timeline.now_us, timeline.event_count) == (30, 3)
+
+
+def test_what_an_event_plans_happens_in_the_same_run() -> None:
+    timeline, seen = Timeline(), list[int]()
+    timeline.after(5, lambda: timeline.after(5, lambda: seen.append(timeline.now_us)))
+    timeline.run_until(10)
+    assert seen == [10]
+
+
+def test_a_pause_holds_events_back_and_keeps_their_order() -> None:
+    timeline, seen = Timeline(), list[str]()
+    process = Process(timeline, "p", "h")
+    process.after(10, seen.append, "a")
+    process.after(20, seen.append, "b")
+    process.pause()
+    timeline.run_until(30)
+    assert seen == []
+    process.after(0, seen.append, "c")
+    process.resume()
+    timeline.run_until(30)
+    assert seen == ["a", "b", "c"]
+
+
+def test_nothing_happens_to_the_dead() -> None:
+    timeline, seen = Timeline(), list[str]()
+    process = Process(timeline, "p", "h")
+    process.after(10, seen.append, "a")
+    process.pause()
+    timeline.run_until(10)
+    process.die()
+    process.resume()
+    timeline.run_until(20)
+    assert seen == []
+
+
+def test_a_clock_jumps_and_its_monotonic_time_does_not() -> None:
+    timeline = Timeline()
+    clock = NodeClock(timeline)
+    timeline.run_until(7 * MS)
+    clock.skew_ms -= 1000
+    assert (clock.now_ms(), clock.monotonic_ms()) == (START_MS + 7 - 1000, 7)
+    assert clock.local_time().timestamp() * 1000 == START_MS + 7 - 1000
