@@ -81,6 +81,7 @@ class World:
         open_at_once: bool = True,
         role: Role | None = None,
         network: Network | None = None,
+        seed: int = 7,
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock()
@@ -102,7 +103,7 @@ class World:
             self.config,
             clock=self.clock,
             files=self.files,
-            rng=random.Random(7),
+            rng=random.Random(seed),
             run_in_thread=lambda work, done: self.run_in_thread(work, done),
             schedule_turn_end=lambda: None,
             role=self.role,

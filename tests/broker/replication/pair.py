@@ -1,0 +1,155 @@
+"""A master and its slave in memory, joined by a network whose questions and answers wait until a test lets them go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pymq.broker.replication.metadata_copy import MetadataCopy, metadata_copy
+from pymq.broker.replication.role import Role
+from pymq.broker.routes import broker_dispatcher
+from pymq.broker.table_saver import TableSaver
+from pymq.clock import ManualClock
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.tables import JsonTable
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Dispatcher, Reply
+from pymq.wire.streams import StreamHandler
+from tests.broker.world import ROOT, FakePeer, World
+
+MASTER = "10.0.0.1:10911"
+CONFIGS = f"{ROOT}/config"
+OnAnswer = Callable[[Command | str], None]
+
+
+class AskedNetwork:
+    """Questions wait in :attr:`asked`. An address has a dispatcher while its broker lives."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Command, OnAnswer]] = []
+        self.servers: dict[str, Dispatcher] = {}
+        self.code_counts: dict[int, int] = {}
+
+    def connect(self, address: str, handler: StreamHandler) -> None:
+        raise AssertionError("tables go by questions")
+
+    def ask(self, address: str, command: Command, on_answer: OnAnswer, timeout_ms: int) -> None:
+        assert timeout_ms > 0
+        self.asked.append((address, command, on_answer))
+        self.code_counts[command.code] = self.code_counts.get(command.code, 0) + 1
+
+    def answer_one(self, *, lose_request: bool = False, lose_answer: bool = False) -> None:
+        """The oldest question reaches its broker and is answered, or not."""
+        address, command, on_answer = self.asked.pop(0)
+        server = self.servers.get(address)
+        if server is None or lose_request:
+            on_answer(f"{address} did not answer in 3 s")
+            return
+        reply = self.reply(server, command)
+        on_answer("the answer was lost" if lose_answer else reply.to_command(command))
+
+    @staticmethod
+    def reply(server: Dispatcher, command: Command) -> Reply:
+        peer = FakePeer()
+        reply = server.dispatch(peer, command)
+        return reply if reply is not None else peer.answers.pop()
+
+    def answer_all(self) -> None:
+        while self.asked:
+            self.answer_one()
+
+
+class Link:
+    """Whom the slave follows."""
+
+    def __init__(self) -> None:
+        self.master_address = MASTER
+        self.is_following = True
+        self.master_end = -1
+
+    def note_master_end(self, log_end: int) -> None:
+        self.master_end = log_end
+
+
+class Pair:
+    """``master`` and ``slave``, with ``copy`` on the slave; either may be closed and opened again."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.network = AskedNetwork()
+        self.link = Link()
+        self.settings = settings
+        self._start_count = 0
+        self.master = self.open_master(MemoryFiles())
+        self.slave = self.open_slave(MemoryFiles())
+
+    def open_master(self, files: MemoryFiles) -> World:
+        self._start_count += 1
+        self.master = World(files, self.clock, seed=self._start_count, **self.settings)
+        self.network.servers[MASTER] = broker_dispatcher(self.master.parts)
+        return self.master
+
+    def open_slave(self, files: MemoryFiles) -> World:
+        self.slave = World(files, self.clock, role=Role(1), network=self.network, **self.settings)
+        self.copy = self.make_copy()
+        return self.slave
+
+    def make_copy(self) -> MetadataCopy:
+        files = self.slave.files
+
+        def saver(name: str, member: str) -> TableSaver:
+            return TableSaver(JsonTable(files, f"{CONFIGS}/{name}", member))
+
+        return metadata_copy(self.slave.parts, self.link, saver)
+
+    def restart_master(self, seconds: int = 0) -> None:
+        self.stop_master()
+        self.clock.advance(seconds * 1000)
+        self.start_master()
+
+    def stop_master(self) -> None:
+        """What it had not saved before is saved: an orderly stop."""
+        self.master.parts.close()
+        del self.network.servers[MASTER]
+        self.link.is_following = False
+
+    def start_master(self) -> None:
+        self.open_master(self.master.files)
+        self.link.is_following = True
+
+    def restart_slave(self) -> None:
+        self.copy.close()
+        self.slave.parts.close()
+        self.open_slave(self.slave.files)
+
+    def promote(self) -> World:
+        """The slave's directory, opened as a master."""
+        self.copy.close()
+        self.slave.parts.close()
+        return World(self.slave.files, self.clock, role=Role(0, begins_reign=True), **self.settings)
+
+    def run(self, ms: int) -> None:
+        """Time goes by in ticks of a broker; every question is answered at once."""
+        for _ in range(0, ms, 100):
+            self.clock.advance(100)
+            self.tick()
+            self.network.answer_all()
+
+    def tick(self) -> None:
+        if MASTER in self.network.servers:
+            self.master.parts.cursors.tick()
+            self.master.parts.delays.tick()
+        self.copy.tick()
+
+    def file(self, world: World, name: str) -> Any:
+        """A table as the disk has it, without its checksum; None when there is none."""
+        raw = world.files.read_bytes(f"{CONFIGS}/{name}.json") if self.has_file(world, name) else b"null"
+        table = json.loads(raw)
+        if table:
+            table.pop("pymqCrc32", None)
+        return table
+
+    @staticmethod
+    def has_file(world: World, name: str) -> bool:
+        return world.files.exists(f"{CONFIGS}/{name}.json")
