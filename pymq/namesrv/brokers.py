@@ -12,6 +12,8 @@ HEARTBEAT_TIMEOUT_MS = 120_000
 # A peer may ask for another time-out, but not for one that makes a dead broker stay for days.
 HEARTBEAT_TIMEOUT_MIN_MS = 1_000
 HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
+# Brokers report once a minute at the least: whoever is silent for longer holds its id against nobody.
+HOLDER_SILENCE_MAX_MS = 65_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,6 +37,7 @@ class LiveBroker:
     timeout_ms: int
     last_seen_ms: int
     filter_servers: list[str]
+    epoch: int = 0  # of a PyMQ master's newest reign; 0 for others
 
 
 class BrokerManager:
@@ -130,6 +133,15 @@ class BrokerManager:
         data = self._brokers.get(broker_name)
         address = data.broker_addrs.get(MASTER_ID) if data else None
         return self._live.get(address) if address else None
+
+    def holder(self, who: BrokerIdentity) -> LiveBroker | None:
+        """The broker at another address that has the name and id of ``who`` and was heard of lately."""
+        data = self._brokers.get(who.broker_name)
+        address = data.broker_addrs.get(who.broker_id) if data else None
+        live = self._live.get(address) if address and address != who.address else None
+        if live is None or self._clock.monotonic_ms() - live.last_seen_ms > HOLDER_SILENCE_MAX_MS:
+            return None
+        return live
 
     def filter_servers(self, broker_name: str) -> dict[str, list[str]]:
         """broker address -> its filter servers, for the brokers of a name that have any."""

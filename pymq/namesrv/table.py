@@ -1,10 +1,16 @@
 """RouteTable: everything a name server knows of brokers and topics, as a state machine without I/O.
 
 It is told registrations, heartbeats, closed connections and the passing of time, and answers look-ups. The rules are
-those of Java's RouteInfoManager, with one exception: a first registration that holds a single topic is accepted (Java
-answers ``register broker failed``). Java refuses it because a broker that announces one new topic while the name
-server restarts would hide its other topics until its next full report. Here the topic is simply known earlier, and
-the full report adds the others, since a topic that is missing in the table is always taken.
+those of Java's RouteInfoManager, with two exceptions.
+
+A first registration that holds a single topic is accepted (Java answers ``register broker failed``). Java refuses it
+because a broker that announces one new topic while the name server restarts would hide its other topics until its next
+full report. Here the topic is simply known earlier, and the full report adds the others, since a topic that is missing
+in the table is always taken.
+
+An id belongs to the broker that has it as long as that is heard of (in Java the one that reports last has it, so that
+two masters of one name take turns). A master that was made later takes it over: by its ``epoch`` (PyMQ) or the state
+version of its topics (RocketMQ under a controller).
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ class Registration:
     timeout_ms: int | None = None
     acting_master: bool | None = None
     connection: object = None
+    epoch: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,15 +69,24 @@ class RouteTable:
         self.topics = TopicManager()
         self.brokers = BrokerManager(clock)
 
+    def rival(self, report: Registration) -> LiveBroker | None:
+        """The broker that has the id of ``report`` and keeps it; None when it may be registered."""
+        holder = self.brokers.holder(report.identity)
+        if holder is None:
+            return None
+        is_newer = report.identity.broker_id == MASTER_ID and report.epoch > holder.epoch
+        return None if is_newer or report.data_version.state_version > holder.data_version.state_version else holder
+
     def register(self, report: Registration, *, forget_missing_topics: bool = False) -> MasterInfo:
-        """Takes a full, incremental or unchanged report. ``forget_missing_topics``: the report lists all there are."""
+        """Takes a full, incremental or unchanged report, which must have no :meth:`rival`.
+
+        ``forget_missing_topics``: the report lists all topics there are.
+        """
         who = report.identity
         known = self.brokers.live(who.address)
         if known is not None and known.identity.broker_name != who.broker_name:
             self._remove(known.identity)
             known = None
-        if self._is_overtaken(report):
-            return MasterInfo()
         changed = known is None or known.data_version != report.data_version
         first = self.brokers.put(self._live_entry(report), report.acting_master)
         if self._speaks_for_topics(report):
@@ -153,15 +169,6 @@ class RouteTable:
             if self.brokers.get(share.broker_name) is not None:
                 self.topics.put_queues(topic, share)
 
-    def _is_overtaken(self, report: Registration) -> bool:
-        """True when the id belongs to another live address with a newer state (Java: stateVersion conflict)."""
-        data = self.brokers.get(report.identity.broker_name)
-        holder = data.broker_addrs.get(report.identity.broker_id) if data else None
-        if holder is None or holder == report.identity.address:
-            return False
-        live = self.brokers.live(holder)
-        return live is not None and live.data_version.state_version > report.data_version.state_version
-
     def _live_entry(self, report: Registration) -> LiveBroker:
         timeout_ms = report.timeout_ms if report.timeout_ms is not None else HEARTBEAT_TIMEOUT_MS
         return LiveBroker(
@@ -172,6 +179,7 @@ class RouteTable:
             timeout_ms=min(max(timeout_ms, HEARTBEAT_TIMEOUT_MIN_MS), HEARTBEAT_TIMEOUT_MAX_MS),
             last_seen_ms=self._clock.monotonic_ms(),
             filter_servers=list(report.filter_servers),
+            epoch=report.epoch,
         )
 
     def _speaks_for_topics(self, report: Registration) -> bool:

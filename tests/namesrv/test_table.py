@@ -6,7 +6,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.model.tables import DataVersion
-from pymq.namesrv.brokers import HEARTBEAT_TIMEOUT_MAX_MS, HEARTBEAT_TIMEOUT_MS
+from pymq.namesrv.brokers import HEARTBEAT_TIMEOUT_MAX_MS, HEARTBEAT_TIMEOUT_MS, HOLDER_SILENCE_MAX_MS
 from pymq.namesrv.table import RouteTable
 from tests.namesrv.support import identity, report
 
@@ -164,12 +164,55 @@ def test_an_address_that_changes_its_cluster_survives(table: RouteTable, clock: 
     assert table.route("T") is not None
 
 
-def test_an_older_state_does_not_take_a_live_id(table: RouteTable) -> None:
-    table.register(report(identity(port=1), "T", data_version=DataVersion(state_version=2)))
-    table.register(report(identity(port=2), "U", data_version=DataVersion(state_version=1)))
-    assert table.brokers.all()["broker-a"].broker_addrs == {0: "127.0.0.1:1"}
-    table.register(report(identity(port=2), "U", data_version=DataVersion(state_version=3)))
-    assert table.brokers.all()["broker-a"].broker_addrs == {0: "127.0.0.1:2"}
+def version(state: int) -> DataVersion:
+    return DataVersion(state_version=state)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "fields", "is_taken"),
+    [
+        (0, {}, True),
+        (0, {"epoch": 2}, True),
+        (0, {"epoch": 3}, False),
+        (0, {"data_version": version(5)}, True),
+        (0, {"data_version": version(6)}, False),
+        (1, {}, True),
+        (1, {"epoch": 3}, True),
+    ],
+    ids=["nothing", "same epoch", "newer epoch", "same state", "newer state", "slave", "a slave's epoch"],
+)
+def test_an_id_stays_with_its_living_broker(
+    table: RouteTable, broker_id: int, fields: dict[str, object], is_taken: bool
+) -> None:
+    table.register(report(identity(broker_id=broker_id, port=1), "T", epoch=2, data_version=version(5)))
+    rival = table.rival(report(identity(broker_id=broker_id, port=2), "T", **fields))
+    assert (rival is not None and rival.identity.address == "127.0.0.1:1") == is_taken
+    assert table.rival(report(identity(broker_id=broker_id, port=1), "T")) is None, "its own, whatever it says"
+    assert table.rival(report(identity(broker_id=broker_id + 5, port=2), "T")) is None
+    assert table.rival(report(identity("other", broker_id=broker_id, port=2), "T")) is None
+
+
+def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, clock: ManualClock) -> None:
+    newcomer = report(identity(port=2), "T")
+    table.register(report(identity(port=1), "T", connection="first"))
+    clock.advance(HOLDER_SILENCE_MAX_MS)
+    assert table.rival(newcomer) is not None
+    clock.advance(1)
+    assert table.rival(newcomer) is None
+    table.heartbeat("127.0.0.1:1")
+    assert table.rival(newcomer) is not None
+    table.connection_closed("first")
+    assert table.rival(newcomer) is None
+
+
+def test_a_master_that_is_overruled_cannot_come_back_with_its_old_epoch(table: RouteTable) -> None:
+    old, new = identity(port=1), identity(port=2)
+    table.register(report(old, "T", epoch=1))
+    table.register(report(new, "T", epoch=2))
+    assert table.brokers.all()["broker-a"].broker_addrs == {0: new.address}
+    assert table.rival(report(old, "T", epoch=1)) is not None
+    table.unregister(old)
+    assert table.brokers.all()["broker-a"].broker_addrs == {0: new.address}
 
 
 def test_filter_servers_come_with_the_route_and_leave_when_empty(table: RouteTable) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pymq.config import NamesrvConfig
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
+from pymq.model.route import MASTER_ID
 from pymq.model.tables import QUEUE_COUNT_MAX, DataVersion, TopicConfig
 from pymq.namesrv.brokers import BrokerIdentity
 from pymq.namesrv.kv import ORDER_TOPIC_NAMESPACE, KvConfig
@@ -57,20 +58,21 @@ class BrokerPacketHandler:
         )
         topics = _usable_topics(identity, body.topics)
         self._check_room(identity, topics)
-        known = self._table.brokers.live(identity.address) is not None
-        master = self._table.register(
-            Registration(
-                identity=identity,
-                topics=topics,
-                data_version=body.data_version,
-                ha_address=header.ha_server_addr,
-                filter_servers=body.filter_servers,
-                timeout_ms=header.heartbeat_timeout_millis,
-                acting_master=header.enable_acting_master,
-                connection=peer,
-            ),
-            forget_missing_topics=self._config.delete_topic_with_registration,
+        report = Registration(
+            identity=identity,
+            topics=topics,
+            data_version=body.data_version,
+            ha_address=header.ha_server_addr,
+            filter_servers=body.filter_servers,
+            timeout_ms=header.heartbeat_timeout_millis,
+            acting_master=header.enable_acting_master,
+            connection=peer,
+            epoch=header.pymq_epoch or 0,
         )
+        self._check_id_is_free(report)
+        known = self._table.brokers.live(identity.address) is not None
+        forget_missing = self._config.delete_topic_with_registration
+        master = self._table.register(report, forget_missing_topics=forget_missing)
         if not known:
             log.info("broker on line: %s with %d topics", identity, len(topics))
         answer = RegisterBrokerAnswer(ha_server_addr=master.ha_address or None, master_addr=master.address or None)
@@ -123,6 +125,18 @@ class BrokerPacketHandler:
             raise self._topics_full(1)
         self._table.register_topic(header.topic, queues)
         return Reply()
+
+    def _check_id_is_free(self, report: Registration) -> None:
+        rival = self._table.rival(report)
+        if rival is None:
+            return
+        who, holder = report.identity, rival.identity
+        what = "master" if who.broker_id == MASTER_ID else f"slave {who.broker_id}"
+        raise Refusal(
+            ResponseCode.NO_PERMISSION,
+            f"{holder.address} is {what} of broker {who.broker_name}, with epoch {rival.epoch}, and was heard of "
+            f"lately; {who.address} comes with epoch {report.epoch}: stop one of them, or give it another brokerId",
+        )
 
     def _check_room(self, identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> None:
         table, config = self._table, self._config
