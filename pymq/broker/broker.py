@@ -35,6 +35,7 @@ from pymq.errors import StoreError, StoreUnavailableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient
 from pymq.net.limits import server_limits
+from pymq.net.machine import memory_bytes
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
 from pymq.store.diverged import cut_log
@@ -196,6 +197,7 @@ class Broker:
             role=role,
             network=self._network,
             change_role=self.switch.ask,
+            memory_bytes=memory_bytes(),
         )
         self.recovery = parts.open(is_stopping)
         self.server.note_time()
@@ -279,7 +281,7 @@ class Broker:
         parts = self.parts
         assert parts is not None
         self.server.dispatcher = broker_dispatcher(parts)
-        self.server.fast_path = parts.fast_sends
+        self.server.fast_path = parts.fast_path
         jobs = [
             *periodic_work(parts),
             Job("bulk work", TICK_PERIOD_MS, self._load_numpy_on_traffic),

@@ -129,6 +129,9 @@ class DelayService:
 
     def _deliver(self, level: int, now_ms: int) -> bool:
         """Stages and commits what of a level is due; its offset moves only when the commit succeeded."""
+        if not self._store.is_writable:  # for want of slaves, for example: nothing is to be read in vain
+            self._note_failure(level, "the store takes no writes")
+            return False
         offset = start = self._offsets[level]
         try:
             offset, head = self._stage_due(level, offset, now_ms)

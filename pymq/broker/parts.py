@@ -75,8 +75,7 @@ class BrokerParts:
         change_role: ChangeRole,
         memory_bytes: int = ASSUMED_MEMORY_BYTES,
     ) -> None:
-        """``change_role``: closes these parts later and opens others in another role. ``memory_bytes``: of the machine.
-        """
+        """``change_role``: closes these parts later and opens others in another role; ``memory_bytes``: all of it."""
         assert role.broker_id == config.broker_id
         self.role = role
         self.network = network
@@ -231,6 +230,7 @@ class BrokerParts:
             memory_bytes=self._memory_bytes,
             slave_count=lambda: self.sync_mode.slaves.in_sync_count,
         )
+        self.read_advice.link = self.link
         self.sends = SendHandlers(
             config=config,
             topics=self.topics,
@@ -272,6 +272,7 @@ class BrokerParts:
         """
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
+            self._open_lineage(report)
             self.topics.load(is_copy=not self.role.is_master)
             self.groups.load()
             self.cursors.load()
@@ -337,7 +338,7 @@ class BrokerParts:
     @property
     def master_address(self) -> str:
         """Where a slave's master answers requests, as far as known."""
-        return self.role.master_address
+        return self.link.master_address if self.link is not None else ""
 
     @property
     def fast_path(self) -> FastSends | FastPulls:

@@ -20,6 +20,7 @@ from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.slave_rules import refusal_text, routes_on_slave
 from pymq.broker.replication.status import StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.model.hosts import format_address
@@ -54,7 +55,14 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         p.pulls,
         SendBackHandlers(retries=p.retries, writer=p.writer),
         OffsetHandlers(store=store, topics=topics, groups=groups, cursors=cursors),
-        ClientHandlers(config=config, clients=clients, groups=groups, topics=topics, expressions=p.expressions),
+        ClientHandlers(
+            config=config,
+            clients=clients,
+            groups=groups,
+            topics=topics,
+            expressions=p.expressions,
+            makes_groups=p.role.is_master,
+        ),
         LockHandlers(config=config, topics=topics, groups=groups, leaser=p.leaser),
         QueryHandlers(config=config, store=store, topics=topics),
         TopicAdminHandlers(
@@ -107,7 +115,12 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         ReplicationStatusHandlers(replication),
         LogCopyHandlers(config=config, store=store),
     )
-    return [route for handler in handlers for route in handler.routes()]
+    routes = [route for handler in handlers for route in handler.routes()]
+    if p.role.is_master:
+        return routes
+    return routes_on_slave(
+        routes, lambda what: refusal_text(config.broker_name, p.role.broker_id, p.master_address, what)
+    )
 
 
 def broker_dispatcher(parts: BrokerParts) -> Dispatcher:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pymq.broker.replication.sync_mode import check_role_setting
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.broker.subscriptions import Wanted
 from pymq.clock import Clock
@@ -91,6 +92,7 @@ class BrokerAdminHandlers:
         """Changes keys that may be changed at run time, all or none. They last until the broker stops."""
         wanted = _config_lines(request.body)
         try:
+            check_role_setting(self._config, wanted)
             changed = self._config.change_at_runtime(wanted)
         except ConfigError as error:
             log.warning("%s may not change the configuration: %s", peer.address, error)
@@ -99,6 +101,7 @@ class BrokerAdminHandlers:
             self._config_version = self._config_version.next(self._clock.now_ms())
             text = ", ".join(f"{name}={wanted[name]}" for name in changed)
             log.info("%s changed the configuration: %s", peer.address, text)
+            self._writer.copied()  # other answers may go now, or fewer sends be taken
         return Reply()
 
     def config(self, request: Command, header: None, peer: Peer) -> Reply:

@@ -9,10 +9,12 @@ stored (Java: MQClientAPIImpl.processSendResponse makes them a SendResult and re
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from pymq.broker.replication.role import Role
 from pymq.config import BrokerConfig
+from pymq.errors import ConfigError
 from pymq.store.store import MessageStore
 from pymq.wire.codes import ResponseCode
 
@@ -153,6 +155,18 @@ class SyncMode:
                 "moment; look at the slaves' lag with `pymq broker status`"
             )
         return None
+
+
+def check_role_setting(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
+    """Raises ConfigError for a change of ``brokerRole`` at run time that would be a change of roles."""
+    role = wanted.get("brokerRole")
+    if role is None or role == config.broker_role:
+        return
+    if config.is_slave or role == "SLAVE":
+        raise ConfigError(
+            f"brokerRole is {config.broker_role} and can't become {role[:20]} at run time: a master changes between "
+            "ASYNC_MASTER and SYNC_MASTER; `pymq broker promote` makes a slave the master"
+        )
 
 
 def _slaves(count: int) -> str:
