@@ -28,6 +28,7 @@ from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.link import MasterLink
+from pymq.broker.replication.metadata_copy import MetadataCopy, metadata_copy
 from pymq.broker.replication.pending_offsets import PendingOffsets
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.role import ChangeRole, Role
@@ -98,7 +99,7 @@ class BrokerParts:
         self._make_metadata(run_in_thread)
         self._make_data_path(rng, run_in_thread, schedule_turn_end)
         self._make_replication(rng)
-        self.copied_tables = copied_tables(self, start_id=f"{rng.getrandbits(64):016x}")
+        self._make_copies(rng, run_in_thread)
         ids = UniqueIdMaker(clock, self.store_host[:4], config.listen_port, rng.getrandbits(32))
         self._make_message_handlers(ids, schedule_turn_end)
         self.store.add_arrival_listener(self._on_arrival)
@@ -220,6 +221,18 @@ class BrokerParts:
             is_following=lambda: self.link is not None and self.link.is_following,
         )
 
+    def _make_copies(self, rng: random.Random, run_in_thread: RunInThread) -> None:
+        """The tables that slaves have of their master."""
+        self.copied_tables = copied_tables(self, start_id=f"{rng.getrandbits(64):016x}")
+        self.metadata: MetadataCopy | None = None
+        if self.link is not None:
+            directory = f"{self.config.store_path_root_dir}/config"
+
+            def saver(file_name: str, member: str) -> TableSaver:
+                return TableSaver(JsonTable(self.files, f"{directory}/{file_name}", member), run_in_thread)
+
+            self.metadata = metadata_copy(self, self.link, saver)
+
     def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:
         """Sends and pulls, the plain ways and the short ones."""
         config, clock = self.config, self.clock
@@ -296,6 +309,8 @@ class BrokerParts:
             self.feeds.close(why)
         if self.link is not None:
             self.link.close()
+        if self.metadata is not None:
+            self.metadata.close()
 
     def end_turn(self) -> None:
         """What belongs at the end of each round of the event loop in which something came in."""

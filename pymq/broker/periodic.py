@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pymq.broker.jobs import Job
-from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
 from pymq.broker.replication.link import TICK_PERIOD_MS as LINK_TICK_PERIOD_MS
+
+from pymq.broker.parts import BrokerParts
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000
@@ -45,5 +46,8 @@ def _master_work(parts: BrokerParts) -> list[Job]:
 
 
 def _slave_work(parts: BrokerParts) -> list[Job]:
-    assert parts.link is not None
-    return [Job("link to the master", LINK_TICK_PERIOD_MS, parts.link.tick)]
+    assert parts.link is not None and parts.metadata is not None
+    return [
+        Job("link to the master", LINK_TICK_PERIOD_MS, parts.link.tick),
+        Job("tables of the master", TICK_PERIOD_MS, parts.metadata.tick),
+    ]
