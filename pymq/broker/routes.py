@@ -16,12 +16,13 @@ from pymq.broker.handlers.relay import RelayHandlers
 from pymq.broker.handlers.replication import JoinHandlers
 from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
 from pymq.broker.handlers.resets import ResetHandlers
+from pymq.broker.handlers.role_change import RoleChangeHandlers
 from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.slave_rules import refusal_text, routes_on_slave
-from pymq.broker.replication.status import StatusReport
+from pymq.broker.replication.status import CutHistory, StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.model.hosts import format_address
 from pymq.wire.dispatch import Dispatcher, Route
@@ -37,9 +38,12 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         config=config,
         store=store,
         role=p.role,
+        sync_mode=p.sync_mode,
         feeds=p.feeds,
         link=p.link,
         lineage=lambda: p.lineage.lineage,
+        cuts=CutHistory(p.files, config.store_path_root_dir),
+        troubles=lambda: (p.watch.rival,),
     )
     runtime_info = RuntimeInfo(
         config=config,
@@ -113,6 +117,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         SlaveSyncHandlers(cursors=cursors, delays=p.delays, store=store, role=p.role, tables=p.copied_tables),
         JoinHandlers(config=config, store=store, feeds=p.feeds, lineage=lambda: p.lineage.lineage),
         ReplicationStatusHandlers(replication),
+        RoleChangeHandlers(p.role_requests),
         LogCopyHandlers(config=config, store=store),
     )
     routes = [route for handler in handlers for route in handler.routes()]

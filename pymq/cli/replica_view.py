@@ -164,7 +164,7 @@ def problems_of(view: BrokerView) -> list[str]:
     if status.link is not None:
         found.append(status.link.problem or _link_trouble(status.link.state))
     found += [f"slave {slave.address}: {slave.problem}" for slave in status.slaves if slave.problem]
-    if status.degraded:
+    if status.in_sync_slaves < status.required_slaves:
         found.append(f"{status.in_sync_slaves} of {status.required_slaves} required slaves are in sync")
     return [problem for problem in dict.fromkeys(found) if problem]
 

@@ -6,31 +6,36 @@ binary search in each queue that has any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
+from pymq.broker.replication.feeds import GONE
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.role import Role
+from pymq.broker.replication.sync_mode import SYNC_MASTER
+from pymq.errors import StoreError
 from pymq.model.hosts import format_address
 from pymq.store.counting import messages_behind
+from pymq.store.diverged import list_cuts
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import CutState, MasterLinkState, ReignBody, ReplicationStatus, SlaveState
 
 if TYPE_CHECKING:
+    from pymq.broker.replication.sync_mode import SyncMode
     from pymq.config import BrokerConfig
+    from pymq.store.fs import Files
     from pymq.store.store import MessageStore
 
 ASYNC_MASTER = "ASYNC_MASTER"
-SYNC_MASTER = "SYNC_MASTER"
 SLAVE = "SLAVE"
 
 
 class FeedsView(Protocol):
     """What is asked of a master's feeds."""
 
-    @property
-    def in_sync_count(self) -> int: ...
-    def confirmed(self, copies: int) -> int: ...
     def states(self) -> list[SlaveState]: ...
 
 
@@ -40,11 +45,30 @@ class LinkView(Protocol):
     def state(self) -> MasterLinkState: ...
 
 
+class CutHistory:
+    """What was ever cut from this log. Read when first asked for: nothing is cut while a broker's parts live."""
+
+    def __init__(self, files: Files, root: str) -> None:
+        self._files = files
+        self._root = root
+        self._cuts: list[CutState] | None = None
+        self.problem = ""
+
+    def cuts(self) -> list[CutState]:
+        """In the order they were made; :attr:`problem` says when they can't be read."""
+        if self._cuts is None:
+            try:
+                self._cuts = [CutState(**asdict(cut)) for cut in list_cuts(self._files, self._root)]
+            except (OSError, StoreError) as error:
+                self._cuts, self.problem = [], f"what was cut from the log can't be told: {error}"
+        return self._cuts
+
+
 class StatusReport:
     """Puts the picture together. ``feeds`` is a master's, ``link`` a slave's; either may be missing.
 
-    ``lineage``, ``cuts`` and ``trouble`` are asked each time; the last is why this broker does not replicate as its
-    settings say, empty when it does.
+    ``lineage`` and ``troubles`` are asked each time; each of the latter is why this broker does not replicate as it
+    should, empty when it does.
     """
 
     def __init__(
@@ -53,34 +77,35 @@ class StatusReport:
         config: BrokerConfig,
         store: MessageStore,
         role: Role,
+        sync_mode: SyncMode,
         feeds: FeedsView | None = None,
         link: LinkView | None = None,
         lineage: Callable[[], Lineage] = Lineage,
-        cuts: Callable[[], Sequence[CutState]] = tuple,
-        trouble: Callable[[], str] = str,
+        cuts: CutHistory | None = None,
+        troubles: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._config = config
         self._store = store
         self._role = role
+        self._sync_mode = sync_mode
         self._feeds = feeds
         self._link = link
         self._lineage = lineage
         self._cuts = cuts
-        self._trouble = trouble
+        self._troubles = troubles
 
     @property
     def role_name(self) -> str:
         """RocketMQ's name of the role this broker has now."""
         if not self._role.is_master:
             return SLAVE
-        return SYNC_MASTER if self._config.broker_role == SYNC_MASTER else ASYNC_MASTER
+        return SYNC_MASTER if self._sync_mode.is_on else ASYNC_MASTER
 
     def status(self) -> ReplicationStatus:
         """For request 9103."""
         config, store = self._config, self._store
         slaves = self._slaves()
-        required = config.in_sync_replicas - 1 if self.role_name == SYNC_MASTER else 0
-        in_sync = sum(slave.in_sync for slave in slaves)
+        cuts = self._cuts.cuts() if self._cuts is not None else []
         return ReplicationStatus(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
@@ -93,34 +118,36 @@ class StatusReport:
             log_start=store.physical_min_offset,
             log_end=store.physical_max_offset,
             message_count=store.queue_table.unit_count,
-            confirmed_offset=self._confirmed(required),
+            confirmed_offset=self._sync_mode.copied(),
             lineage=[ReignBody(reign.epoch, reign.start, reign.reign_id) for reign in self._lineage().reigns],
-            required_slaves=required,
-            in_sync_slaves=in_sync,
-            degraded=in_sync < required,
-            problem=self._trouble(),
+            required_slaves=self._sync_mode.wanted_slaves,
+            in_sync_slaves=sum(slave.in_sync for slave in slaves),
+            degraded=self._sync_mode.is_degraded,
+            problem=self._problem(),
             slaves=slaves,
             link=self._link.state() if self._link is not None else None,
-            cuts=list(self._cuts()),
+            cuts=cuts,
         )
 
-    def _slaves(self) -> list[SlaveState]:
-        slaves = self._feeds.states() if self._feeds is not None else []
-        for slave in slaves:
-            if slave.lag_messages < 0:
-                slave.lag_messages = messages_behind(self._store.queue_table, slave.acked_offset)
-        return slaves
+    def _problem(self) -> str:
+        cuts = [self._cuts.problem] if self._cuts is not None else []
+        return "; ".join(filter(None, [*self._troubles(), *cuts]))
 
-    def _confirmed(self, required_slaves: int) -> int:
-        """Up to where as many slaves have the log as a SYNC_MASTER waits for; the log's end where none has to."""
-        if self._feeds is None or required_slaves == 0:
-            return self._store.physical_max_offset
-        return self._feeds.confirmed(required_slaves)
+    def _slaves(self) -> list[SlaveState]:
+        """Also those that are gone: what they lack grows meanwhile."""
+        states = self._feeds.states() if self._feeds is not None else []
+        return [replace(state, **self._lag(state)) for state in states]
+
+    def _lag(self, slave: SlaveState) -> dict[str, int]:
+        return {
+            "lag_bytes": max(0, self._store.physical_max_offset - slave.acked_offset),
+            "lag_messages": messages_behind(self._store.queue_table, slave.acked_offset),
+        }
 
     def ha_status(self) -> HaStatus:
         """For RocketMQ's request 907."""
         end = self._store.physical_max_offset
-        states = self._feeds.states() if self._feeds is not None else []
+        states = [slave for slave in self._slaves() if slave.state != GONE]
         return HaStatus(
             master=self._role.is_master,
             master_commit_log_max_offset=end,
