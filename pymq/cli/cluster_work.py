@@ -46,6 +46,9 @@ def _record(view: BrokerView, everybody: Sequence[BrokerView]) -> dict[str, Any]
 
 def _in_sync(view: BrokerView, lag: Lag) -> bool | str | None:
     """Of a master, how many of its slaves: ``"1/2"``."""
-    if view.is_master:
-        return f"{view.status.in_sync_slaves}/{len(view.status.slaves)}" if view.status else None
-    return lag.in_sync
+    if not view.is_master:
+        return lag.in_sync
+    if view.status is None:
+        return None
+    connected = sum(slave.state != "gone" for slave in view.status.slaves)
+    return f"{view.status.in_sync_slaves}/{connected}"

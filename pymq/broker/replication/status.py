@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from pymq.broker.replication.feeds import GONE
+from pymq.broker.replication.feed import GONE
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.role import Role
 from pymq.broker.replication.sync_mode import SYNC_MASTER
