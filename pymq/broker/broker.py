@@ -372,7 +372,7 @@ class Broker:
             wake=self._register_soon,
             epoch=lambda: parts.lineage.lineage.epoch,
             on_answer=parts.link.note_master if parts.link is not None else lambda address, ha_address: None,
-            on_refused=parts.watch.look_soon,
+            on_refused=parts.watch.note_refused,
         )
         parts.when_registered = registrar.when_registered
         parts.watch.register_now = registrar.register_now

@@ -30,6 +30,7 @@ from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.link import MasterLink
 from pymq.broker.replication.metadata_copy import MetadataCopy, metadata_copy
 from pymq.broker.replication.pending_offsets import PendingOffsets
+from pymq.broker.replication.promotion import RoleRequests
 from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.role import ChangeRole, Role
 from pymq.broker.replication.slave_cursors import SlaveCursors
@@ -219,6 +220,16 @@ class BrokerParts:
             epoch=lambda: self.lineage.lineage.epoch,
             change_role=self.change_role,
             is_following=lambda: self.link is not None and self.link.is_following,
+        )
+        self.role_requests = RoleRequests(
+            config=config,
+            store=self.store,
+            role=self.role,
+            lineage=self.lineage,
+            freeze=self.freeze,
+            watch=self.watch,
+            link=self.link,
+            change_role=self.change_role,
         )
 
     def _make_copies(self, rng: random.Random, run_in_thread: RunInThread) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pymq.broker.jobs import Job
+from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
 from pymq.broker.replication.link import TICK_PERIOD_MS as LINK_TICK_PERIOD_MS
-
-from pymq.broker.parts import BrokerParts
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000

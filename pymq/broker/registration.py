@@ -55,14 +55,14 @@ class Registrar:
         wake: Callable[[], None] = lambda: None,
         epoch: Callable[[], int] = lambda: 0,
         on_answer: Callable[[str, str], None] = lambda master, ha: None,
-        on_refused: Callable[[], None] = lambda: None,
+        on_refused: Callable[[str], None] = lambda why: None,
     ) -> None:
         """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
         ``wake`` is called when a round is due before its time, so that the caller may run one at once.
 
         ``epoch``: of this broker's newest reign, by which a name server tells a new master from an old one.
         ``on_answer(address, ha_address)`` hears where the master is, as a name server tells a slave; ``on_refused``
-        that a name server has somebody else under our name and id.
+        why a name server does not take our registration (somebody else has our name and id), empty when all do again.
         """
         self._client = client
         self._gather = gather
@@ -165,7 +165,8 @@ class Registrar:
         if server in self._unreachable or server in self._refused:
             log.info("registered at name server %s again", server)
         self._unreachable.discard(server)
-        self._refused.pop(server, None)
+        if self._refused.pop(server, None) is not None and not self._refused:
+            self._on_refused("")
         told = decode_header(RegisterBrokerAnswer, answer.ext or {})
         if told.master_addr:
             self._on_answer(told.master_addr, told.ha_server_addr or "")
@@ -175,7 +176,7 @@ class Registrar:
         if self._refused.get(server) != str(error):
             log.warning("name server %s did not take the registration, it is tried on: %s", server, error)
         self._refused[server] = str(error)
-        self._on_refused()
+        self._on_refused(str(error))
 
     async def _unregister(self, server: str) -> None:
         config = self._config

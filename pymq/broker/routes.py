@@ -43,7 +43,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         link=p.link,
         lineage=lambda: p.lineage.lineage,
         cuts=CutHistory(p.files, config.store_path_root_dir),
-        troubles=lambda: (p.watch.rival,),
+        troubles=lambda: p.watch.troubles,
     )
     runtime_info = RuntimeInfo(
         config=config,

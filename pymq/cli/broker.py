@@ -90,14 +90,14 @@ def broker(
 
 
 async def _serve(config: BrokerConfig, as_json: bool) -> None:
-    from pymq.cli.servers import start_broker
+    from pymq.cli.servers import serve_until_stopped, start_broker
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
         server = await start_broker(config, signals)
         try:
             _tell_ready(config, server.address, as_json)
-            await signals.wait()
+            await serve_until_stopped(server, signals)
         finally:
             await server.stop()
 

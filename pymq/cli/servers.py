@@ -106,6 +106,16 @@ async def start_broker(config: BrokerConfig, signals: StopSignals) -> Broker:
     return broker
 
 
+async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:
+    """Returns at the first signal. Raises what ends a broker by itself: a change of its role that failed."""
+    from contextlib import suppress
+
+    from pymq.errors import StoppedError
+
+    with suppress(StoppedError):
+        await signals.unless_stopped(broker.wait_failed())
+
+
 def _port_problem(error: OSError, host: str, port: int) -> Exception:
     import errno
 

@@ -80,7 +80,7 @@ def standalone(
 
 
 async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
-    from pymq.cli.servers import start_broker, start_namesrv
+    from pymq.cli.servers import serve_until_stopped, start_broker, start_namesrv
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
@@ -90,7 +90,7 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
             broker = await start_broker(broker_config, signals)
             try:
                 _tell_ready(namesrv.address, broker.address, broker_config.store_path_root_dir, as_json)
-                await signals.wait()
+                await serve_until_stopped(broker, signals)
             finally:
                 await broker.stop()
         finally:

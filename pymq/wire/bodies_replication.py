@@ -142,7 +142,7 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_CHANGE_ROLE (9104). ``action``: ``promote`` (a slave becomes the master), ``freeze`` (a master takes no more
     writes for ``freeze_ms``), ``resume`` (a freeze is taken back), ``step_down`` (a master becomes a slave of
     ``master_address`` with ``broker_id``). ``epoch``: the sender's knowledge of the target's lineage; another one is
-    refused. ``master_role``: what the master before was (ASYNC_MASTER, SYNC_MASTER), so that a new one promises the same.
+    refused. ``master_role``: what the master before was (ASYNC_MASTER, SYNC_MASTER): a new one promises the same.
     ``force``: do it although bytes may be lost."""
 
     action: str

@@ -111,10 +111,18 @@ class GroupWatch:
         self._next_ms = clock.monotonic_ms() + (WATCH_PERIOD_MS if role.is_master else SEARCH_PERIOD_MS)
         self._known_master = ""
         self.rival = ""  # why another master is a problem, empty when there is none
+        self._refusal = ""
 
-    def look_soon(self) -> None:
-        """The next tick takes a census: a name server refused our registration, say."""
-        self._next_ms = self._clock.monotonic_ms()
+    @property
+    def troubles(self) -> list[str]:
+        """What an operator should know: another master, a name server that has somebody else under our id."""
+        return [text for text in (self.rival, self._refusal) if text]
+
+    def note_refused(self, why: str) -> None:
+        """A name server did not take our registration; empty: all do. The next tick takes a census."""
+        self._refusal = why
+        if why:
+            self._next_ms = self._clock.monotonic_ms()
 
     def close(self) -> None:
         """Answers under way are ignored."""

@@ -1,0 +1,37 @@
+"""PYMQ_CHANGE_ROLE (9104): an operator makes a slave the master, or prepares one for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pymq.errors import Refusal
+from pymq.wire.bodies_replication import RoleRequest
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+
+if TYPE_CHECKING:
+    from pymq.broker.replication.promotion import RoleRequests
+
+_decode = msgspec.json.Decoder(RoleRequest).decode
+
+
+class RoleChangeHandlers:
+    """Reads the request; what is done is :class:`RoleRequests`'s."""
+
+    def __init__(self, requests: RoleRequests) -> None:
+        self._requests = requests
+
+    def routes(self) -> list[Route]:
+        """This module's row of the table."""
+        return [Route(RequestCode.PYMQ_CHANGE_ROLE, None, self.change_role, Permission.ADMIN)]
+
+    def change_role(self, command: Command, header: None, peer: Peer) -> Reply:
+        """Answers how far the log goes; the change itself comes after the answer."""
+        try:
+            request = _decode(command.body)
+        except msgspec.MsgspecError as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the order can't be read: {error}") from error
+        return Reply(body=msgspec.json.encode(self._requests.follow(request, peer.address)))
