@@ -43,7 +43,9 @@ class SlaveCursors(CursorManager):
         """Reads both tables."""
         super().load()
         self._pending.load()
-        self._pending.lay_over(self._offsets, is_part=False)
+        # The file may have been saved with them: that it goes as far does not mean that the master does.
+        for pending in self._pending.all():
+            self.advance(pending.group, pending.topic, pending.queue_id, pending.offset)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Takes a consumer's commit, if it goes forward, and keeps it for the master.
