@@ -28,7 +28,7 @@ from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.link import MasterLink
-from pymq.broker.replication.metadata_copy import MetadataCopy, metadata_copy
+from pymq.broker.replication.metadata_copy import LinkAndTables, MetadataCopy, metadata_copy
 from pymq.broker.replication.pending_offsets import PendingOffsets
 from pymq.broker.replication.promotion import RoleRequests
 from pymq.broker.replication.read_advice import ReadAdvice
@@ -236,6 +236,7 @@ class BrokerParts:
         """The tables that slaves have of their master."""
         self.copied_tables = copied_tables(self, start_id=f"{rng.getrandbits(64):016x}")
         self.metadata: MetadataCopy | None = None
+        self.link_view: LinkAndTables | None = None
         if self.link is not None:
             directory = f"{self.config.store_path_root_dir}/config"
 
@@ -243,6 +244,7 @@ class BrokerParts:
                 return TableSaver(JsonTable(self.files, f"{directory}/{file_name}", member), run_in_thread)
 
             self.metadata = metadata_copy(self, self.link, saver)
+            self.link_view = LinkAndTables(self.link, self.metadata)
 
     def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:
         """Sends and pulls, the plain ways and the short ones."""

@@ -40,7 +40,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         role=p.role,
         sync_mode=p.sync_mode,
         feeds=p.feeds,
-        link=p.link,
+        link=p.link_view,
         lineage=lambda: p.lineage.lineage,
         cuts=CutHistory(p.files, config.store_path_root_dir),
         troubles=lambda: p.watch.troubles,

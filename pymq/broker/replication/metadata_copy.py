@@ -20,13 +20,14 @@ from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
-from pymq.wire.bodies_replication import MetadataTables, MetadataVersions
+from pymq.wire.bodies_replication import MasterLinkState, MetadataTables, MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
 
 if TYPE_CHECKING:
     from pymq.broker.parts import BrokerParts
+    from pymq.broker.replication.status import LinkView
 
 log = logging.getLogger(__name__)
 
@@ -184,6 +185,21 @@ class MetadataCopy:
             self._taker.take_reached()
         except (PymqError, OSError) as error:
             log.warning("a table of master %s could not be taken: %s", self._address, error)
+
+
+class LinkAndTables:
+    """What a slave's status tells of its master: the link's state with the tables' age, and what ails either."""
+
+    def __init__(self, link: LinkView, copy: MetadataCopy) -> None:
+        self._link = link
+        self._copy = copy
+
+    def state(self) -> MasterLinkState:
+        state = self._link.state()
+        state.metadata_age_ms = self._copy.age_ms
+        if self._copy.problem and not state.problem:
+            state.problem = f"topics, groups and offsets are not copied: {self._copy.problem}"
+        return state
 
 
 class FollowedMaster(Protocol):

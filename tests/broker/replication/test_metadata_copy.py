@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from pymq.broker.handlers import slave_sync
+from pymq.broker.replication.metadata_copy import LinkAndTables
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
+from pymq.wire.bodies_replication import MasterLinkState
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.dispatch import Reply
 from tests.broker.disk import failing
@@ -300,3 +302,25 @@ def test_a_full_disk_on_the_slave_is_tried_again() -> None:
         assert pair.slave.parts.topics.get("T") is not None and not pair.has_file(pair.slave, "topics")
     pair.slave.parts.topics.tick()
     assert "T" in pair.file(pair.slave, "topics")["topicConfigTable"]
+
+
+def test_the_status_tells_how_old_the_tables_are() -> None:
+    class State:
+        problem = ""
+
+        def state(self) -> MasterLinkState:
+            return MasterLinkState(problem=self.problem)
+
+    pair = Pair()
+    link = State()
+    view = LinkAndTables(link, pair.copy)
+    assert view.state() == MasterLinkState(metadata_age_ms=-1)
+    pair.run(300)
+    pair.clock.advance(1000)
+    age_ms = pair.copy.age_ms
+    assert view.state() == MasterLinkState(metadata_age_ms=age_ms) and 1000 <= age_ms <= 1300
+    pair.copy.tick()
+    pair.network.answer_one(lose_answer=True)
+    assert view.state().problem == "topics, groups and offsets are not copied: the answer was lost"
+    link.problem = "refused"
+    assert view.state().problem == "refused"
