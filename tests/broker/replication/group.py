@@ -1,0 +1,141 @@
+"""A master and slaves on files in memory: stores, feeds and links without the rest of a broker."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from pymq.broker.handlers.replication import JoinHandlers
+from pymq.broker.replication.feeds import Feeds
+from pymq.broker.replication.lineage_file import LineageKeeper
+from pymq.broker.replication.link import TICK_PERIOD_MS, MasterLink
+from pymq.broker.replication.role import Role, RoleChange
+from pymq.clock import ManualClock
+from pymq.config import BrokerConfig, load_broker_config
+from pymq.store.following import Follower
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.store import MessageStore
+from pymq.store.tables import JsonTable
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Dispatcher
+from tests.broker.replication.cable import Cable
+from tests.broker.world import FakePeer
+from tests.store.support import ROOT, make_store, put
+
+SEGMENT = 65536  # the least that may be configured
+MASTER = "127.0.0.1:10911"
+MASTER_HA = "127.0.0.1:10912"
+
+
+class Node:
+    """A store with its lineage, opened. ``files`` may hold an earlier life."""
+
+    def __init__(self, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
+        self.clock = clock
+        self.files = files or MemoryFiles()
+        defaults = {"mappedFileSizeCommitLog": SEGMENT, "storePathRootDir": ROOT, "haTransferBatchSize": 4096}
+        overrides = {key: str(value) for key, value in {**defaults, **settings}.items()}
+        self.config: BrokerConfig = load_broker_config(None, overrides)
+        self.store: MessageStore = make_store(
+            self.files, clock, segment_size_bytes=self.config.mapped_file_size_commit_log_bytes
+        )
+        self.report = self.store.open()
+        self.rng = random.Random(self.config.broker_id)
+        self.lineage = LineageKeeper(JsonTable(self.files, f"{ROOT}/config/lineage.json"), self.rng)
+        self.lineage.load(self.store.physical_max_offset)
+
+    @property
+    def log(self) -> bytes:
+        """All bytes of the log."""
+        start, end = self.store.physical_min_offset, self.store.physical_max_offset
+        parts = []
+        while start < end:
+            parts.append(bytes(self.store.read_log(start, end - start)))
+            start += len(parts[-1])
+        return b"".join(parts)
+
+
+class Master(Node):
+    """Answers joinings at ``MASTER``, takes HA connections at ``MASTER_HA``."""
+
+    def __init__(self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
+        super().__init__(clock, files, listenPort=10911, haListenPort=10912, **settings)
+        self.cable = cable
+        self.lineage.open_as_master(
+            self.store.physical_max_offset, was_clean=self.report.clean, begins_reign=not self.lineage.lineage.reigns
+        )
+        self.feeds = Feeds(store=self.store, clock=clock, config=self.config, rng=self.rng)
+        handlers = JoinHandlers(
+            config=self.config, store=self.store, feeds=self.feeds, lineage=lambda: self.lineage.lineage
+        )
+        dispatcher = Dispatcher(handlers.routes(), "broker")
+        cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)
+        cable.listeners[MASTER_HA] = self.feeds.accept
+
+    def put(self, *bodies: bytes) -> None:
+        """Stores messages, each in a turn of its own."""
+        for body in bodies:
+            put(self.store, "T", 0, body, keys=f"k{len(body)}")
+            self.feeds.committed()
+
+    def stop(self) -> None:
+        """In order; nobody answers there any more."""
+        self.leave("the broker stops")
+        end = self.store.physical_max_offset
+        self.store.close()
+        self.lineage.close(end)
+
+    def leave(self, why: str) -> None:
+        del self.cable.answerers[MASTER], self.cable.listeners[MASTER_HA]
+        self.feeds.close(why)
+
+
+class Slave(Node):
+    """Follows whoever answers at ``MASTER``."""
+
+    def __init__(
+        self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, broker_id: int = 1, **settings: Any
+    ) -> None:
+        super().__init__(clock, files, **{"brokerId": broker_id, "listenPort": 20910 + broker_id, **settings})
+        self.cable = cable
+        self.follower = Follower(self.store)
+        self.role_changes: list[RoleChange] = []
+        self.sync_requests = 0
+        self.link = MasterLink(
+            config=self.config,
+            store=self.store,
+            follower=self.follower,
+            lineage=self.lineage,
+            network=cable,
+            clock=clock,
+            rng=self.rng,
+            role=Role(broker_id),
+            change_role=self.role_changes.append,
+            request_sync=self._note_sync_request,
+        )
+
+    def _note_sync_request(self) -> None:
+        self.sync_requests += 1
+
+    def run(self, ms: int = TICK_PERIOD_MS) -> None:
+        """Lets time pass and everything happen."""
+        for _ in range(ms // TICK_PERIOD_MS):
+            self.clock.advance(TICK_PERIOD_MS)
+            self.link.tick()
+            self.cable.settle()
+        self.link.tick()
+
+
+def following(cable: Cable, clock: ManualClock, master: Master, **settings: Any) -> Slave:
+    """A slave that has found its master."""
+    slave = Slave(cable, clock, **settings)
+    slave.link.note_master(MASTER, MASTER_HA)
+    slave.run(20)
+    assert slave.link.is_following, slave.link.state()
+    return slave
+
+
+def _dispatch(dispatcher: Dispatcher, command: Command) -> Command:
+    reply = dispatcher.dispatch(FakePeer(), command)
+    assert reply is not None
+    return reply.to_command(command)
