@@ -355,11 +355,11 @@ class Writer:
 
     def copied(self) -> None:
         """Slaves have more of the log, or came, or went, or fewer are needed: looks what that lets go."""
-        self._copies.check()
         self._copied = self._copies.copied()
         self._store.reveal(copied=self._copied)
         if self._waiting:
             self._release_ready()
+        self._copies.check()
 
     def sync_failed(self, remark: str) -> None:
         """An fsync failed: what waits for it is stored but not safe (FLUSH_DISK_TIMEOUT), and stays unseen."""
