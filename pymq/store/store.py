@@ -27,6 +27,7 @@ from pymq.store.reading import Accept, GetResult, GetStatus, Narrow, get_message
 from pymq.store.recovery import Progress, RecoveryReport, recover
 from pymq.store.scrubber import Scrubber
 from pymq.store.settings import StoreSettings
+from pymq.store.unfinished import refuse_unfinished
 from pymq.store.windows import WindowReader, read_record
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class MessageStore:
             fs.make_directory(self._files, directory)
         self._lock = self._files.lock(f"{self.root}/lock")
         try:
+            refuse_unfinished(self._files, self.root)
             return self._open(progress)
         except BaseException:
             self._release()
