@@ -89,7 +89,7 @@ class GroupManager:
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, makes_groups: bool = True) -> None:
         """``makes_groups``: a slave makes none on their first use, its master does."""
         self._config = config
-        self._makes_groups = makes_groups
+        self.makes_groups = makes_groups
         current = _Groups()
         self._groups, self._forbidden = current.configs, current.forbidden
         self._state = SavedState(current, table, clock=clock, copy=_Groups.copy, to_table=_Groups.as_table)
@@ -144,14 +144,14 @@ class GroupManager:
         if found is not None:
             return found
         self.ensure_all([group])
-        return self._groups[group] if self._makes_groups else SubscriptionGroupConfig(group_name=group)
+        return self._groups[group] if self.makes_groups else SubscriptionGroupConfig(group_name=group)
 
     def ensure_all(self, groups: Iterable[str]) -> None:
         """Makes the groups that are missing, all or none; they count at once. Raises as :meth:`ensure`."""
         missing = [group for group in dict.fromkeys(groups) if group not in self._groups]
         for group in missing:
             self._check_creatable(group)
-        if missing and self._makes_groups:
+        if missing and self.makes_groups:
             self._check_count(len(missing))
             made = {group: SubscriptionGroupConfig(group_name=group) for group in missing}
             self._state.change_at_once(lambda groups: groups.configs.update(made))

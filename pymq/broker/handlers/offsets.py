@@ -68,7 +68,10 @@ class OffsetHandlers:
 
     def update(self, request: Command, header: UpdateConsumerOffsetHeader, peer: Peer) -> Reply:
         """Takes a commit."""
-        self._groups.require(header.consumer_group)
+        if self._groups.makes_groups:
+            self._groups.require(header.consumer_group)
+        else:  # its master may not have met the group yet
+            self._groups.ensure(header.consumer_group)
         topic = self._topics.require(header.topic)
         if not 0 <= header.queue_id < topic.queue_count:
             raise Refusal(
