@@ -14,6 +14,7 @@ from pymq.model.hosts import pack_host
 from pymq.model.record import decode_records, encode_batch_entry
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
+from tests.broker.replication.fake_slaves import FakeSlaves
 from tests.broker.world import FakePeer, World
 
 TOPIC = "T"
@@ -277,6 +278,33 @@ def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any
         assert len(peer.frames) == len(plain_peer.frames) == answered
     world.parts.writer.synced(world.parts.store.sync(log_only=True))
     assert len(world.messages(TOPIC, 1)) == 6
+
+
+@pytest.mark.parametrize("make", [payload_of, binary_payload])
+@pytest.mark.parametrize("batch", [False, True])
+def test_under_sync_master_both_ways_wait_for_a_slave(make: Any, batch: bool) -> None:
+    world = opened()
+    slaves = FakeSlaves(world, 1)
+    world.config.change_at_runtime({"brokerRole": "SYNC_MASTER"})
+    body = encode_batch_entry(b"one", b"") if batch else b"one"
+    sent = 0
+    for wait, answered in (("false", 1), ("true", 0), (None, 0)):
+        peers = FakePeer(), FakePeer()
+        properties = "UNIQ_KEY\x01ABC\x02" + (f"WAIT\x01{wait}\x02" if wait else "")
+        payload = make(ordinary(i=properties, m=str(batch).lower()), body, code=320 if batch else 310)
+        assert world.parts.fast_sends(peers[0], payload)  # type: ignore[arg-type]
+        broker_dispatcher(world.parts).dispatch(peers[1], decode_command(payload))
+        world.parts.writer.commit()
+        assert [len(peer.frames) for peer in peers] == [answered, answered]
+        assert len(world.messages(TOPIC, 1)) == sent, "none is seen yet"
+        slaves.ack()
+        sent += 2
+        assert [len(peer.frames) for peer in peers] == [1, 1] and len(world.messages(TOPIC, 1)) == sent
+    slaves.leave()
+    peer = FakePeer()
+    assert not world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+    reply = broker_dispatcher(world.parts).dispatch(peer, decode_command(payload))
+    assert reply is not None and reply.code == 14 and peer.frames == []
 
 
 @pytest.mark.parametrize("make", [payload_of, binary_payload])
