@@ -36,6 +36,12 @@ class ConfigError(UsageError):
     """A setting is unknown, ill-typed or out of its range."""
 
 
+class UnsafeError(PymqError):
+    """What was asked for can't be done now, or could lose messages and the operator has not allowed that."""
+
+    exit_code = EXIT_REFUSED
+
+
 class ExpressionError(UsageError):
     """A filter expression is wrong or over a limit; ``column`` counts its characters from 1."""
 

@@ -376,7 +376,7 @@ class Broker:
         )
         parts.when_registered = registrar.when_registered
         parts.watch.register_now = registrar.register_now
-        parts.watch.note_master_role = self._note_master_role
+        parts.watch.on_master_role = self._note_master_role
         return registrar
 
     def _register_soon(self) -> None:

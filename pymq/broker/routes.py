@@ -44,6 +44,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         lineage=lambda: p.lineage.lineage,
         cuts=CutHistory(p.files, config.store_path_root_dir),
         troubles=lambda: p.watch.troubles,
+        master_role=lambda: p.watch.master_role,
     )
     runtime_info = RuntimeInfo(
         config=config,

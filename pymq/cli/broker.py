@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 COMMANDS: CommandTable = {
     "status": ("pymq.cli.broker_status", "Show a broker's role, log, slaves and lag."),
+    "promote": ("pymq.cli.promote", "Make a slave the master of its group."),
 }
 
 

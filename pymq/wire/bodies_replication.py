@@ -112,7 +112,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none.
 
     ``message_count``: the sum of all queues' ends; its difference between two brokers of one name is the number of
-    messages one lacks.
+    messages one lacks. ``master_role``: a slave's master's ``role`` when it was last seen.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -121,6 +121,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     broker_id: int
     former_id: int = -1
     role: str  # ASYNC_MASTER, SYNC_MASTER, SLAVE
+    master_role: str = ""
     address: str
     ha_address: str = ""
     segment_size_bytes: int = 0

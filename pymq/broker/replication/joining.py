@@ -88,7 +88,9 @@ class Joining:
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._ask(RequestCode.GET_BROKER_CONFIG, self._compare_config)
         elif answer.code != ResponseCode.SUCCESS:
-            self._fail(answer.remark or f"code {answer.code}")
+            # A broker that starts or changes its role says no to nobody for long.
+            is_no = answer.code != ResponseCode.SERVICE_NOT_AVAILABLE
+            self._fail(answer.remark or f"code {answer.code}", was_refused=is_no)
         else:
             self._accept(answer.body)
 
@@ -133,7 +135,9 @@ class Joining:
             table = _decode_table(answer.body).get("table", {})
             start, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
         except (msgspec.MsgspecError, KeyError, ValueError):
-            self._fail(f"{self._address} does not tell where its log begins and ends (code {answer.code})")
+            # Java's broker fails to make this table for some seconds after its start.
+            why = f"{self._address} does not tell where its log begins and ends: code {answer.code}, {answer.remark}"
+            self._fail(why, was_refused=False)
             return
         ours = self._request.log_end
         if ours > self._request.log_start and not start <= ours <= end:

@@ -22,6 +22,7 @@ class Role:
     """``broker_id`` 0 is a master, which begins a reign when it ``begins_reign``; others are slaves.
 
     ``master_address``: where a slave's master answers requests ("host:port"), empty to learn it from the name servers.
+    ``master_role``: what the group's master was when last seen, ASYNC_MASTER or SYNC_MASTER; empty: never seen.
     ``former_id``: the id it had before this role, -1 for none; a new master's is free for the one it took over from.
     """
 
@@ -29,6 +30,7 @@ class Role:
     begins_reign: bool = False
     master_address: str = ""
     former_id: int = -1
+    master_role: str = ""
 
     @property
     def is_master(self) -> bool:

@@ -32,7 +32,12 @@ class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     @property
     def role(self) -> Role:
-        return Role(self.broker_id, begins_reign=self.begins_reign, former_id=self.former_id)
+        return Role(
+            self.broker_id,
+            begins_reign=self.begins_reign,
+            former_id=self.former_id,
+            master_role=self.master_role,
+        )
 
 
 def role_at_start(last: RoleRecord | None, configured_id: int) -> RoleRecord:

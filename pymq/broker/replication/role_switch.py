@@ -119,7 +119,7 @@ class RoleSwitch:
         log.warning("id %d became id %d: %s", before.broker_id, change.role.broker_id, change.why)
 
     async def _change(self, before: RoleRecord, change: RoleChange) -> None:
-        steps, role = self._steps, change.role
+        steps, role = self._steps, dataclasses.replace(change.role, master_role=before.master_role)
         if role.broker_id != before.broker_id:
             role = dataclasses.replace(role, former_id=before.broker_id)
         steps.refuse(f"the broker is becoming {_named(role)} ({change.why}): send again in a moment")

@@ -83,6 +83,7 @@ class StatusReport:
         lineage: Callable[[], Lineage] = Lineage,
         cuts: CutHistory | None = None,
         troubles: Callable[[], Iterable[str]] = tuple,
+        master_role: Callable[[], str] = str,
     ) -> None:
         self._config = config
         self._store = store
@@ -93,6 +94,7 @@ class StatusReport:
         self._lineage = lineage
         self._cuts = cuts
         self._troubles = troubles
+        self._master_role = master_role
 
     @property
     def role_name(self) -> str:
@@ -112,6 +114,7 @@ class StatusReport:
             broker_id=self._role.broker_id,
             former_id=self._role.former_id,
             role=self.role_name,
+            master_role=self._master_role(),
             address=format_address(config.broker_ip1, config.listen_port),
             ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),
             segment_size_bytes=store.settings.segment_size_bytes,

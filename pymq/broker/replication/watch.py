@@ -103,13 +103,15 @@ class GroupWatch:
         self._change_role = change_role
         self._is_following = is_following
         # The composition root's: a slave's registration tells where its master is; what kind of master it is
-        # (ASYNC_MASTER or SYNC_MASTER) is kept for the day this broker takes over.
+        # is kept for the day this broker takes over.
         self.register_now: Callable[[], None] = lambda: None
-        self.note_master_role: Callable[[str], None] = lambda master_role: None
+        self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._is_asking = False
         self._is_closed = False
-        self._next_ms = clock.monotonic_ms() + (WATCH_PERIOD_MS if role.is_master else SEARCH_PERIOD_MS)
+        self._looked_ms = clock.monotonic_ms()
+        self._is_urgent = False
         self._known_master = ""
+        self.master_role = role.master_role  # what a slave's master was when it was last seen
         self.rival = ""  # why another master is a problem, empty when there is none
         self._refusal = ""
 
@@ -121,8 +123,12 @@ class GroupWatch:
     def note_refused(self, why: str) -> None:
         """A name server did not take our registration; empty: all do. The next tick takes a census."""
         self._refusal = why
-        if why:
-            self._next_ms = self._clock.monotonic_ms()
+        self._is_urgent = bool(why)
+
+    def note_master_role(self, master_role: str) -> None:
+        """The group's master is an ASYNC_MASTER or a SYNC_MASTER."""
+        self.master_role = master_role
+        self.on_master_role(master_role)
 
     def close(self) -> None:
         """Answers under way are ignored."""
@@ -130,21 +136,25 @@ class GroupWatch:
 
     def tick(self) -> None:
         """Takes a census when one is due."""
-        if self._is_asking or self._is_closed or self._clock.monotonic_ms() < self._next_ms:
+        if self._is_asking or self._is_closed or not self._is_due():
             return
         self._is_asking = True
         self.look(self._taken)
+
+    def _is_due(self) -> bool:
+        is_content = self._role.is_master or self._is_following()
+        period_ms = WATCH_PERIOD_MS if is_content else SEARCH_PERIOD_MS
+        return self._is_urgent or self._clock.monotonic_ms() - self._looked_ms >= period_ms
 
     def look(self, on_done: Callable[[list[Member]], None]) -> None:
         """One census, whenever it is wanted."""
         self._census.take(self._config.namesrv_addresses, self._address, on_done)
 
     def _taken(self, members: list[Member]) -> None:
-        self._is_asking = False
+        self._is_asking = self._is_urgent = False
+        self._looked_ms = self._clock.monotonic_ms()
         if self._is_closed:
             return
-        is_content = self._role.is_master or self._is_following()
-        self._next_ms = self._clock.monotonic_ms() + (WATCH_PERIOD_MS if is_content else SEARCH_PERIOD_MS)
         if self._role.is_master:
             self._check_masters(members)
         else:

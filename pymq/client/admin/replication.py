@@ -18,6 +18,8 @@ from pymq.wire.bodies_replication import (
     MasterLinkState,
     ReadLogRequest,
     ReplicationStatus,
+    RoleAnswer,
+    RoleRequest,
     SlaveState,
 )
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -55,6 +57,12 @@ class ReplicationAdmin:
             self._brokers.config(address), self._brokers.runtime_info(address), self._brokers.ha_status(address)
         )
         return rocketmq_status(address, config, runtime, ha)
+
+    async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
+        """Has a PyMQ broker take another role, or prepare for it. Raises RefusedError when it is unsafe."""
+        body = msgspec.json.encode(request)
+        answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
+        return msgspec.json.decode(answer.body, type=RoleAnswer)
 
     async def metadata_versions(self, address: str) -> dict[str, DataVersion]:
         """Versions of the tables of topics and groups, which a slave copies with them."""

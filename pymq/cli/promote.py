@@ -1,0 +1,111 @@
+"""``pymq broker promote``: makes a slave the master of its group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pymq.cli.broker_status import shown_bytes, shown_count
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
+from pymq.cli.output import Column, print_json, print_note, print_section
+from pymq.cli.session import with_admin
+from pymq.errors import UsageError
+
+if TYPE_CHECKING:
+    from pymq.client.admin import Admin
+
+app = new_app()
+
+MEMBER_COLUMNS = [
+    Column("broker_id", "ID", right=True, show=shown_count),
+    Column("address"),
+    Column("role"),
+    Column("log_end", "LOG ENDS AT", right=True, show=shown_count),
+    Column("lag_bytes", "LACKS", right=True, show=shown_bytes),
+    Column("lag_messages", "MESSAGES", right=True, show=shown_count),
+    Column("epoch", right=True),
+    Column("becomes"),
+    Column("problem"),
+]
+
+
+@app.command(
+    epilog=examples(
+        "pymq broker promote broker-a",
+        "pymq broker promote 127.0.0.1:10921 --yes",
+        "pymq broker promote broker-a --dry-run",
+        "pymq broker promote broker-a --yes --force --json",
+    )
+)
+def promote(
+    broker: Annotated[
+        str, typer.Argument(metavar="NAME|HOST:PORT", help="The group, or the slave that is to become its master.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Do it although messages may be lost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, do nothing.")] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=1, max=50, help="How long the slave may catch up.")
+    ] = 20.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Plan and result as one JSON object.")] = False,
+    namesrv: NamesrvOption = DEFAULT_NAMESRV,
+) -> None:
+    """Make a slave the master of its group. A living master takes no writes meanwhile and becomes a slave: nothing is
+    lost. Without one, what the slave lacks is lost, which takes --force.
+
+    Exit code 5: it can't be done, or could lose messages; 4: nobody answers.
+    """
+    from pymq.cli import promote_work as work
+
+    async def run(admin: Admin) -> dict[str, Any]:
+        plan = await work.make_plan(admin, broker)
+        record = work.plan_record(plan)
+        if not as_json:
+            _show(record)
+        if dry_run and as_json:
+            print_json(record)
+        plan.check(force=force)
+        if dry_run:
+            return record
+        _confirm(plan.target.address, yes=yes)
+        tell = (lambda text: None) if as_json else print_note
+        return record | await work.carry_out(admin, plan, force=force, timeout_s=timeout_s, tell=tell)
+
+    done = with_admin(namesrv, run)
+    if dry_run:
+        return
+    if as_json:
+        print_json(done)
+        return
+    for note in done["notes"]:
+        print_note(f"pymq: warning: {note}")
+    print(
+        f"{done['target']} is the master of {done['broker']} with epoch {done['epoch']}, from offset {done['start']} on"
+    )
+
+
+def _show(record: dict[str, Any]) -> None:
+    print(f"group {record['broker']}")
+    print_section("members", record["members"], MEMBER_COLUMNS, "none")
+    print("\nplan")
+    for number, step in enumerate(record["steps"], start=1):
+        print(f"  {number}. {step}")
+    for risk in record["risks"]:
+        print(f"  risk: {risk}")
+    for obstacle in record["obstacles"]:
+        print(f"  obstacle: {obstacle}")
+    if not record["risks"] and not record["obstacles"]:
+        print("  nothing is lost")
+    print()
+
+
+def _confirm(target: str, *, yes: bool) -> None:
+    import sys
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("give --yes: nobody can be asked here")
+    typer.confirm(f"Make {target} the master?", abort=True, err=True)

@@ -1,0 +1,126 @@
+"""What ``pymq broker promote`` does with an admin client: the group, the plan for people and programs, the deed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pymq.client.admin import Admin
+from pymq.client.admin.promotion import GroupMember, Promotion, PromotionPlan, plan_promotion
+from pymq.clock import SystemClock
+from pymq.errors import NotFoundError, PymqError, UnreachableError
+from pymq.model.route import MASTER_ID, BrokerData
+
+
+async def make_plan(admin: Admin, who: str) -> PromotionPlan:
+    """For a broker name, or for the slave at "host:port". Raises NotFoundError, UnreachableError."""
+    target = who if ":" in who else ""
+    table = await _registered(admin, must_answer=not target)
+    name = await _name_at(admin, target, table) if target else who
+    if not target and name not in table:
+        known = ", ".join(sorted(table)) or "none"
+        raise NotFoundError(f"no broker {name!r}: there are {known}; the address of a slave works too")
+    ids = {address: broker_id for broker_id, address in table[name].broker_addrs.items()} if name in table else {}
+    if target:
+        ids.setdefault(target, -1)
+    members = await _ask(admin, ids)
+    # A master whose registration is gone may live all the same.
+    links = [member.status.link for member in members if member.status is not None and member.status.link is not None]
+    unseen = {link.master_address: -1 for link in links if link.master_address and link.master_address not in ids}
+    return plan_promotion(name, [*members, *await _ask(admin, unseen)], target)
+
+
+async def _registered(admin: Admin, *, must_answer: bool) -> dict[str, BrokerData]:
+    try:
+        return (await admin.cluster.info()).broker_addr_table
+    except UnreachableError:
+        if must_answer:
+            raise
+        return {}
+
+
+async def _name_at(admin: Admin, address: str, table: dict[str, BrokerData]) -> str:
+    for name, data in table.items():
+        if address in data.broker_addrs.values():
+            return name
+    return (await admin.replication.status(address)).broker_name
+
+
+async def _ask(admin: Admin, ids: dict[str, int]) -> list[GroupMember]:
+    async def ask(address: str, broker_id: int) -> GroupMember:
+        try:
+            return GroupMember(address, broker_id, await admin.replication.status(address))
+        except PymqError as error:
+            return GroupMember(address, broker_id, error=str(error))
+
+    found = await asyncio.gather(*[ask(address, broker_id) for address, broker_id in ids.items()])
+    return sorted(found, key=lambda member: (member.broker_id, member.address))
+
+
+async def carry_out(
+    admin: Admin, plan: PromotionPlan, *, force: bool, timeout_s: float, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """What the new master is, and what did not end as it should."""
+    promotion = Promotion(
+        admin.replication, SystemClock(), asyncio.sleep, catch_up_timeout_ms=int(timeout_s * 1000), tell=tell
+    )
+    result = await promotion.run(plan, force=force)
+    reign = result.master.lineage[-1]
+    return {
+        "epoch": reign.epoch,
+        "start": reign.start,
+        "role": result.master.role,
+        "notes": list(result.notes),
+    }
+
+
+def plan_record(plan: PromotionPlan) -> dict[str, Any]:
+    """The plan as plain values."""
+    return {
+        "broker": plan.broker_name,
+        "target": plan.target.address,
+        "master": plan.master.address if plan.master is not None else None,
+        "lost_master": plan.lost_master or None,
+        "members": [_member_record(plan, member) for member in plan.members],
+        "steps": _steps(plan),
+        "risks": list(plan.risks),
+        "obstacles": list(plan.obstacles),
+    }
+
+
+def _member_record(plan: PromotionPlan, member: GroupMember) -> dict[str, Any]:
+    status = member.status
+    return {
+        "broker_id": member.broker_id,
+        "address": member.address,
+        "role": status.role if status is not None else None,
+        "log_end": status.log_end if status is not None else None,
+        "lag_bytes": plan.lag_bytes(member),
+        "lag_messages": plan.lag_messages(member),
+        "epoch": member.epoch if status is not None else None,
+        "becomes": _becomes(plan, member),
+        "problem": member.error or (status.problem if status is not None else ""),
+    }
+
+
+def _becomes(plan: PromotionPlan, member: GroupMember) -> str:
+    if plan.obstacles:
+        return ""
+    if member is plan.target:
+        return "master"
+    return f"slave {plan.target.broker_id}" if member is plan.master else ""
+
+
+def _steps(plan: PromotionPlan) -> list[str]:
+    target, master = plan.target, plan.master
+    if plan.obstacles:
+        return []
+    if master is None:
+        return [f"{target.address} (id {target.broker_id}) becomes the master (id {MASTER_ID})"]
+    return [
+        f"{master.address} takes no writes until {target.address} has everything",
+        f"{master.address} steps down: it becomes slave {target.broker_id}",
+        f"{target.address} (id {target.broker_id}) becomes the master (id {MASTER_ID})",
+        f"{master.address} follows it",
+    ]
