@@ -46,15 +46,14 @@ class DeletedTopics:
         """
         self._save({**self._ends, topic: log_end})
 
-    def raise_to(self, ends: Mapping[str, int]) -> list[str]:
-        """Takes another broker's deletions of the same log; returns the topics of which more is deleted now.
+    def raise_to(self, ends: Mapping[str, int]) -> None:
+        """Takes another broker's deletions of the same log.
 
         Durable on return. Raises StoreUnavailableError; then nothing has changed.
         """
         raised = {topic: end for topic, end in ends.items() if end > self.end(topic)}
         if raised:
             self._save({**self._ends, **raised})
-        return list(raised)
 
     def bound(self, log_min_offset: int, log_end: int) -> None:
         """Forgets deletions whose records are gone. A log that ends earlier will give the rest of offsets to others."""

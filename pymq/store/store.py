@@ -434,10 +434,15 @@ class MessageStore:
 
         Raises StoreUnavailableError or OSError; then ask again.
         """
-        raised = self.deletions.raise_to(ends)
-        if self.queue_table.delete_below(ends):
+        raised = [topic for topic, end in ends.items() if end > self.deletions.end(topic)]
+        count = self.queue_table.delete_below(ends)
+        if raised and self.follower is not None:
+            self.follower.take_again(raised, min(ends[topic] for topic in raised))
+        if count:
             self._write_queues()
             self.checkpoint()
+        # Last: until then all of it is done again when the master is asked again.
+        self.deletions.raise_to(ends)
         return raised
 
     def expired_queues(self) -> list[tuple[str, int]]:
@@ -500,6 +505,11 @@ class MessageStore:
     @property
     def physical_max_offset(self) -> int:
         return self.log.max_offset
+
+    @property
+    def dispatched_end(self) -> int:
+        """Whole records below this physical offset are in their queues."""
+        return self.follower.dispatched_end if self.follower is not None else self.log.max_offset
 
     @property
     def cold_segment_count(self) -> int:

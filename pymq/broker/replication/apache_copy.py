@@ -92,7 +92,7 @@ class ApacheCopy:
             self._done("")
             return
         # Records that are here before the master answers were in its log when it did.
-        self._log_end = self._store.physical_max_offset
+        self._log_end = self._store.dispatched_end
         command = request(_STEPS[number].code, None)
         self._network.ask(self._address, command, lambda answer: self._answered(number, answer), ASK_TIMEOUT_MS)
 

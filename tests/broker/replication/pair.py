@@ -142,6 +142,14 @@ class Pair:
             self.master.parts.delays.tick()
         self.copy.tick()
 
+    def copy_log(self) -> None:
+        """The slave's log becomes equal to the master's."""
+        follower, log = self.slave.parts.follower, self.master.parts.store
+        assert follower is not None
+        while follower.end < log.physical_max_offset:
+            follower.append(follower.end, log.read_log(follower.end, 1 << 20))
+        follower.dispatch()
+
     def file(self, world: World, name: str) -> Any:
         """A table as the disk has it, without its checksum; None when there is none."""
         raw = world.files.read_bytes(f"{CONFIGS}/{name}.json") if self.has_file(world, name) else b"null"

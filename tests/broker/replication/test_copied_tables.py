@@ -142,3 +142,69 @@ def test_a_slave_delivers_nothing() -> None:
     assert pair.slave.messages("T") == []
     pair.restart_slave()
     assert pair.slave.parts.delays.next_due_ms() is None
+
+
+def test_the_first_message_of_a_topic_made_again_is_there_whenever_the_deletion_is_told() -> None:
+    pair = joined_pair()
+    for _ in range(2):
+        pair.master.put("T", b"old")
+    pair.copy_log()
+    delete(pair)
+    make(pair)
+    pair.master.put("T", b"new")
+    pair.copy_log()
+    assert [message.body for message in pair.slave.messages("T")] == [b"old", b"old"], "it looks like damage so far"
+    pair.restart_slave()
+    pair.run(500)
+    assert [message.body for message in pair.slave.messages("T")] == [b"new"]
+    pair.master.put("T", b"next")
+    pair.copy_log()
+    pair.restart_slave()
+    assert [message.body for message in pair.slave.messages("T")] == [b"new", b"next"]
+
+
+def test_a_crash_within_a_deletion_is_made_good_by_the_next_round() -> None:
+    calls = ("remove_tree", "sync_dir", "pwrite", "sync", "replace")
+    for call in calls:
+        for number in range(30):
+            if not crash_within_deletion(call, number):
+                break
+        else:
+            raise AssertionError(f"{call} is called again and again")
+
+
+def crash_within_deletion(call: str, number: int) -> bool:
+    """The slave dies in place of its nth ``call`` while it takes a deletion; False when there are fewer."""
+    pair = joined_pair()
+    for _ in range(2):
+        pair.master.put("T", b"old")
+    pair.copy_log()
+    pair.slave.parts.store._write_queues()
+    delete(pair)
+    make(pair)
+    pair.master.put("T", b"new")
+    pair.copy_log()
+    left = number
+
+    def fault(called: str, path: str) -> None:
+        nonlocal left
+        if called == call:
+            left -= 1
+            if left == -1:
+                raise OSError(5, "Input/output error", path)
+
+    files = pair.slave.files
+    files.fault = fault
+    pair.clock.advance(300)
+    pair.copy.tick()
+    pair.network.answer_one()
+    files.fault = None
+    pair.copy.close()
+    pair.slave.parts.leave_group("killed")
+    pair.open_slave(files.after_kill())
+    pair.network.asked.clear()
+    pair.run(500)
+    assert [message.body for message in pair.slave.messages("T")] == [b"new"], f"{call} {number}"
+    pair.restart_slave()
+    assert [message.body for message in pair.slave.messages("T")] == [b"new"], f"{call} {number}"
+    return left < 0
