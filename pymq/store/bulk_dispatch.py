@@ -37,7 +37,10 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     wanted = np.flatnonzero(records.sys_flags & _NO_UNIT_FLAG == 0)
     if not len(wanted):
         return Appended([], 0, [])
-    order = wanted[np.lexsort((records.queue_ids[wanted], records.topics[wanted]))]
+    if len(records.names) == 1:
+        order = wanted[np.argsort(records.queue_ids[wanted], kind="stable")]
+    else:
+        order = wanted[np.lexsort((records.queue_ids[wanted], records.topics[wanted]))]
     topics, queue_ids, queue_offsets = records.topics[order], records.queue_ids[order], records.queue_offsets[order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = (topics[1:] != topics[:-1]) | (queue_ids[1:] != queue_ids[:-1])
@@ -80,10 +83,18 @@ def packed_units(records: Records) -> NDArray[np.void]:
     properties = Properties(records.properties)
     found = properties.find(b"TAGS")
     if len(found.owners):
+        shared = properties.shared_value(found)
+        if shared is not None:
+            units["tags"][found.owners] = _tags_code(shared)
+            return units
         values = properties.values(found)
-        codes = {value: tags_code(value.decode("utf-8", "replace")) for value in set(values)}
+        codes = {value: _tags_code(value) for value in set(values)}
         units["tags"][found.owners] = [codes[value] for value in values]
     return units
+
+
+def _tags_code(value: bytes) -> int:
+    return tags_code(value.decode("utf-8", "replace"))
 
 
 def keyed_records(records: Records) -> KeyedRecords:
@@ -92,7 +103,7 @@ def keyed_records(records: Records) -> KeyedRecords:
     records = _with_entries(records)
     names = records.names
     keys.topics = names * len(records) if len(names) == 1 else [names[topic] for topic in records.topics.tolist()]
-    keys.properties = list(records.properties)
+    keys.properties = records.properties
     keys.offsets = records.offsets.tolist()
     keys.times_ms = records.store_ms.tolist()
     return keys

@@ -21,7 +21,7 @@ from pymq.model.record import BODY_LENGTH_AT, MAGIC_V1, RECORD_OVERHEAD_BYTES, S
 from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.scan import End, Scanned, Window, is_blank, is_torn, read_piece
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 1 << 20  # columns of larger pieces leave the processor's caches: a third slower at 4 MiB
 _ALIKE_COUNT = 4  # neighbours of one size before more of them are looked for
 RUN_COUNT_MIN = 8  # fewer neighbours than this are not worth their columns
 _unpack_size = struct.Struct(">i").unpack_from
@@ -36,6 +36,7 @@ _HEAD = np.dtype(
 )
 _I32, _I64 = np.dtype(">i4"), np.dtype(">i8")
 HOST_V6_EXTRA_BYTES = 12
+_HOST_V6 = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
 _CRC_MASK = np.uint32(0x7FFFFFFF)
 _PROPERTIES_SIZE_MAX = 0x7FFF
 Int64s = NDArray[np.int64]
@@ -127,7 +128,12 @@ class Records:
 
 
 def scan_bulk(
-    log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
+    log: CommitLog,
+    start: int,
+    *,
+    check_crc: bool,
+    torn_from: int | None = None,
+    stop: int | None = None,
 ) -> Iterator[Records | Scanned | End]:
     """As :func:`pymq.store.scan.scan`, with most records in columns. Raises OSError."""
     offset = start
@@ -221,14 +227,16 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     raw = np.frombuffer(piece, np.uint8)
     heads = _gather(piece, starts, _HEAD)
     good = (heads["magic"] == MAGIC_V1) & (heads["physical"] == starts + offset)
-    shifts = _host_shifts(heads["sys_flag"], ends - starts)
-    body_starts = starts + _BODY_AT + shifts.body
-    if shifts.body.any():
+    if (heads["sys_flag"] & _HOST_V6).any():
+        shifts = _host_shifts(heads["sys_flag"], ends - starts)
+        body_starts = starts + _BODY_AT + shifts.body
         body_sizes = _gather(piece, body_starts - 4, _I32).astype(np.int64)
         store_ms = _gather(piece, starts + STORE_TIMESTAMP_AT + shifts.store_time, _I64).astype(np.int64)
+        good &= shifts.fits
     else:
+        body_starts = starts + _BODY_AT
         body_sizes, store_ms = heads["body_size"].astype(np.int64), heads["store_ms"].astype(np.int64)
-    good &= shifts.fits & (body_sizes >= 0) & (body_starts + body_sizes + 3 <= ends)
+    good &= (body_sizes >= 0) & (body_starts + body_sizes + 3 <= ends)
     body_ends = np.where(good, body_starts + body_sizes, body_starts)
     topic_ends = body_ends + 1 + raw[body_ends].astype(np.int64)
     good &= topic_ends + 2 <= ends

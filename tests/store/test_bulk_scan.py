@@ -13,7 +13,8 @@ from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError
 from pymq.model.javahash import index_key_hash
 from pymq.model.names import SCHEDULE_TOPIC
-from pymq.store import bulk_scan, recovery, scan
+from pymq.model.properties import find_property
+from pymq.store import bulk_scan, scan
 from pymq.store.bulk_dispatch import append_units, record_keys
 from pymq.store.bulk_keys import Properties
 from pymq.store.bulk_scan import Records, scan_bulk
@@ -144,6 +145,27 @@ def test_properties_are_found_per_record() -> None:
     assert dict(zip(found.owners.tolist(), joined.values(found), strict=True)) == {2: b"two", 4: b"one", 6: b"last"}
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        [b"K\x01one\x02", b"K\x01two\x02"],
+        [b"A\x01b\x02K\x01one", b"A\x01c\x02K\x01two"],
+        [b"A\x01b\x02K\x01one\x02", b"K\x01two\x02A\x01b\x02"],  # equal sizes, other places
+        [b"K\x01one\x02K\x01two\x02", b"A\x01one\x02A\x01two\x02"],  # as many as records, all in the first
+        [b"K\x01a\x02B\x01\x02", b"K\x01aaaaa\x02"],
+        [b"K\x01\x02B\x01", b"K\x01\x02B\x01"],  # empty values
+        [b"K\x01a\x02\x02", b"K\x01aa\x02"],
+    ],
+)
+def test_equal_sizes_are_no_proof_of_equal_places(properties: list[bytes]) -> None:
+    joined = Properties(properties)
+    found = joined.find(b"K")
+    wanted = {
+        place: value for place, each in enumerate(properties) if (value := find_property(each, b"K")) not in (None, b"")
+    }
+    assert dict(zip(found.owners.tolist(), joined.values(found), strict=True)) == wanted
+
+
 def found_or_damaged(store: MessageStore, key: str) -> list[bytes] | str:
     try:
         return found_by_key(store, "T", key)
@@ -181,7 +203,7 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
         for path, content in before.items():
             files.makedirs(path.rpartition("/")[0])
             files.open(path, create=True).pwrite(0, content)
-        monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", plain_bytes)
+        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", plain_bytes)
         # Digests would refuse what both ways can't see: damage outside bodies.
         store = make_store(files, ManualClock(), segment_size_bytes=SEGMENT_BYTES, digests_enabled=False)
         report = store.open()
@@ -193,11 +215,9 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
     assert results[0][0].records_scanned > 0
 
 
-def test_numpy_is_left_alone_by_a_short_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_is_left_alone_by_a_short_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     store, _ = store_of([("T", 0, b"body", b"", 0, BORN)], 50)
     size = store.physical_max_offset // 50
-    run = object.__new__(recovery._Run)
-    run._log, run._settings, run._report = store.log, store.settings, recovery.RecoveryReport()
-    monkeypatch.setattr(recovery, "PLAIN_BYTES_MAX", 20 * size)
-    kinds = [type(part) for part in run._scan(0)]
+    monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 20 * size)
+    kinds = [type(part) for part in scan.scan_fast(store.log, 0, check_crc=True)]
     assert kinds == [Scanned] * 20 + [Records, End]
