@@ -17,7 +17,7 @@ STOP_TIMEOUT_S = 90
 TERMINATED = 143  # how a JVM ends that was asked to by SIGTERM
 
 # What Apache's own start scripts pass for Java 9 and later, less the collector settings.
-_JVM_FLAGS = [
+JVM_FLAGS = [
     "-Xms64m",
     "-Xmx512m",
     "-XX:MaxDirectMemorySize=256m",
@@ -46,7 +46,7 @@ class ApacheServer:
         (java,) = require("java")
         jars = class_path("server-5.3.3")
         directory.mkdir(parents=True, exist_ok=True)
-        base = [java, *_JVM_FLAGS, f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}", "-cp", jars]
+        base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={directory}", f"-Duser.home={directory}", "-cp", jars]
         namesrv_conf = self._write("namesrv.conf", {"listenPort": str(namesrv_port), "bindAddress": "127.0.0.1"})
         broker_conf = self._write("broker.conf", {**self._broker_settings(broker_port), **(settings or {})})
         self._namesrv = Server(

@@ -1,0 +1,184 @@
+"""One name server and brokers of one name, Apache's and PyMQ's, as master and slaves; and their logs compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from tests.interop.support import probe
+from tests.interop.support.apache import JVM_FLAGS, STOP_TIMEOUT_S, TERMINATED
+from tests.interop.support.maven import class_path
+from tests.interop.support.process import Server, free_port_block
+from tests.interop.support.tools import require
+
+REPOSITORY = Path(__file__).parent.parent.parent.parent
+CLUSTER = "DefaultCluster"
+BROKER_NAME = "broker-a"
+SEGMENT_SIZE_BYTES = 256 * 1024
+READY_TIMEOUT_S = 180
+CATCH_UP_TIMEOUT_S = 60
+GET_RUNTIME_INFO = 28
+
+
+class NameServer:
+    """PyMQ's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port = free_port_block(0, 0)
+        self.address = f"127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", "pymq", "namesrv", "--port", str(self.port)]
+        self._server = Server("namesrv", command, directory, env={"PYTHONPATH": str(REPOSITORY)})
+        probe.wait_until("the name server", lambda: probe.call(self.address, probe.GET_CLUSTER_INFO).code == 0)
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def members(self) -> dict[str, str]:
+        """Addresses of the brokers of ``BROKER_NAME`` by id."""
+        reply = probe.call(self.address, probe.GET_CLUSTER_INFO)
+        return dict(re.findall(r'[{,]"?(\d+)"?:"([^"]+)"', reply.body.decode()))  # ids are no JSON keys
+
+
+class Member:
+    """A broker process that can be started again on its directory and ports. Subclasses know its command."""
+
+    kind = ""
+
+    def __init__(self, directory: Path, namesrv: NameServer, broker_id: int, settings: dict[str, str] | None) -> None:
+        self.directory = directory
+        self.store = directory / "store"
+        self.namesrv = namesrv
+        self.broker_id = broker_id
+        self.port = free_port_block()
+        self.broker = f"127.0.0.1:{self.port}"
+        self.settings = {
+            "brokerClusterName": CLUSTER,
+            "brokerName": BROKER_NAME,
+            "brokerId": str(broker_id),
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": str(self.port),
+            "haListenPort": str(self.port + 1),
+            "namesrvAddr": namesrv.address,
+            "storePathRootDir": str(self.store),
+            "mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES),
+            **(settings or {}),
+        }
+        directory.mkdir(parents=True, exist_ok=True)
+        self._server: Server | None = None
+        self._lives = 0
+
+    def start(self) -> None:
+        """Starts it and waits until it answers and is registered."""
+        self._lives += 1
+        self._server = server = self._spawn(f"{self.kind}-{self._lives}")
+
+        def is_there() -> bool:
+            server.assert_running()
+            # For some seconds after its start Apache's fails to make the runtime table.
+            is_registered = self.namesrv.members().get(str(self.broker_id)) == self.broker
+            return is_registered and probe.call(self.broker, GET_RUNTIME_INFO).code == 0
+
+        probe.wait_until(f"{self.kind} broker {self.broker_id}", is_there, timeout_s=READY_TIMEOUT_S)
+
+    def _spawn(self, name: str) -> Server:
+        raise NotImplementedError
+
+    def _write_config(self, settings: dict[str, str]) -> Path:
+        path = self.directory / "broker.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def kill(self) -> None:
+        """As a crash would."""
+        assert self._server is not None
+        self._server.kill()
+
+    def stop(self) -> None:
+        """In order."""
+        assert self._server is not None
+        code = self._server.stop(STOP_TIMEOUT_S)
+        assert code in (0, TERMINATED), f"{self.kind} ended with {code}:\n{self._server.log_tail()}"
+
+    def end(self) -> None:
+        """However it is: at a test's end."""
+        if self._server is not None:
+            self._server.kill()
+
+    def log_tail(self) -> str:
+        assert self._server is not None
+        return self._server.log_tail(100)
+
+    def log_end(self) -> int:
+        """The physical offset at which its log ends."""
+        reply = probe.call(self.broker, GET_RUNTIME_INFO)
+        assert reply.code == 0, reply
+        return int(json.loads(reply.body)["table"]["commitLogMaxOffset"])
+
+    def segments(self) -> dict[int, bytes]:
+        """The files of its log by start offset."""
+        return {int(path.name): path.read_bytes() for path in sorted((self.store / "commitlog").iterdir())}
+
+
+class ApacheMember(Member):
+    """A real broker 5.3.3."""
+
+    kind = "apache"
+
+    def _spawn(self, name: str) -> Server:
+        (java,) = require("java")
+        role = "ASYNC_MASTER" if self.broker_id == 0 else "SLAVE"
+        extra = {
+            "brokerRole": role,
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "autoCreateTopicEnable": "true",
+            "diskMaxUsedSpaceRatio": "98",
+            "waitTimeMillsInSendQueue": "20000",
+            "osPageCacheBusyTimeOutMills": "20000",
+            "slaveReadEnable": "true",
+        }
+        config = self._write_config({**extra, **self.settings})
+        base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={self.directory}", f"-Duser.home={self.directory}"]
+        command = [*base, "-cp", class_path("server-5.3.3"), "org.apache.rocketmq.broker.BrokerStartup"]
+        return Server(name, [*command, "-c", str(config)], self.directory)
+
+
+class PymqMember(Member):
+    """`pymq broker --id N`."""
+
+    kind = "pymq"
+
+    def _spawn(self, name: str) -> Server:
+        config = self._write_config(self.settings)
+        command = [sys.executable, "-m", "pymq", "broker", "--id", str(self.broker_id), "-c", str(config)]
+        return Server(name, command, self.directory, env={"PYTHONPATH": str(REPOSITORY)})
+
+
+def wait_for_copy(master: Member, slave: Member) -> int:
+    """Waits until the slave has all of the master's log; the offset at which both end."""
+    end = master.log_end()
+
+    def has_all() -> bool:
+        return slave.log_end() == master.log_end() == end
+
+    try:
+        probe.wait_until(f"the {slave.kind} slave to have {end}", has_all, timeout_s=CATCH_UP_TIMEOUT_S)
+    except AssertionError as failure:
+        raise AssertionError(f"{failure}\nmaster:\n{master.log_tail()}\nslave:\n{slave.log_tail()}") from None
+    return end
+
+
+def assert_same_log(master: Member, slave: Member) -> int:
+    """Both logs are the same, byte for byte, from the slave's first segment to the end; returns how many bytes."""
+    end = wait_for_copy(master, slave)
+    ours, theirs = master.segments(), slave.segments()
+    compared = 0
+    for start, data in theirs.items():
+        size = min(len(data), end - start)
+        if size > 0:
+            assert ours[start][:size] == data[:size], f"the segments at {start} differ"
+            compared += size
+    assert compared, f"nothing to compare: master has {list(ours)}, slave {list(theirs)}, the log ends at {end}"
+    return compared

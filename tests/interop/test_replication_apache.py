@@ -1,0 +1,147 @@
+"""Replication between a real Apache broker and PyMQ, both ways round; the logs are compared byte for byte.
+
+Also the live way to move a cluster: a PyMQ slave follows an Apache master, which stops, and the slave takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.support import contents, probe
+from tests.interop.support.replicas import (
+    SEGMENT_SIZE_BYTES,
+    ApacheMember,
+    Member,
+    NameServer,
+    PymqMember,
+    assert_same_log,
+)
+
+TOPIC = "Replicated"
+SEND = 310
+SEND_BATCH = 320
+QUEUES = 4
+SERVED_TIMEOUT_S = 120
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[NameServer]:
+    server = NameServer(tmp_path / "namesrv")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """Who is to be ended at last."""
+    started: list[Member] = []
+    yield started
+    for member in started:
+        member.end()
+
+
+def send(master: Member, what: str, count: int = 300) -> list[bytes]:
+    """Messages of many sizes, with keys and tags, into all queues."""
+    bodies = [f"{what} {n} ".encode() + b"x" * (n * 37 % 2500) for n in range(count)]
+    for n, body in enumerate(bodies):
+        ext = {"a": "producer", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": str(n % QUEUES), "f": "0"}
+        ext |= {"g": "1", "h": "0", "i": f"KEYS\x01{what}-{n}\x02TAGS\x01T{n % 3}\x02UNIQ_KEY\x01{what}{n:028}\x02"}
+        reply = probe.call(master.broker, SEND, ext, body)
+        assert reply.code == 0, reply
+    return bodies
+
+
+def check_served(broker: Member, bodies: list[bytes]) -> None:
+    """Every message is in its queue, dense and whole."""
+    found = []
+    for queue in range(QUEUES):
+        records = contents.read_queue(broker.broker, TOPIC, queue)
+        assert [record.queue_offset for record in records] == list(range(len(records)))
+        found += [record.body for record in records]
+    assert sorted(found) == sorted(bodies)
+
+
+def wait_served(broker: Member, bodies: list[bytes]) -> None:
+    """The slave builds its queues behind its log."""
+    wanted = len(bodies)
+
+    def all_there() -> bool:
+        # A RocketMQ slave copies topics every minute.
+        return (
+            contents.pull(broker.broker, TOPIC, 0, 0).code == 0
+            and sum(probe.max_offset(broker.broker, TOPIC, queue) for queue in range(QUEUES)) == wanted
+        )
+
+    probe.wait_until(f"{wanted} messages at the {broker.kind} broker", all_there, timeout_s=SERVED_TIMEOUT_S)
+    check_served(broker, bodies)
+
+
+def test_pymq_follows_apache(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
+    master = ApacheMember(tmp_path / "master", namesrv, 0, None)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
+    members += [slave, master]
+    master.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC)
+    sent = send(master, "before", 50)
+    slave.start()
+    assert_same_log(master, slave)
+    sent += send(master, "during")
+    assert_same_log(master, slave)
+
+    slave.kill()
+    sent += send(master, "alone")
+    slave.start()
+    assert_same_log(master, slave)
+
+    master.kill()
+    master.start()
+    sent += send(master, "restarted")
+    assert assert_same_log(master, slave) > 2 * SEGMENT_SIZE_BYTES
+
+    late = PymqMember(tmp_path / "late", namesrv, 2, None)
+    members.append(late)
+    late.start()
+    last = send(master, "late", 100)
+    sent += last
+    assert_same_log(master, late)
+    assert min(late.segments()) > 0, "a new slave of an Apache master begins with the last segment"
+    wait_served(slave, sent)
+
+    # The slave's directory, opened as a master, serves all of it.
+    master.stop()
+    slave.stop()
+    alone = PymqMember(tmp_path / "slave", namesrv, 0, None)
+    members.append(alone)
+    alone.start()
+    check_served(alone, sent)
+    key = {"topic": TOPIC, "key": "during-7", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+    assert probe.bodies(probe.call(alone.broker, contents.QUERY_BY_KEY, key).body)[0].startswith("during 7 ")
+    sent += send(alone, "promoted", 20)
+    check_served(alone, sent)
+
+
+def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
+    master = PymqMember(tmp_path / "master", namesrv, 0, None)
+    slave = ApacheMember(tmp_path / "slave", namesrv, 1, None)
+    members += [slave, master]
+    master.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC)
+    sent = send(master, "before", 50)
+    slave.start()
+    assert_same_log(master, slave)
+    sent += send(master, "during")
+    assert_same_log(master, slave)
+
+    slave.kill()
+    sent += send(master, "alone")
+    slave.start()
+    assert_same_log(master, slave)
+
+    master.kill()
+    master.start()
+    sent += send(master, "restarted")
+    assert assert_same_log(master, slave) > 2 * SEGMENT_SIZE_BYTES
+    wait_served(slave, sent)
