@@ -79,7 +79,7 @@ class Pair:
         self.clock = ManualClock()
         self.network = AskedNetwork()
         self.link = Link()
-        self.settings = settings
+        self.settings = {"mappedFileSizeCommitLog": 128 * 1024, **settings}
         self._start_count = 0
         self.master = self.open_master(MemoryFiles())
         self.slave = self.open_slave(MemoryFiles())

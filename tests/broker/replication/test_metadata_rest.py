@@ -162,7 +162,7 @@ class Model:
         assert {key: slave.store.max_offset(*key) for key in slave.store.queues()} == ends
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, max_size=40))
 def test_commits_of_both_arrive_and_offsets_never_go_back(chosen: list[tuple[object, ...]]) -> None:
     model = Model()
@@ -183,7 +183,7 @@ def test_commits_of_both_arrive_and_offsets_never_go_back(chosen: list[tuple[obj
         assert model.offset(model.pair.master, group, name, queue_id) == offset
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(violent_steps, max_size=40))
 def test_deletions_resets_and_kills_end_in_equal_tables(chosen: list[tuple[object, ...]]) -> None:
     model = Model()

@@ -211,7 +211,7 @@ def test_a_promoted_slave_makes_them_its_own_as_far_as_its_log_goes() -> None:
     assert pair.file(master, "consumerOffset")["offsetTable"] == {"T@g": {"0": 3, "1": 2, "2": 0}}
     assert pair.file(master, "pendingOffsets") == {"pendingOffsets": {}}
     cursors.reset("g", "T", 1, 0)
-    assert master.reopened().parts.cursors.query("g", "T", 1) == 0, "they count once"
+    assert master.reopened(**pair.settings).parts.cursors.query("g", "T", 1) == 0, "they count once"
 
 
 def test_a_negative_offset_is_refused() -> None:
