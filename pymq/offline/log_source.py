@@ -1,0 +1,41 @@
+"""Another copy of a broker's log and tables, as recovery asks for it: what it is, digests of its parts, its bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pymq.store.log_digests import DAMAGED
+
+__all__ = ["DAMAGED", "LogSource", "SourceFacts"]
+
+
+class SourceFacts(NamedTuple):
+    """Whose log it is and how far it goes, at one moment. ``log_start`` is the begin of a segment."""
+
+    address: str
+    cluster: str
+    broker_name: str
+    segment_size_bytes: int
+    log_start: int
+    log_end: int
+
+
+class LogSource(Protocol):
+    """A running broker, or a stand-in. All methods raise PymqError when it can't be reached or refuses."""
+
+    def facts(self) -> SourceFacts: ...
+
+    def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:
+        """xxh3-64 in hex of each chunk from ``start`` on, :data:`DAMAGED` where its own bytes are bad.
+
+        Chunks are cut at the ends of segments and at ``end``. It may stop early, behind at least one.
+        """
+        ...
+
+    def read(self, start: int, end: int) -> bytes:
+        """These bytes of one segment, all of them."""
+        ...
+
+    def tables(self) -> dict[str, bytes]:
+        """Name of a file in ``config`` -> JSON: topics, groups, consumer and delay offsets, lineage if it has one."""
+        ...

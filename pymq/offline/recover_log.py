@@ -1,0 +1,266 @@
+"""Compares a log's files with another copy of it, chunk by chunk, and takes over from there what is missing or differs.
+
+Nothing is thrown away: bytes that are replaced by others are kept in files of their own first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from xxhash import xxh3_64_hexdigest
+
+from pymq.errors import StoreError
+from pymq.offline.log_files import SegmentFile
+from pymq.offline.log_source import DAMAGED, LogSource, SourceFacts
+from pymq.store.cold_file import TEMPORARY_SUFFIX, ColdFiles
+from pymq.store.fs import File, Files, make_directory
+from pymq.store.log_digests import chunk_bounds
+from pymq.store.zeroing import zero_from
+
+CHUNK_BYTES_MAX = 1 << 20
+CHUNK_BYTES_MIN = 4096
+CHUNKS_WANTED = 256  # of a small log: so that one damaged byte is a small part of it
+REPLACED_DIRECTORY = "replaced"
+
+Advance = Callable[[int], None]  # bytes dealt with since the last call
+
+
+@dataclass(slots=True)
+class Counts:
+    """Chunks and what they came to. ``missing``: no file, or nothing but zeros; ``unknown``: damaged in the source,
+    while there are bytes here."""
+
+    equal: int = 0
+    differing: int = 0
+    missing: int = 0
+    unknown: int = 0
+
+    def count(self, state: str) -> None:
+        setattr(self, state, getattr(self, state) + 1)
+
+    def add(self, other: Counts) -> None:
+        self.equal += other.equal
+        self.differing += other.differing
+        self.missing += other.missing
+        self.unknown += other.unknown
+
+    @property
+    def to_fetch(self) -> int:
+        return self.differing + self.missing
+
+    @property
+    def total(self) -> int:
+        return self.equal + self.differing + self.missing + self.unknown
+
+
+class Chunk(NamedTuple):
+    """A part of one segment: its physical range and the source's digest of it."""
+
+    start: int
+    end: int
+    digest: str
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What was taken over. ``replaced``: files that keep what was there; ``damaged``: ranges bad in the source too."""
+
+    bytes: int
+    replaced: list[str]
+    damaged: list[tuple[int, int]]
+
+
+def chunk_bytes_for(log_bytes: int) -> int:
+    """The size of a chunk for a log of this size, a power of two."""
+    size = CHUNK_BYTES_MAX
+    while size > CHUNK_BYTES_MIN and log_bytes < size * CHUNKS_WANTED:
+        size //= 2
+    return size
+
+
+class LocalLog:
+    """The files of a log whose segments are to be like the source's. ``root`` is where replaced bytes are kept."""
+
+    def __init__(self, files: Files, root: str, directory: str, cold: ColdFiles, facts: SourceFacts) -> None:
+        self._files = files
+        self._root = root
+        self._directory = directory
+        self._cold = cold
+        self._size = facts.segment_size_bytes
+        self._facts = facts
+        self.chunk_bytes = chunk_bytes_for(facts.log_end - facts.log_start)
+
+    def segment_starts(self) -> range:
+        """Of every segment of the source's log."""
+        first = self._facts.log_start
+        return range(first, self._facts.log_end, self._size)
+
+    # -- comparing -------------------------------------------------------------------------------------------------
+
+    def compare(self, source: LogSource, start: int, advance: Advance) -> Counts:
+        """One segment with the source's. Raises OSError, PymqError."""
+        counts = Counts()
+        segment = self._open(start)
+        try:
+            for chunk in self._chunks(source, start):
+                counts.count(_state(self._read(segment, chunk), chunk))
+                advance(chunk.end - chunk.start)
+        finally:
+            if segment is not None:
+                segment.file.close()
+        return counts
+
+    def _chunks(self, source: LogSource, start: int) -> Iterator[Chunk]:
+        end = min(start + self._size, self._facts.log_end)
+        while start < end:
+            digests = source.digests(start, end, self.chunk_bytes)
+            if not digests:
+                raise StoreError(f"{self._facts.address} gave no digest of its log at offset {start}: run this again")
+            for (chunk_start, stop), digest in zip(
+                chunk_bounds(start, end, self.chunk_bytes, self._size), digests, strict=False
+            ):
+                yield Chunk(chunk_start, stop, digest)
+                start = stop
+
+    def _read(self, segment: SegmentFile | None, chunk: Chunk) -> bytes:
+        """Zeros where there is no file, or none that can be read."""
+        size = chunk.end - chunk.start
+        return bytes(size) if segment is None else segment.read(chunk.start - segment.start, size)
+
+    def _open(self, start: int) -> SegmentFile | None:
+        path = f"{self._directory}/{start:020d}"
+        if self._files.exists(path):
+            return SegmentFile(path, start, self._size, self._files.open(path))
+        if start in self._cold.starts():
+            try:
+                file = self._cold.open(start)
+            except StoreError:
+                return None
+            return SegmentFile(file.path, start, self._size, file)
+        return None
+
+    # -- taking over -----------------------------------------------------------------------------------------------
+
+    def mend(self, source: LogSource, start: int, advance: Advance) -> Fetched:
+        """Makes one segment like the source's, on the disk when it returns. Raises OSError, PymqError.
+
+        Chunks are written one by one; those that were done before a crash are found equal by the next try. A
+        compressed segment becomes a plain one, which takes its place when it is whole.
+        """
+        fetched = Fetched(0, [], [])
+        path = f"{self._directory}/{start:020d}"
+        before = self._open(start)
+        is_new = not self._files.exists(path)
+        is_cold = before is not None and before.is_cold
+        target = path + TEMPORARY_SUFFIX if is_cold else path
+        with closing(self._files.open(target, create=True, size=self._size)) as file:
+            self._complete(file)
+            for chunk in self._chunks(source, start):
+                old = self._read(before, chunk)
+                new = self._chosen(source, chunk, old, fetched)
+                if new is not old or is_cold:
+                    file.pwrite(chunk.start - start, new)
+                advance(chunk.end - chunk.start)
+            if before is not None:
+                if is_cold:
+                    _copy_rest(before, file, min(start + self._size, self._facts.log_end) - start)
+                before.file.close()
+            file.sync()
+        if is_cold:
+            self._files.replace(target, path)
+        if is_new:
+            self._files.sync_dir(self._directory)
+        if start in self._cold.starts():
+            self._cold.remove(start)
+        return fetched
+
+    def cut_beyond(self) -> list[str]:
+        """Moves what lies behind the source's end to files of its own; returns their paths. Raises OSError.
+
+        For a log that is not the source's: nothing of it could be read there any more.
+        """
+        end, kept = self._facts.log_end, []
+        names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
+        for name in reversed(names):
+            start = int(name)
+            if start + self._size <= end:
+                break
+            path, at = f"{self._directory}/{name}", max(0, end - start)
+            with closing(self._files.open(path)) as file:
+                tail = SegmentFile(path, start, self._size, file)
+                if tail.first_nonzero(at) is not None:
+                    kept.append(self._keep(start + at, start + self._size, tail.read(at, self._size - at)))
+                if at:
+                    zero_from(file, at, self._size)
+                    file.sync()
+            if not at:
+                self._files.remove(path)
+                self._files.sync_dir(self._directory)
+        return kept
+
+    def _complete(self, file: File) -> None:
+        size = file.size()
+        if size > self._size:
+            raise StoreError(
+                f"{file.path} has {size} bytes, a segment of this log has {self._size}: move it away and run this again"
+            )
+        if size < self._size:
+            file.truncate(self._size)
+
+    def _chosen(self, source: LogSource, chunk: Chunk, old: bytes, fetched: Fetched) -> bytes:
+        """The chunk as it shall be: as it is, or as the source has it."""
+        state = _state(old, chunk)
+        if state not in ("missing", "differing"):
+            return old
+        new = self._fetch(source, chunk, fetched)
+        if state == "differing":
+            fetched.replaced.append(self._keep(chunk.start, chunk.end, old))
+        fetched.bytes += len(new)
+        return new
+
+    def _fetch(self, source: LogSource, chunk: Chunk, fetched: Fetched) -> bytes:
+        data = source.read(chunk.start, chunk.end)
+        if chunk.digest == DAMAGED:
+            fetched.damaged.append((chunk.start, chunk.end))
+        elif xxh3_64_hexdigest(data) != chunk.digest:
+            raise StoreError(
+                f"what {self._facts.address} sent of its log from {chunk.start} to {chunk.end} does not fit its own "
+                f"digest: run this again, and `pymq store verify` there when it stays so"
+            )
+        return data
+
+    def _keep(self, start: int, end: int, old: bytes) -> str:
+        """What is replaced goes to a file of its own. One of an earlier try stays: it holds what was there first."""
+        directory = f"{self._root}/{REPLACED_DIRECTORY}"
+        make_directory(self._files, directory)
+        path = f"{directory}/{start:020d}-{end:020d}"
+        if self._files.exists(path):
+            return path
+        temporary = path + TEMPORARY_SUFFIX
+        with closing(self._files.open(temporary, create=True)) as file:
+            file.truncate(0)
+            file.pwrite(0, old)
+            file.sync()
+        self._files.replace(temporary, path)
+        self._files.sync_dir(directory)
+        return path
+
+
+def _state(data: bytes, chunk: Chunk) -> str:
+    """What :class:`Counts` counts a chunk as that reads as ``data`` here."""
+    if xxh3_64_hexdigest(data) == chunk.digest:
+        return "equal"
+    if not data.strip(b"\0"):
+        return "missing"
+    return "unknown" if chunk.digest == DAMAGED else "differing"
+
+
+def _copy_rest(before: SegmentFile, file: File, at: int) -> None:
+    """Of a compressed segment what lies behind the source's end."""
+    while at < before.size:
+        data = before.read(at, CHUNK_BYTES_MAX)
+        file.pwrite(at, data)
+        at += len(data)

@@ -1,0 +1,128 @@
+"""What belongs to a log that was rebuilt: tables that are lost, what is made from the log, checkpoint and lineage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pymq.errors import StoreError
+from pymq.model import fastjson
+from pymq.offline.directory import Directory
+from pymq.offline.findings import Report
+from pymq.store.checkpoint import CheckpointFile, Durable
+from pymq.store.digest_file import DigestFiles
+from pymq.store.fs import Files
+from pymq.store.tables import JsonTable
+
+LINEAGE_FILE = "lineage.json"
+_REIGNS = "reigns"
+QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
+
+
+def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
+    """Writes those that are missing here, or damaged together with their backups; returns their names.
+
+    Tables that can be read stay: they may be newer. Raises StoreError, OSError.
+    """
+    taken = []
+    for name, raw in sorted(tables.items()):
+        if name == LINEAGE_FILE:
+            continue
+        table = JsonTable(files, f"{root}/config/{name}")
+        if not _load(table):
+            table.save(_parsed(name, raw))
+            taken.append(name)
+    return taken
+
+
+def _load(table: JsonTable) -> dict[str, Any]:
+    try:
+        return table.load()
+    except StoreError:  # it and its backup are damaged; what they held is kept beside the new one
+        return {}
+
+
+def _parsed(name: str, raw: bytes) -> dict[str, Any]:
+    try:
+        value = fastjson.loads(raw)
+    except fastjson.JsonError as error:
+        raise StoreError(f"the source's {name} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"the source's {name} is no JSON object")
+    return value
+
+
+def drop_all(files: Files, root: str) -> None:
+    """Removes everything that was made from a log that is to be replaced by another. Raises OSError."""
+    for name in (QUEUES, INDEX, DIGESTS):
+        if files.is_dir(f"{root}/{name}"):
+            files.remove_tree(f"{root}/{name}")
+    if files.exists(f"{root}/checkpoint"):
+        files.remove(f"{root}/checkpoint")
+    files.sync_dir(root)
+
+
+def drop_what_does_not_fit(files: Files, directory: Directory, found: Report, *, is_whole: bool) -> list[str]:
+    """Removes queues, index and digests in which damage was found; the next start makes them again. Returns which.
+
+    Not while the log itself is damaged: then they tell what was there. ``is_whole``: every byte of the log is what
+    another broker has, too. Raises OSError.
+    """
+    if "log" in found.counts or "record" in found.counts:
+        return []
+    dropped = []
+    for kind, name in (("queue", QUEUES), ("index", INDEX), ("digest", DIGESTS)):
+        if kind in found.counts and (kind != "digest" or is_whole):
+            _remove(files, directory, name)
+            dropped.append(name)
+    return dropped
+
+
+def _remove(files: Files, directory: Directory, name: str) -> None:
+    path = f"{directory.root}/{name}"
+    if name == DIGESTS:
+        table = DigestFiles(files, path)
+        for start in table.segment_starts():
+            table.remove(start)
+    elif files.is_dir(path):
+        files.remove_tree(path)
+    files.sync_dir(directory.root)
+
+
+def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped: list[str]) -> None:
+    """Says of the log that it is on the disk, and of queues and index only what is still there. Raises OSError."""
+    before = directory.checkpoint
+    start = directory.log.start
+    durable = before.durable
+    if durable is None:
+        durable = Durable(queue_offset=start, index_offset=start)
+    if QUEUES in dropped:
+        durable = replace(durable, queue_offset=start, unit_count=0)
+    if INDEX in dropped:
+        durable = replace(durable, index_offset=start, index_name=0, index_count=0)
+    durable = replace(durable, log_offset=max(durable.log_offset, found.log_end))
+    CheckpointFile(files, f"{directory.root}/checkpoint").save(replace(before, durable=durable))
+
+
+def take_lineage(
+    files: Files, root: str, tables: dict[str, bytes], beyond_bytes: int, differing: int, notes: list[str]
+) -> None:
+    """The log is the source's now, so its lineage is, too, unless bytes behind the source's end are another's.
+
+    Raises StoreError, OSError.
+    """
+    path = f"{root}/config/{LINEAGE_FILE}"
+    if beyond_bytes:
+        if differing and files.exists(path):
+            for name in (path, path + ".bak"):
+                if files.exists(name):
+                    files.remove(name)
+            files.sync_dir(f"{root}/config")
+            notes.append(f"{path} was removed: bytes of this log were replaced, so it may be untrue; logs are compared")
+        return
+    raw = tables.get(LINEAGE_FILE)
+    if raw is None:
+        return
+    table, wanted = JsonTable(files, path), _parsed(LINEAGE_FILE, raw)
+    if _load(table).get(_REIGNS) != wanted.get(_REIGNS):
+        table.save(wanted)

@@ -1,0 +1,357 @@
+"""Rebuilding a directory from another broker: every kind of loss, every refusal, and a kill at any point."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from pymq.errors import StoreError, UnreachableError, UsageError
+from pymq.offline.recover import Recovery
+from pymq.offline.recover_log import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, REPLACED_DIRECTORY, chunk_bytes_for
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.unfinished import unfinished_path
+from tests.offline.recovering import (
+    SEGMENT_BYTES,
+    TABLES,
+    Source,
+    contents,
+    fill,
+    flip,
+    no_stage,
+    opened,
+    pair,
+    recover,
+    segment_path,
+    write,
+)
+from tests.store.support import ROOT, everything, make_store
+from tests.store.test_cold import freeze_all
+
+LINEAGE = b'{"reigns":[{"epoch":1,"start":0,"reignId":"aa"}]}'
+
+
+def test_a_directory_that_lacks_nothing_is_left_as_it_is() -> None:
+    source, files = pair()
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.counts.equal == outcome.counts.total > 0
+    assert (source.read_bytes, outcome.fetched_bytes, outcome.dropped, outcome.tables) == (0, 0, [], [])
+    assert contents(files) == everything(source.store)
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_a_lost_segment_is_fetched_and_nothing_else(number: int) -> None:
+    source, files = pair()
+    files.remove(segment_path(number))
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.counts.missing > 0 and outcome.counts.differing == 0
+    assert source.read_bytes == outcome.fetched_bytes <= SEGMENT_BYTES
+    assert contents(files) == everything(source.store)
+    assert not files.exists(unfinished_path(ROOT))
+
+
+def test_damaged_bytes_are_replaced_and_kept_beside() -> None:
+    source, files = pair()
+    before = files.read_bytes(segment_path(1))
+    flip(files, segment_path(1), 5000)
+    damaged = files.read_bytes(segment_path(1))
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.counts.differing == 1
+    (path,) = outcome.replaced
+    at = int(path.rpartition("/")[2].split("-")[0]) - SEGMENT_BYTES
+    assert files.read_bytes(path) == damaged[at : at + outcome.chunk_bytes]
+    assert files.read_bytes(segment_path(1)) == before
+    assert contents(files) == everything(source.store)
+
+
+def test_a_file_that_was_cut_short_is_made_whole() -> None:
+    source, files = pair()
+    file = files.open(segment_path(1))
+    file.truncate(7000)
+    file.close()
+    assert recover(files, source).is_sound
+    assert contents(files) == everything(source.store)
+
+
+@pytest.mark.parametrize("name", ["consumequeue", "index", "digests"])
+def test_what_is_made_from_the_log_is_made_again_by_the_next_start(name: str) -> None:
+    source, files = pair()
+    files.remove_tree(f"{ROOT}/{name}")
+    outcome = recover(files, source)
+    assert outcome.is_sound and source.read_bytes == 0
+    assert contents(files) == everything(source.store)
+
+
+def test_a_damaged_queue_is_dropped() -> None:
+    source, files = pair()
+    for at in range(25, 100, 20):
+        flip(files, f"{ROOT}/consumequeue/orders/1/{0:020d}", at)
+    outcome = recover(files, source)
+    assert outcome.is_sound and "consumequeue" in outcome.dropped
+    assert contents(files) == everything(source.store)
+
+
+def test_a_directory_of_which_nothing_is_left() -> None:
+    source, _ = pair()
+    files = MemoryFiles()
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.counts.missing == outcome.counts.total
+    assert sorted(outcome.tables) == sorted(TABLES)
+    assert contents(files) == everything(source.store)
+    assert "billing" in json.loads(files.read_bytes(f"{ROOT}/config/subscriptionGroup.json"))["subscriptionGroupTable"]
+
+
+def test_the_source_s_log_goes_further() -> None:
+    source, files = pair(60)
+    fill(source.store, 60, 60)
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.beyond_bytes == 0
+    assert contents(files) == everything(source.store)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_this_log_has_beyond_the_source_s_end_is_kept(lost: bool) -> None:
+    source, files = pair(60)
+    local = opened(files)
+    fill(local, 60, 60)
+    wanted = everything(local)
+    end = local.physical_max_offset
+    local.close()
+    if lost:
+        flip(files, segment_path(0), 3000)
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.beyond_bytes == end - source.store.physical_max_offset
+    assert contents(files) == wanted
+    assert any("behind the end" in note for note in outcome.notes)
+
+
+def test_damage_beyond_the_source_s_end_stays_and_is_told() -> None:
+    source, files = pair(60)
+    local = opened(files)
+    fill(local, 60, 60)
+    local.close()
+    flip(files, segment_path(4), 3000)
+    outcome = recover(files, source)
+    assert not outcome.is_sound and outcome.left_damage
+
+
+def test_a_hole_that_the_source_can_t_fill_is_refused() -> None:
+    source, files = pair(30)
+    local = opened(files)
+    fill(local, 90, 30)
+    local.close()
+    files.remove(segment_path(3))
+    with pytest.raises(UsageError, match="hole from"):
+        recover(files, source)
+    assert not files.exists(unfinished_path(ROOT))
+
+
+@pytest.mark.parametrize("count", [60, 120, 240])
+def test_another_log_is_refused_and_replaced_when_forced(count: int) -> None:
+    source, _ = pair()
+    files = MemoryFiles()
+    other = opened(files)
+    fill(other, count, 5000)
+    end = other.physical_max_offset
+    other.close()
+    before = b"".join(files.read_bytes(segment_path(number)) for number in range(-(-end // SEGMENT_BYTES)))
+    with pytest.raises(UsageError, match="another log"):
+        recover(files, source)
+    assert not files.exists(f"{ROOT}/{REPLACED_DIRECTORY}")
+    outcome = recover(files, source, force=True)
+    assert outcome.is_sound and outcome.beyond_bytes == 0
+    for path in outcome.replaced:
+        start, stop = map(int, path.rpartition("/")[2].split("-"))
+        assert files.read_bytes(path) == before[start:stop].ljust(stop - start, b"\0")
+    assert sum(len(files.read_bytes(path).rstrip(b"\0")) for path in outcome.replaced) >= end - SEGMENT_BYTES
+    assert contents(files) == everything(source.store)
+
+
+def test_a_forced_replacement_that_was_interrupted_goes_on_as_such() -> None:
+    source, _ = pair()
+    files = MemoryFiles()
+    other = opened(files)
+    fill(other, 240, 5000)
+    other.close()
+    source.failing_reads = range(15, 16)
+    with pytest.raises(UnreachableError):
+        recover(files, source, force=True)
+    outcome = recover(files, source)
+    assert outcome.is_sound and 0 < outcome.counts.differing < outcome.counts.equal
+    assert contents(files) == everything(source.store)
+
+
+def test_compressed_segments_are_compared_and_made_plain_when_they_differ() -> None:
+    source, files = pair()
+    local = opened(files)
+    freeze_all(local)
+    local.close()
+    assert not files.exists(segment_path(1))
+    assert recover(files, source).counts.equal == recover(files, source).counts.total
+    cold = f"{ROOT}/coldlog/{SEGMENT_BYTES:020d}.zst"
+    flip(files, cold, 200)
+    outcome = recover(files, source)
+    assert outcome.is_sound and outcome.fetched_bytes > 0
+    assert not files.exists(cold) and files.exists(f"{ROOT}/coldlog/{0:020d}.zst")
+    assert contents(files) == everything(source.store)
+
+
+def test_a_directory_of_another_broker_is_refused() -> None:
+    source, files = pair()
+    source.names = ("broker-b", "west")
+    with pytest.raises(UsageError, match="broker-b of cluster west"):
+        recover(files, source)
+    recover(files, source, force=True)
+
+
+def test_other_segment_sizes_are_refused() -> None:
+    source, _ = pair()
+    files = MemoryFiles()
+    other = make_store(files, segment_size_bytes=SEGMENT_BYTES // 2)
+    other.open()
+    fill(other, 60)
+    other.close()
+    with pytest.raises(UsageError, match=f"{SEGMENT_BYTES // 2} bytes"):
+        recover(files, source, force=True)
+
+
+def test_an_empty_source_is_refused() -> None:
+    _, files = pair()
+    empty = make_store(MemoryFiles(), segment_size_bytes=SEGMENT_BYTES)
+    empty.open()
+    with pytest.raises(UsageError, match="empty"):
+        recover(files, Source(empty))
+
+
+def test_a_directory_in_use_is_refused() -> None:
+    source, files = pair()
+    store = opened(files)
+    with pytest.raises(StoreError, match="locked"):
+        recover(files, source)
+    store.close()
+
+
+def test_bytes_that_don_t_fit_their_digest_are_not_taken_and_the_next_try_goes_on() -> None:
+    source, files = pair()
+    files.remove(segment_path(2))
+    source.spoil = True
+    with pytest.raises(StoreError, match="own digest"):
+        recover(files, source)
+    with pytest.raises(StoreError, match="half rebuilt"):
+        opened(files)
+    source.spoil = False
+    assert recover(files, source).is_sound
+    assert contents(files) == everything(source.store)
+
+
+def test_what_is_damaged_in_the_source_is_told_and_does_not_replace_good_bytes() -> None:
+    source, files = pair()
+    wanted = everything(source.store)
+    segment = source.store.log.segments[1]
+    segment.file.pwrite(5000, bytes([segment.file.pread(5000, 1)[0] ^ 1]))
+    outcome = recover(files, source)
+    assert outcome.counts.unknown == 1 and not outcome.is_sound and outcome.damaged == []
+    assert contents(files) == wanted
+    files.remove(segment_path(1))
+    outcome = recover(files, source)
+    (damaged,) = outcome.damaged
+    assert damaged[0] <= SEGMENT_BYTES + 5000 < damaged[1] and not outcome.is_sound
+
+
+def test_a_comparison_changes_nothing() -> None:
+    source, files = pair()
+    files.remove(segment_path(2))
+    flip(files, segment_path(0), 2000)
+    before = files.freeze().image()
+    outcome = Recovery(files, ROOT, source, no_stage).compare()
+    assert not outcome.is_sound and outcome.counts.differing == 1 and outcome.counts.missing == 4
+    assert files.freeze().image() == before
+
+
+def test_tables_that_can_be_read_stay_and_damaged_ones_are_kept_beside() -> None:
+    source, files = pair()
+    newer = b'{"offsetTable":{"orders@billing":{"0":5}}}'
+    write(files, f"{ROOT}/config/consumerOffset.json", newer)
+    write(files, f"{ROOT}/config/subscriptionGroup.json", b"{")
+    outcome = recover(files, source)
+    assert outcome.tables == ["subscriptionGroup.json"]
+    assert files.read_bytes(f"{ROOT}/config/consumerOffset.json") == newer
+    assert files.read_bytes(f"{ROOT}/config/subscriptionGroup.json.bad") == b"{"
+
+
+def test_lineage_comes_from_the_source_unless_this_log_goes_further() -> None:
+    source, files = pair(60)
+    source.given_tables["lineage.json"] = LINEAGE
+    path = f"{ROOT}/config/lineage.json"
+    recover(files, source)
+    assert json.loads(files.read_bytes(path))["reigns"] == json.loads(LINEAGE)["reigns"]
+    mine = b'{"reigns":[{"epoch":1,"start":0,"reignId":"bb"}],"endedAt":7}'
+    write(files, path, mine)
+    local = opened(files)
+    fill(local, 10, 60)
+    local.close()
+    recover(files, source)
+    assert files.read_bytes(path) == mine
+    flip(files, segment_path(0), 3000)
+    outcome = recover(files, source)
+    assert not files.exists(path) and any("lineage.json" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "expected"),
+    [(0, CHUNK_BYTES_MIN), (1 << 20, CHUNK_BYTES_MIN), (256 << 20, CHUNK_BYTES_MAX), (255 << 20, CHUNK_BYTES_MAX // 2)],
+)
+def test_small_logs_have_small_chunks(log_bytes: int, expected: int) -> None:
+    assert chunk_bytes_for(log_bytes) == expected
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("power_loss", [False, True], ids=["kill", "power loss"])
+def test_a_run_that_dies_at_any_call_is_finished_by_the_next(power_loss: bool) -> None:
+    source, whole = pair(60)
+    wanted = everything(source.store)
+    whole.remove(segment_path(1))
+    whole.sync_dir(f"{ROOT}/commitlog")
+    flip(whole, segment_path(0), 3000)
+    flip(whole, segment_path(2), 100)
+    whole.remove_tree(f"{ROOT}/consumequeue/orders/1")
+    whole.remove(f"{ROOT}/config/subscriptionGroup.json")
+    number, resumed = 0, 0
+    while True:
+        files = copy.deepcopy(whole)
+        left = number
+
+        def fault(call: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+
+        files.fault = fault
+        try:
+            recover(files, source)
+        except Killed:
+            pass
+        else:
+            break
+        files.fault = None
+        files = files.after_power_loss(lambda *_: False, lambda _: False) if power_loss else files.after_kill()
+        _check_not_served(files, wanted)
+        source.read_bytes = 0
+        outcome = recover(files, source)
+        assert outcome.is_sound
+        resumed += source.read_bytes < 2 * SEGMENT_BYTES
+        assert contents(files) == wanted
+        number += 1
+    assert number > 40 and resumed > 0
+
+
+def _check_not_served(files: MemoryFiles, wanted: dict[tuple[str, int], list[bytes]]) -> None:
+    """A half rebuilt directory opens for nobody; before the mark it is as damaged as it was."""
+    if files.exists(unfinished_path(ROOT)):
+        with pytest.raises(StoreError, match="half rebuilt"):
+            opened(copy.deepcopy(files))
