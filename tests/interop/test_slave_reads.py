@@ -1,0 +1,206 @@
+"""What Java clients make of SYNC_MASTER answers, and whether they go on reading from a slave without its master."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.support import probe
+from tests.interop.support.maven import compiled
+from tests.interop.support.replicas import Member, NameServer, PymqMember, wait_for_copy
+from tests.interop.support.tools import require
+
+TOPIC = "Replicated"
+GROUP = "replica-readers"
+QUERY_CONSUMER_OFFSET = 14
+LINE_TIMEOUT_S = 60
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[NameServer]:
+    server = NameServer(tmp_path / "namesrv")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def members() -> Iterator[list[PymqMember]]:
+    """Who is to be ended at last."""
+    started: list[PymqMember] = []
+    yield started
+    for member in started:
+        signal_to(member, signal.SIGCONT)
+        member.end()
+
+
+class JavaClient:
+    """The program ``java/replicas``: a producer and a consumer that are told what to do."""
+
+    def __init__(self, namesrv: NameServer, directory: Path) -> None:
+        (java,) = require("java")
+        directory.mkdir()
+        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
+        flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-cp", compiled("replicas", "client-5.3.3")]
+        self._log = (directory / "program.log").open("wb")
+        self._process = subprocess.Popen(
+            [java, *flags, "interop.Replicas", namesrv.address, TOPIC],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.decode().rstrip("\n"))
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def line(self, start: str) -> str:
+        """The first line that begins so, once it is there."""
+        probe.wait_until(f"a line {start!r}", lambda: self._found(start), timeout_s=LINE_TIMEOUT_S)
+        return self._found(start)[0]
+
+    def _found(self, start: str) -> list[str]:
+        return [line for line in self.lines if line.startswith(start)]
+
+    def send(self, body: str) -> str:
+        """What became of it: "STATUS OFFSET" or "CODE REMARK"."""
+        self.tell(f"send {body}")
+        return self.outcome(body)
+
+    def outcome(self, body: str) -> str:
+        probe.wait_until(f"the fate of {body}", lambda: self._fate(body), timeout_s=LINE_TIMEOUT_S)
+        return self._fate(body)
+
+    def _fate(self, body: str) -> str:
+        return next((line.split(" ", 2)[2] for line in self.lines if re.match(rf"(sent|failed) {body} ", line)), "")
+
+    def got(self) -> list[str]:
+        """Bodies the consumer was given, in that order."""
+        return [line[4:] for line in self.lines if line.startswith("got ")]
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def java(namesrv: NameServer, tmp_path: Path) -> Iterator[JavaClient]:
+    client = JavaClient(namesrv, tmp_path / "java")
+    yield client
+    client.end()
+
+
+def signal_to(member: PymqMember, number: signal.Signals) -> None:
+    server = member._server
+    if server is not None and server.process.poll() is None:
+        os.kill(server.process.pid, number)
+
+
+def stored(master: Member) -> int:
+    return sum(probe.max_offset(master.broker, TOPIC, queue) for queue in range(1))
+
+
+def committed(broker: Member) -> int:
+    fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "setZeroIfNotFound": "false"}
+    reply = probe.call(broker.broker, QUERY_CONSUMER_OFFSET, fields)
+    return int(reply.ext["offset"]) if reply.code == 0 else -1
+
+
+def test_a_java_producer_sees_what_became_of_its_message(
+    namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
+) -> None:
+    settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": "1500"}
+    master = PymqMember(tmp_path / "master", namesrv, 0, settings)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
+    members += [master, slave]
+    master.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC, queues=1)
+    end = master.log_end()
+    refused = java.send("too-few")
+    assert refused.startswith("14 ") and "needs 1 slave in sync (inSyncReplicas 2), but has 0" in refused
+    assert master.log_end() == end, "nothing was stored"
+
+    slave.start()
+    wait_for_copy(master, slave)
+    probe.wait_until("sends to be taken", lambda: probe.call(master.broker, 310, send_fields(), b"probe").code == 0)
+    assert java.send("confirmed").split()[0] == "SEND_OK"
+    seen = stored(master)
+
+    signal_to(slave, signal.SIGSTOP)
+    assert java.send("slow") == f"FLUSH_SLAVE_TIMEOUT {seen}", "stored, with its place"
+    assert stored(master) == seen, "and not seen"
+    signal_to(slave, signal.SIGCONT)
+    probe.wait_until("the late message to be seen", lambda: stored(master) == seen + 1)
+
+    signal_to(slave, signal.SIGSTOP)
+    end = master.log_end()
+    java.tell("send left")
+    probe.wait_until("the message to be stored", lambda: master.log_end() > end)
+    slave.kill()
+    assert java.outcome("left") == f"SLAVE_NOT_AVAILABLE {seen + 1}"
+    assert java.send("none-left").startswith("14 ") and stored(master) == seen + 1
+
+    slave.start()
+    probe.wait_until("what waited to be seen", lambda: stored(master) == seen + 2)
+    java.tell(f"consume {GROUP}")
+    probe.wait_until("the consumer", lambda: len(java.got()) >= seen + 2)
+    assert sorted(java.got()) == sorted(["probe"] * (seen - 1) + ["confirmed", "slow", "left"])
+
+
+def send_fields() -> dict[str, str]:
+    return {"a": "P", "b": TOPIC, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+
+
+def test_a_java_consumer_goes_on_reading_from_a_slave(
+    namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
+) -> None:
+    master = PymqMember(tmp_path / "master", namesrv, 0, None)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
+    members += [master, slave]
+    master.start()
+    slave.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC, queues=1)
+    java.tell(f"consume {GROUP}")
+    bodies = [f"before-{n}" for n in range(5)]
+    assert all(java.send(body).startswith("SEND_OK") for body in bodies)
+    probe.wait_until("what the master gives", lambda: sorted(java.got()) == sorted(bodies))
+
+    java.tell("suspend")
+    java.line("suspended")
+    probe.wait_until("the offset at the master", lambda: committed(master) == 5)
+    more = [f"copied-{n}" for n in range(20)]
+    assert all(java.send(body).startswith("SEND_OK") for body in more)
+    wait_for_copy(master, slave)
+    probe.wait_until("the topic at the slave", lambda: probe.max_offset(slave.broker, TOPIC, 0) == 25)
+    probe.wait_until("the offset at the slave", lambda: committed(slave) == 5)
+    master.kill()
+    java.tell("resume")
+    probe.wait_until("what the slave gives", lambda: len(java.got()) == 25)
+    probe.wait_until("the offset at the slave", lambda: committed(slave) == 25)
+    assert java.send("nobody").split()[0] in ("-1", "14"), "the slave takes no messages"
+
+    master.start()
+    probe.wait_until("the offset back at the master", lambda: committed(master) == 25)
+    probe.wait_until("sends to be taken again", lambda: java.send("after").startswith("SEND_OK"))
+    probe.wait_until("what comes then", lambda: "after" in java.got()[25:])
+    assert sorted(java.got()[:25]) == sorted(bodies + more), "nothing twice, nothing missing"
+    assert set(java.got()[25:]) == {"after"}
