@@ -1,0 +1,208 @@
+"""What a master makes of another one of its name, and how a slave hears of its master."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.role import Role, RoleChange
+from pymq.broker.replication.watch import SEARCH_PERIOD_MS, WATCH_PERIOD_MS, Findings, GroupWatch, judge
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
+
+
+def member(address: str, broker_id: int, epoch: int = 0, registered_id: int | None = None, **fields: object) -> Member:
+    told = status(address, broker_id, epoch, **fields)
+    return Member(address, broker_id if registered_id is None else registered_id, answered=True, status=told)
+
+
+def found(*members: Member, epoch: int = 3) -> Findings:
+    return judge("DefaultCluster", "broker-a", OURS, epoch, members)
+
+
+def test_alone_or_with_slaves_a_master_goes_on() -> None:
+    assert found() == Findings()
+    assert found(member(THEIRS, 1, 3), member(THIRD, 2)) == Findings()
+
+
+def test_a_newer_master_is_followed_with_the_id_it_left() -> None:
+    findings = found(member(THEIRS, 0, 4, former_id=2), member(THIRD, 1, 4))
+    assert findings.step_down == Role(2, master_address=THEIRS)
+    for word in (THEIRS, "epoch 4", "ours is 3"):
+        assert word in findings.why
+
+
+@pytest.mark.parametrize(
+    ("former_id", "others", "expected"),
+    [(-1, (), 1), (0, (), 1), (1, (1,), 2), (5, (1, 2), 5), (-1, (1, 2, 4), 3)],
+)
+def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int) -> None:
+    slaves = [member(f"10.0.0.{20 + number}:1", number, 4) for number in others]
+    findings = found(member(THEIRS, 0, 4, former_id=former_id), *slaves)
+    assert findings.step_down is not None and findings.step_down.broker_id == expected
+
+
+def test_a_slave_that_knows_a_newer_reign_proves_another_master_that_is_not_there() -> None:
+    findings = found(member(THEIRS, 2, 5))
+    assert findings.step_down == Role(1)
+    assert "slave 2 of a master that is not there" in findings.why
+
+
+def test_the_newest_master_counts_before_a_slave_as_new() -> None:
+    findings = found(member(THIRD, 1, 5), member(THEIRS, 0, 5))
+    assert findings.step_down is not None and findings.step_down.master_address == THEIRS
+
+
+@pytest.mark.parametrize(
+    "other",
+    [member(THEIRS, 0, 3), member(THEIRS, 0, 2), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
+    ids=["same epoch", "older", "without a lineage", "RocketMQ's"],
+)
+def test_a_master_that_can_not_be_overruled_is_a_rival(other: Member) -> None:
+    findings = found(other)
+    assert findings.step_down is None
+    for word in (OURS, THEIRS, "broker-a", "stop one"):
+        assert word in findings.rival
+
+
+def test_a_registered_master_that_does_not_answer_is_taken_for_dead() -> None:
+    findings = found(Member(THEIRS, 0, answered=False))
+    assert findings.step_down is None and not findings.rival
+    (warning,) = findings.warnings
+    assert THEIRS in warning
+
+
+def test_who_was_the_master_by_the_name_servers_and_says_it_is_a_slave_is_one() -> None:
+    assert found(member(THEIRS, 1, 3, registered_id=0)) == Findings()
+
+
+@pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
+def test_brokers_of_another_group_at_a_reused_address_count_for_nothing(fields: dict[str, str]) -> None:
+    assert found(member(THEIRS, 0, 9, **fields)) == Findings()
+
+
+class Setup:
+    """A watch over a fake group."""
+
+    def __init__(self, role: Role) -> None:
+        self.clock = ManualClock()
+        self.network = Asking()
+        self.config = load_broker_config(None, {"namesrvAddr": NAMESRV})
+        self.changes: list[RoleChange] = []
+        self.registrations = 0
+        self.master_roles: list[str] = []
+        self.is_following = False
+        self.watch = GroupWatch(
+            census=Census(self.network, "broker-a"),
+            clock=self.clock,
+            config=self.config,
+            role=role,
+            address=OURS,
+            epoch=lambda: 3,
+            change_role=self.changes.append,
+            is_following=lambda: self.is_following,
+        )
+        self.watch.register_now = self._register
+        self.watch.on_master_role = self.master_roles.append
+
+    def _register(self) -> None:
+        self.registrations += 1
+
+    def group(self, **brokers: tuple[str, int, int]) -> None:
+        """name=(address, id, epoch)."""
+        self.network.registered[NAMESRV] = {address: broker_id for address, broker_id, _ in brokers.values()}
+        self.network.brokers = {at: status(at, broker_id, epoch) for at, broker_id, epoch in brokers.values()}
+
+    def after(self, ms: int) -> list[str]:
+        self.clock.advance(ms)
+        self.watch.tick()
+        return self.network.answer_all()
+
+
+def test_a_master_looks_every_few_seconds_and_steps_down_once() -> None:
+    setup = Setup(Role(0))
+    setup.group(ours=(OURS, 0, 3))
+    assert setup.after(WATCH_PERIOD_MS - 1) == []
+    assert setup.after(1) == [NAMESRV]
+    setup.group(theirs=(THEIRS, 0, 4))
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    (change,) = setup.changes
+    assert change.role == Role(1, master_address=THEIRS) and change.cut_to is None
+
+
+def test_one_census_at_a_time() -> None:
+    setup = Setup(Role(0))
+    setup.clock.advance(WATCH_PERIOD_MS)
+    setup.watch.tick()
+    setup.clock.advance(WATCH_PERIOD_MS)
+    setup.watch.tick()
+    assert len(setup.network.waiting) == 1
+
+
+def test_a_rival_is_told_until_it_is_gone() -> None:
+    setup = Setup(Role(0))
+    setup.group(theirs=(THEIRS, 0, 3))
+    setup.after(WATCH_PERIOD_MS)
+    (trouble,) = setup.watch.troubles
+    assert THEIRS in trouble and not setup.changes
+    setup.group(ours=(OURS, 0, 3))
+    setup.after(WATCH_PERIOD_MS)
+    assert setup.watch.troubles == []
+
+
+def test_a_refused_registration_is_told_and_looked_into_at_once() -> None:
+    setup = Setup(Role(0))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.watch.note_refused(f"{THEIRS} is master")
+    assert setup.watch.troubles == [f"{THEIRS} is master"]
+    assert setup.after(0) == [NAMESRV, THEIRS] and len(setup.changes) == 1
+    setup.watch.note_refused("")
+    assert setup.watch.troubles == []
+    assert setup.after(1) == []
+
+
+def test_a_slave_without_a_master_searches_each_second_and_registers_when_there_is_one() -> None:
+    setup = Setup(Role(1))
+    assert setup.after(SEARCH_PERIOD_MS) == [NAMESRV]
+    assert setup.registrations == 0
+    setup.group(theirs=(THEIRS, 0, 4), third=(THIRD, 2, 4))
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 1 and setup.master_roles == ["ASYNC_MASTER"]
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 1, "the same master needs no other registration"
+    setup.group(third=(THIRD, 0, 5))
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 2
+    assert not setup.changes and setup.watch.troubles == []
+
+
+def test_a_slave_that_follows_looks_less_often_and_at_once_when_it_does_no_more() -> None:
+    setup = Setup(Role(1))
+    setup.is_following = True
+    assert setup.after(SEARCH_PERIOD_MS) == []
+    assert setup.after(WATCH_PERIOD_MS - SEARCH_PERIOD_MS) == [NAMESRV]
+    assert setup.after(SEARCH_PERIOD_MS) == []
+    setup.is_following = False
+    assert setup.after(0) == [NAMESRV]
+
+
+def test_of_two_masters_a_slave_takes_the_newer() -> None:
+    setup = Setup(Role(1))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.network.registered["10.0.9.2:9876"] = {THIRD: 0}
+    setup.config.namesrv_addr = f"{NAMESRV};10.0.9.2:9876"
+    setup.network.brokers[THIRD] = status(THIRD, 0, 9, role="SYNC_MASTER")
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.master_roles == ["SYNC_MASTER"] and setup.watch.master_role == "SYNC_MASTER"
+
+
+def test_after_its_end_answers_change_nothing() -> None:
+    setup = Setup(Role(0))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.clock.advance(WATCH_PERIOD_MS)
+    setup.watch.tick()
+    setup.watch.close()
+    setup.network.answer_all()
+    assert not setup.changes
+    assert setup.after(WATCH_PERIOD_MS) == []
