@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pymq.errors import StoreError, StoreUnavailableError
@@ -169,18 +169,19 @@ class Follower:
 
         return scan_bulk(self._log, at, check_crc=not is_fresh, stop=stop)
 
-    def take_again(self, topics: Collection[str], start: int) -> None:
-        """Gives queues of these topics the records they lack from ``start``, a record's begin, on.
+    def take_again(self, starts: Mapping[str, int]) -> None:
+        """Gives queues of these topics the records they lack, each from a physical offset on where some record begins.
 
         A topic's first message after it was deleted and made again looks like damage until the old queue is gone.
         Raises OSError; then ask again.
         """
         feed, _ = self._ready()
-        for key in [key for key in feed.suspects if key[0] in topics]:
+        for key in [key for key in feed.suspects if key[0] in starts]:
             del feed.suspects[key]
+        start = max(min(starts.values()), self._log.min_offset)
         try:
-            for part in scan(self._log, max(start, self._log.min_offset), check_crc=False, stop=self.dispatched_end):
-                if isinstance(part, Scanned) and part.topic in topics:
+            for part in scan(self._log, start, check_crc=False, stop=self.dispatched_end):
+                if isinstance(part, Scanned) and part.offset >= starts.get(part.topic, part.offset + 1):
                     feed.take(part)
         finally:
             self._show(self.dispatched_end, KeyedRecords())

@@ -437,7 +437,7 @@ class MessageStore:
         raised = [topic for topic, end in ends.items() if end > self.deletions.end(topic)]
         count = self.queue_table.delete_below(ends)
         if raised and self.follower is not None:
-            self.follower.take_again(raised, min(ends[topic] for topic in raised))
+            self.follower.take_again({topic: ends[topic] for topic in raised})
         if count:
             self._write_queues()
             self.checkpoint()
