@@ -105,14 +105,16 @@ class DigestFiles:
         key = (segment_start, page_number)
         page = self._pages.get(key)
         if page is None:
-            page = self._pages[key] = self._load_page(segment_start, page_number)
-            self._forget_oldest()
+            page = self._load_page(segment_start, page_number)
+            # Before it is there: when all others wait to be written, it would be the one to go.
+            self._forget_oldest(PAGES_IN_MEMORY_MAX - 1)
+            self._pages[key] = page
         else:
             self._pages.move_to_end(key)
         return page
 
-    def _forget_oldest(self) -> None:
-        while len(self._pages) > PAGES_IN_MEMORY_MAX:
+    def _forget_oldest(self, kept_max: int = PAGES_IN_MEMORY_MAX) -> None:
+        while len(self._pages) > kept_max:
             oldest = next((key for key in self._pages if key not in self._dirty), None)
             if oldest is None:
                 return

@@ -493,6 +493,20 @@ def test_the_number_of_pages_in_memory_is_bounded() -> None:
     assert len(table._pages) == PAGES_IN_MEMORY_MAX
 
 
+def test_a_page_stays_when_all_others_wait_to_be_written() -> None:
+    files = MemoryFiles()
+    files.makedirs(SIDE)
+    table = DigestFiles(files, SIDE)
+    digest = b"\x01" * DIGEST_SIZE_BYTES
+    for page in range(PAGES_IN_MEMORY_MAX + 2):  # a disk that takes no writes for a while
+        table.put(0, page * BLOCKS_PER_PAGE, digest)
+    table.write(0, Header())
+    assert len(table._pages) == PAGES_IN_MEMORY_MAX
+    again = DigestFiles(files, SIDE)
+    for page in (0, PAGES_IN_MEMORY_MAX, PAGES_IN_MEMORY_MAX + 1):
+        assert again.get(0, page * BLOCKS_PER_PAGE, page * BLOCKS_PER_PAGE + 1) == digest
+
+
 def test_golden_bytes_of_a_side_file() -> None:
     files = MemoryFiles()
     files.makedirs(SIDE)
