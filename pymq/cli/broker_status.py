@@ -108,12 +108,12 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
     if one["reachable"]:
         fields |= {
             "version": one["version"],
-            "slaves' address": one["ha_address"],
             "log": f"{one['log_start']} to {one['log_end']} in segments of {format_bytes(one['segment_size_bytes'])}",
             "messages ever": shown_count(one["message_count"]),
             "confirmed up to": one["confirmed_offset"],
         }
         if one["link"] is None:
+            fields["slaves connect to"] = one["ha_address"]
             fields["in sync"] = f"{one['in_sync_slaves']} of {len(one['slaves'])}, {one['required_slaves']} required"
     return fields
 

@@ -29,7 +29,7 @@ COMMANDS: CommandTable = {
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages as they come, or from any point."),
     "message": ("pymq.cli.message", "Look messages up by id or by key."),
-    "store": ("pymq.cli.store", "Verify, inspect, dump, repair or thaw a data directory."),
+    "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
     "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),
     "spark-export": ("pymq.cli.spark_export", "Export topics to Parquet, JSON or CSV with Spark."),
 }

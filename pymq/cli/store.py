@@ -1,4 +1,4 @@
-"""``pymq store``: verify, inspect, dump, repair and thaw a broker's data directory, without a broker."""
+"""``pymq store``: verify, inspect, dump, repair, recover and thaw the data directory of a broker that is stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.cli.options import OutputOption
 from pymq.cli.output import OutputFormat
 from pymq.errors import EXIT_FAILED, UsageError
 
-app = new_app("Check, look into, dump, repair or thaw a stopped broker's data directory, of PyMQ or of RocketMQ.")
+app = new_app("Check, look into, dump, repair, recover or thaw a stopped broker's data directory.")
 
 DirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="A broker's data directory (storePathRootDir).")]
 CommitLogOption = Annotated[
@@ -153,6 +153,45 @@ def repair(
 
 @app.command(
     epilog=examples(
+        "pymq store recover /var/lib/pymq/broker-a --from 10.0.0.2:10911",
+        "pymq store recover ~/store --from 10.0.0.2:10911 --verify-only",
+        "pymq store recover ~/store --commitlog /disk2/commitlog --from 10.0.0.2:10911 -o json",
+    )
+)
+def recover(
+    directory: DirectoryArgument,
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="HOST:PORT", help="A running broker with the same log: a slave, the master."),
+    ],
+    verify_only: Annotated[
+        bool, typer.Option("--verify-only", help="Compare with the source and change nothing.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also when the logs look as if they were not of one broker.")
+    ] = False,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = OutputFormat.table,
+) -> None:
+    """Rebuild a directory whose log or queues are lost or damaged from a slave, or from the master.
+
+    The logs are compared by digests and only what differs is fetched; DIR may be missing altogether. What is replaced
+    is kept in DIR/replaced, what DIR has beyond the source's log stays. Interrupted, it goes on with the next call; no
+    broker starts there before. Exit code 0: the log is the source's and sound, 1: it is not.
+    """
+    from pymq.cli import recover_work as work
+    from pymq.cli.store_work import Place
+
+    if verify_only and force:
+        raise UsageError("--verify-only changes nothing, so there is nothing to --force: give one of them")
+    place = Place(directory, commit_log, config)
+    if not work.run_recover(place, source, output, verify_only=verify_only, force=force):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(
+    epilog=examples(
         "pymq store thaw /var/lib/pymq/broker-a",
         "pymq store thaw ~/store --commitlog /disk2/commitlog -o json",
     )
@@ -162,7 +201,7 @@ def thaw(
     commit_log: CommitLogOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Make compressed segments plain again, so that RocketMQ can read the directory. The one command that changes DIR.
+    """Make compressed segments plain again, so that RocketMQ can read the directory. This changes DIR.
 
     It needs the space of the plain segments. What is done stays done when it is interrupted; another call goes on.
     """

@@ -49,9 +49,9 @@ class Place:
 @contextmanager
 def _opened(place: Place) -> Iterator[Directory]:
     """The directory, opened for reading only and kept from brokers meanwhile."""
-    root = _absolute(place.directory)
-    options = _options(place.config)
-    log_directory = _absolute(place.commit_log or options.get("storePathCommitLog") or f"{root}/commitlog")
+    root = absolute(place.directory)
+    options = read_options(place.config)
+    log_directory = absolute(place.commit_log or options.get("storePathCommitLog") or f"{root}/commitlog")
     check_is_store(root, log_directory)
     with held(root, while_running=place.while_running) as running:
         if running:
@@ -63,11 +63,13 @@ def _opened(place: Place) -> Iterator[Directory]:
             directory.close()
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
+    """The path as it stays true whatever the working directory becomes; ``~`` is expanded."""
     return str(Path(path).expanduser().absolute())
 
 
-def _options(path: str | None) -> dict[str, str]:
+def read_options(path: str | None) -> dict[str, str]:
+    """Keys of a conf file; none without one. Raises UsageError."""
     if path is None:
         return {}
     try:
@@ -301,7 +303,7 @@ def run_dump(place: Place, kind: str, target: str | None, wanted: dump.Wanted) -
         if target is None:
             _write_lines(sys.stdout.buffer, messages)
         else:
-            _write_file(_absolute(target), kind, messages)
+            _write_file(absolute(target), kind, messages)
             print_note(f"{messages.message_count} messages in {target}")
     return not messages.damaged_count
 
@@ -336,7 +338,7 @@ def _write_lines(file: IO[bytes], messages: dump.Messages) -> None:
 def run_repair(place: Place, target: str, output: OutputFormat) -> None:
     """Writes the copy and prints what is lost."""
     with _opened(place) as directory, _log_progress("repair", directory, readings=2) as advance:
-        report = repair(directory, RealFiles(), _absolute(target), SystemClock(), advance)
+        report = repair(directory, RealFiles(), absolute(target), SystemClock(), advance)
     if output is OutputFormat.json:
         print_json(report.as_json())
     else:
@@ -379,8 +381,8 @@ def _span(first: int, last: int) -> str:
 
 def run_thaw(place: Place, output: OutputFormat) -> None:
     """Makes every compressed segment plain again and prints which."""
-    root = _absolute(place.directory)
-    log_directory = _absolute(place.commit_log or f"{root}/commitlog")
+    root = absolute(place.directory)
+    log_directory = absolute(place.commit_log or f"{root}/commitlog")
     check_is_store(root, log_directory)
     with progress("thaw (segments)") as bar:
 

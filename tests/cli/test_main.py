@@ -28,7 +28,7 @@ SUBCOMMANDS = {
     "group": ["list", "describe", "lag"],
     "message": ["get", "query"],
     "bench": ["send", "consume", "latency"],
-    "store": ["verify", "inspect", "dump", "repair", "thaw"],
+    "store": ["verify", "inspect", "dump", "repair", "recover", "thaw"],
 }
 ALL_COMMANDS = [
     path for name in cli.COMMANDS for path in ([[name, sub] if sub else [name] for sub in SUBCOMMANDS.get(name, [""])])

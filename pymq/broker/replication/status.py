@@ -194,13 +194,14 @@ class StatusReport:
             "pymqReplicationProblem": status.problem,
         }
         if self._role.is_master:
+            connected = [slave for slave in status.slaves if slave.state != GONE]
             result |= {
-                "pymqSlaves": str(len(status.slaves)),
+                "pymqSlaves": str(len(connected)),
                 "pymqInSyncSlaves": str(status.in_sync_slaves),
                 "pymqRequiredSlaves": str(status.required_slaves),
-                "pymqSlaveLagBytesMax": str(max((slave.lag_bytes for slave in status.slaves), default=0)),
-                "pymqSlaveLagMessagesMax": str(max((slave.lag_messages for slave in status.slaves), default=0)),
-                "pymqSlaveLagMsMax": str(max((slave.lag_ms for slave in status.slaves), default=0)),
+                "pymqSlaveLagBytesMax": str(max((slave.lag_bytes for slave in connected), default=0)),
+                "pymqSlaveLagMessagesMax": str(max((slave.lag_messages for slave in connected), default=0)),
+                "pymqSlaveLagMsMax": str(max((slave.lag_ms for slave in connected), default=0)),
             }
         if status.link is not None:
             result |= {

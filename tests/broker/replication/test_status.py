@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pymq.broker.replication.lineage import Lineage
@@ -160,3 +161,10 @@ def test_a_master_s_figures_show_its_worst_slave() -> None:
         "9",
     )
     assert figures["pymqRequiredSlaves"] == "1" and figures["pymqInSyncSlaves"] == "0"
+
+
+def test_every_figure_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "replication.md").read_text(encoding="utf-8")
+    link = Link(MasterLinkState(state="following"))
+    both = [*sync_master()[1].figures(), *report_of(World(), Role(1), link=link).figures()]
+    assert not [key for key in both if f"`{key}`" not in text]
