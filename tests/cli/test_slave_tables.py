@@ -1,4 +1,4 @@
-"""A master and its slave as processes: what changes on the master is soon in the slave's files, and commits come back."""
+"""A master and its slave as processes: what changes on the master is soon in the slave's files, commits come back."""
 
 from __future__ import annotations
 
