@@ -7,6 +7,7 @@ import importlib
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 
 from pymq.broker.handlers.closed import ClosedDispatcher
@@ -300,9 +301,11 @@ class Broker:
             self._jobs = None
 
     async def _answer_all(self, parts: BrokerParts) -> None:
-        """Whatever waits for an answer gets one."""
-        parts.writer.commit()
+        """Whatever waits for an answer gets one, the true one if slaves are quick; nothing new is taken."""
+        parts.end_turn()
+        parts.store.refuse_writes("the broker stops, or changes its role: send again in a moment", by="stop")
         await self._answer_waiting(parts)
+        await self._await_slaves(parts)
         parts.writer.give_up("the broker stops, or changes its role")
         parts.pulls.long_polls.release_all()
         parts.leave_group("this broker stops, or changes its role")
@@ -314,6 +317,14 @@ class Broker:
                 parts.writer.synced(await asyncio.to_thread(parts.store.sync, log_only=True))
             except (StoreUnavailableError, OSError) as error:
                 parts.writer.sync_failed(str(error))
+
+    async def _await_slaves(self, parts: BrokerParts) -> None:
+        """SYNC_MASTER: slaves have their usual time to confirm what was sent."""
+        copied = asyncio.Event()
+        parts.writer.when_copied(copied.set)
+        if not parts.sync_mode.is_refusing:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(copied.wait(), parts.sync_mode.timeout_ms / 1000)
 
     async def _close_parts(self, parts: BrokerParts) -> None:
         self.parts = None

@@ -164,6 +164,7 @@ class Writer:
         self._synced = 0  # log offsets last heard of
         self._copied = 0
         self._sync_wanted = 0  # the log offset up to which answers wait for the disk
+        self._when_copied: Callable[[], None] = lambda: None
         self.staged_count = 0
         self.failed_commit_count = 0
 
@@ -359,6 +360,9 @@ class Writer:
         self._store.reveal(copied=self._copied)
         if self._waiting:
             self._release_ready()
+            if not self.is_awaiting_slaves:
+                callback, self._when_copied = self._when_copied, lambda: None
+                callback()
         self._copies.check()
 
     def sync_failed(self, remark: str) -> None:
@@ -399,6 +403,13 @@ class Writer:
     def is_awaiting_slaves(self) -> bool:
         """True while answers wait for slaves."""
         return any(map(self._lacks_slaves, self._waiting))
+
+    def when_copied(self, callback: Callable[[], None]) -> None:
+        """``callback`` is called once no answer waits for slaves: now, or in time. One at a time."""
+        if self.is_awaiting_slaves:
+            self._when_copied = callback
+        else:
+            callback()
 
     def _lacks_disk(self, waiting: _Waiting) -> bool:
         return waiting.disk_deadline_ms is not None and waiting.position > self._synced

@@ -130,7 +130,7 @@ def test_a_stop_answers_what_waits_for_the_disk(tmp_path: Path, monkeypatch: pyt
         waiting = asyncio.ensure_future(producer.send(Message("T", b"2"), queue=first.queue))
         await until(lambda: parts.writer.is_awaiting_sync)
         stopping = asyncio.ensure_future(broker.stop())
-        await until(lambda: broker.parts is None)
+        await until(lambda: not parts.store.is_writable)
         held.let_go()
         assert (await waiting).queue_offset == 1
         await stopping

@@ -459,3 +459,18 @@ def test_answers_that_wait_leave_in_the_order_of_the_log(seed: int) -> None:
     while threads.waiting:
         threads.run_one()
     assert [frame.opaque for frame in peer.frames] == list(range(100))
+
+
+def test_who_waits_for_slaves_is_told_once() -> None:
+    world, slaves = opened()
+    told: list[int] = []
+    world.parts.writer.when_copied(lambda: told.append(1))
+    assert told == [1], "nothing waits"
+    commit_one(world, 1)
+    commit_one(world, 2)
+    world.parts.writer.when_copied(lambda: told.append(2))
+    slaves.ack(offset=world.parts.store.physical_max_offset - 1)
+    assert told == [1]
+    slaves.ack()
+    slaves.ack()
+    assert told == [1, 2]
