@@ -56,6 +56,14 @@ def role_at_start(last: RoleRecord | None, configured_id: int) -> RoleRecord:
     )
 
 
+def remembering(record: RoleRecord, configured: str) -> RoleRecord:
+    """The record of a broker whose ``brokerRole`` is configured: unless it has seen another master, its group's is
+    what it would be itself. So a master that becomes a slave and then master again keeps its promise."""
+    if record.master_role or configured == SLAVE:
+        return record
+    return msgspec.structs.replace(record, master_role=configured)
+
+
 def demoted(record: RoleRecord, role: Role, why: str, now_ms: int) -> RoleRecord:
     """The record of a master that starts as this slave."""
     return msgspec.structs.replace(

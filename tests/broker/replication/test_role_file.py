@@ -9,6 +9,7 @@ from pymq.broker.replication.role_file import (
     RoleFile,
     RoleRecord,
     demoted,
+    remembering,
     role_at_start,
     role_name_after_change,
     role_name_at_start,
@@ -108,3 +109,17 @@ def test_broker_role_after_a_change(kept: RoleRecord, before: str, expected: str
 def test_a_master_that_starts_as_slave_remembers_what_it_was() -> None:
     kept = demoted(record(0, 0, begins_reign=True), Role(4, master_address="10.0.0.2:1"), "newer", 99)
     assert kept == record(4, 0, former_id=0, why="newer", since_ms=99)
+
+
+@pytest.mark.parametrize(
+    ("known", "configured", "expected"),
+    [
+        ("", "SYNC_MASTER", "SYNC_MASTER"),
+        ("", "SLAVE", ""),
+        ("ASYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"),
+    ],
+)
+def test_a_broker_that_has_seen_no_other_master_remembers_its_own_role(
+    known: str, configured: str, expected: str
+) -> None:
+    assert remembering(record(2, 0, master_role=known), configured) == record(2, 0, master_role=expected)
