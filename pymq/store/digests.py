@@ -143,6 +143,21 @@ class Digests:
                 self.next_offset, self._tail = min(border, self._block_of(self._log.max_offset)), None
             segment = self._log.find(segment.end)
 
+    def cut(self, end: int) -> None:
+        """The log was cut, and ends at ``end``: digests of what was behind count no more."""
+        start = self._block_of(end)
+        if self._tail is not None and self._tail_segment_start + self._tail.at + self._tail.size > end:
+            self._tail = None
+        if self.next_offset <= start:
+            return
+        segment = self._log.find(start)
+        if segment is not None:
+            first = (start - segment.start) // BLOCK_SIZE_BYTES
+            after = -(-(min(self.next_offset, segment.end) - segment.start) // BLOCK_SIZE_BYTES)
+            self.table.put(segment.start, first, UNKNOWN * (after - first))
+            self._settled.discard(segment.start)
+        self.next_offset = start
+
     def _block_of(self, offset: int) -> int:
         segment = self._log.find(offset)
         return offset if segment is None else segment.start + block_start(offset - segment.start)

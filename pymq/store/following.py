@@ -47,6 +47,7 @@ class Follower:
         self._feed: QueueFeed | None = None
         self._times: StoreTimes | None = None
         self._grown: dict[ConsumeQueue, int] = {}
+        self._count = 0  # of records handed on
         self._search_from = 0  # the log's end that makes a search behind damage worth while
         self._waits_at = -1  # a damaged place behind which no record has come yet
         self._queue_problem: str | None = None
@@ -102,10 +103,10 @@ class Follower:
         if begin == end:
             return 0
         stop = end if bytes_max is None else min(end, begin + max(bytes_max, self._size_at(begin)))
-        count = 0
+        count_before = self._count
         try:
             while True:
-                count += self._hand_on(self.dispatched_end, stop)
+                self._hand_on(self.dispatched_end, stop)
                 at = self.dispatched_end
                 if at >= stop or (begin < at and stop < end):
                     break
@@ -119,16 +120,30 @@ class Follower:
                 f"records from {self.dispatched_end} on can't be handed on: {error.filename}: {error.strerror} "
                 f"(errno {error.errno}); mend the disk, it is tried again"
             )
-        return count
+        return self._count - count_before
+
+    def finish(self) -> bool:
+        """Hands on all whole records and cuts what is behind them, so that the next start finds no record in part.
+
+        False when that can't be done now: the stop is no clean one then. Raises OSError.
+        """
+        self.dispatch()
+        if self._queue_problem is not None:
+            return False
+        if self.dispatched_end < self.end:
+            self._log.cut(self.dispatched_end, self._log.last_store_ms)
+            if self._store.digests is not None:
+                self._store.digests.cut(self.end)
+        return True
 
     def _size_at(self, offset: int) -> int:
         """The size that a record says it has, 0 when that has not come yet."""
         return int.from_bytes(self._log.read(offset, 4), "big", signed=True)
 
-    def _hand_on(self, at: int, stop: int) -> int:
-        """Hands on the whole records between two physical offsets, up to the first one that isn't; returns how many."""
+    def _hand_on(self, at: int, stop: int) -> None:
+        """Hands on the whole records between two physical offsets, up to the first one that isn't. Raises OSError."""
         feed, times = self._ready()
-        keys, end, count = KeyedRecords(), at, 0
+        keys, end = KeyedRecords(), at
         try:
             for part in self._scan(at, stop):
                 if isinstance(part, End):
@@ -138,13 +153,14 @@ class Follower:
                     if has_index_entries(part.sys_flag):
                         keys.add(part.topic, part.properties, part.offset, part.store_ms)
                     times.add(part.store_ms)
-                    end, count = part.offset + part.size, count + 1
+                    end = part.offset + part.size
+                    self._count += 1
                 else:
                     self._hand_on_many(part, keys)
-                    end, count, keys = part.end, count + len(part), KeyedRecords()
+                    end, keys = part.end, KeyedRecords()
+                    self._count += len(part)
         finally:
             self._show(end, keys)
-        return count
 
     def _hand_on_many(self, records: Records, keys: KeyedRecords) -> None:
         """``keys``: those of the records before them."""

@@ -181,8 +181,7 @@ class MessageStore:
                 self._serving = False
                 self.appender.closed = "the store is closed: the broker stops"
                 self.appender.drop_staged()
-                if self.follower is not None:
-                    self.follower.dispatch()
+                is_whole = self.follower is None or self.follower.finish()
                 if self.appender.hidden:
                     end = self.log.sync()
                     self.reveal(end, copied=end)  # the next start sees all of the log
@@ -195,7 +194,7 @@ class MessageStore:
                 if self.digests is not None:
                     self.digests.write()  # now that the log is on the disk, full segments count as settled
                     self.digests.sync()
-                if self.appender.queue_problem is None:
+                if is_whole and self.appender.queue_problem is None:
                     self._files.remove(f"{self.root}/abort")
                     self._files.sync_dir(self.root)
         finally:
@@ -466,10 +465,11 @@ class MessageStore:
         is a log that a start can use, be it cut or not.
         """
         assert not self.appender.anything_staged and not self.appender.hidden
-        self.digests = self.log.guard = None  # the next start knows which of them still hold
         self._checkpoint = self._checkpoint.cut(end)
         self._checkpoint_file.save(self._checkpoint)
         self.log.cut(end, last_store_ms)
+        if self.digests is not None:
+            self.digests.cut(end)
         self.log.sync()
         self.queue_table.settle_all(self.log, end, trusted=True)
         if self.index is not None:
