@@ -16,12 +16,14 @@ from pymq.broker.parts import BrokerParts, store_settings
 from pymq.broker.periodic import TICK_PERIOD_MS, periodic_work
 from pymq.broker.registration import Registrar
 from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.role import SLAVE, Role
 from pymq.broker.replication.role_file import (
     RoleFile,
     RoleRecord,
     demoted,
+    remembering,
     role_at_start,
     role_name_after_change,
     role_name_at_start,
@@ -145,10 +147,10 @@ class Broker:
 
     async def _role_at_start(self) -> tuple[RoleRecord, Role]:
         """The role to start in: the recorded or configured one, unless somebody else is the master now."""
-        record = role_at_start(self._role_file.load(), self.config.broker_id)
+        record = remembering(role_at_start(self._role_file.load(), self.config.broker_id), self.config.broker_role)
         if not record.role.is_master or not self.config.namesrv_addresses:
             return record, record.role
-        found = await self._look_around(self._lineage_epoch())
+        found = await self._look_around(self._saved_lineage())
         for warning in found.warnings:
             log.warning("%s", warning)
         if found.rival:
@@ -158,11 +160,11 @@ class Broker:
         log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
         return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
 
-    def _lineage_epoch(self) -> int:
+    def _saved_lineage(self) -> Lineage:
         table = JsonTable(self._files, f"{self.config.store_path_root_dir}/config/{LINEAGE_FILE}.json")
         keeper = LineageKeeper(table, self._rng)
         keeper.load(UNKNOWN_LOG_END)
-        return keeper.lineage.epoch
+        return keeper.lineage
 
     def _note_master_role(self, master_role: str) -> None:
         assert self.switch is not None
@@ -176,13 +178,14 @@ class Broker:
         except StoreError as error:
             log.warning("what the group's master is could not be noted: %s", error)
 
-    async def _look_around(self, own_epoch: int) -> Findings:
+    async def _look_around(self, lineage: Lineage) -> Findings:
         config, network = self.config, self._network
         assert network is not None
         taken: asyncio.Future[list[Member]] = asyncio.get_running_loop().create_future()
         address = format_address(config.broker_ip1, config.listen_port)
         Census(network, config.broker_name).take(config.namesrv_addresses, address, taken.set_result)
-        return judge(config.broker_cluster_name, config.broker_name, address, own_epoch, await taken)
+        members = await taken
+        return judge(config.broker_cluster_name, config.broker_name, address, lineage, members, is_starting=True)
 
     def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> None:
         """Opens the store, then serves. No request is read on the way."""
@@ -209,6 +212,8 @@ class Broker:
     # -- the steps of a change of role, in their order (RoleSwitch) ------------------------------------------------
 
     def _change_role_soon(self) -> None:
+        if self.switch is not None and self.config.broker_role != SLAVE:
+            self.switch.note_master_role(self.config.broker_role)
         self.server.call_soon(self._start_role_change)
 
     def _start_role_change(self) -> None:

@@ -217,7 +217,7 @@ class BrokerParts:
             config=config,
             role=self.role,
             address=format_address(config.broker_ip1, config.listen_port),
-            epoch=lambda: self.lineage.lineage.epoch,
+            lineage=lambda: self.lineage.lineage,
             change_role=self.change_role,
             is_following=lambda: self.link is not None and self.link.is_following,
         )

@@ -1,22 +1,29 @@
 """Watch: two masters of one name are found, and the older one steps down; a slave hears of its master.
 
-At a master's start and every few seconds after it, a census is taken. Whoever knows of a newer reign proves that
-another master was made since: this broker becomes a slave. Another master with the same or an older lineage is
-nobody's to overrule: at the start this broker refuses to run, later both go on and say so.
+At a master's start and every few seconds after it, a census is taken. Whoever knows of a newer epoch proves that
+another master was made since: this broker becomes a slave; but not at its start with a directory that has nothing of
+that master's history, then it was not meant and the broker refuses to run. Another master with the same or an older
+epoch is nobody's to overrule: at the start this broker refuses to run, later both go on and say so.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.role import MASTER_ID, ChangeRole, Role, RoleChange
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 
 log = logging.getLogger(__name__)
+
+_NO_HISTORY = (
+    "this directory has nothing of that history: start with --id 1 or another free id to be a slave, give another "
+    "--name, or rebuild the directory first (pymq store recover)"
+)
 
 WATCH_PERIOD_MS = 5000
 SEARCH_PERIOD_MS = 1000  # a slave that does not follow
@@ -36,23 +43,33 @@ class Findings:
     warnings: tuple[str, ...] = field(default=())
 
 
-def judge(cluster: str, broker_name: str, own_address: str, own_epoch: int, members: Sequence[Member]) -> Findings:
-    """What a master with a lineage of ``own_epoch`` must do, given the other members of its group."""
+def judge(
+    cluster: str,
+    broker_name: str,
+    own_address: str,
+    lineage: Lineage,
+    members: Sequence[Member],
+    *,
+    is_starting: bool = False,
+) -> Findings:
+    """What a master with this lineage must do, given the other members of its group."""
     ours = [member for member in members if _is_of(member, cluster, broker_name)]
     newest = max(ours, key=lambda member: (member.epoch, member.broker_id == MASTER_ID), default=None)
-    if newest is not None and newest.epoch > own_epoch:
+    if newest is not None and newest.epoch > lineage.epoch:
         is_master = newest.broker_id == MASTER_ID
         what = "is the master" if is_master else f"is slave {newest.broker_id} of a master that is not there now"
+        why = f"{newest.address} {what} with epoch {newest.epoch}, ours is {lineage.epoch}"
+        if is_starting and not _shares_history(lineage, newest):
+            return Findings(rival=f"{own_address} can't be master (id 0) of {broker_name}: {why}; {_NO_HISTORY}")
         return Findings(
-            step_down=Role(_free_id(newest, ours), master_address=newest.address if is_master else ""),
-            why=f"{newest.address} {what} with epoch {newest.epoch}, ours is {own_epoch}",
+            step_down=Role(_free_id(newest, ours), master_address=newest.address if is_master else ""), why=why
         )
     masters = [member for member in ours if member.broker_id == MASTER_ID]
     living = next((member for member in masters if member.answered), None)
     if living is not None:
         return Findings(
             rival=f"{own_address} and {living.address} are both masters (id 0) of {broker_name} in cluster {cluster}, "
-            f"with epochs {own_epoch} and {living.epoch}: stop one of them, or start this one as a slave (--id 1)"
+            f"with epochs {lineage.epoch} and {living.epoch}: stop one of them, or start this one as a slave (--id 1)"
         )
     return Findings(
         warnings=tuple(
@@ -69,12 +86,24 @@ def _is_of(member: Member, cluster: str, broker_name: str) -> bool:
     return status is None or (status.cluster == cluster and status.broker_name == broker_name)
 
 
+def _shares_history(lineage: Lineage, member: Member) -> bool:
+    theirs = member.status.lineage if member.status is not None else []
+    known = {(reign.epoch, reign.start, reign.reign_id) for reign in theirs}
+    return any((reign.epoch, reign.start, reign.reign_id) in known for reign in lineage.reigns)
+
+
 def _free_id(newest: Member, members: Sequence[Member]) -> int:
     """The id a new master left behind, else the lowest that nobody has."""
     taken = {member.broker_id for member in members}
     left = newest.status.former_id if newest.status is not None and newest.broker_id == MASTER_ID else -1
     if left > MASTER_ID and left not in taken:
         return left
+    return _lowest_free_id(members)
+
+
+def _lowest_free_id(members: Sequence[Member]) -> int:
+    """Of a slave, that none of them has."""
+    taken = {member.broker_id for member in members}
     return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
@@ -89,17 +118,17 @@ class GroupWatch:
         config: BrokerConfig,
         role: Role,
         address: str,
-        epoch: Callable[[], int],
+        lineage: Callable[[], Lineage],
         change_role: ChangeRole,
         is_following: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``address``: our own; ``epoch``: of our lineage now."""
+        """``address``: our own."""
         self._census = census
         self._clock = clock
         self._config = config
         self._role = role
         self._address = address
-        self._epoch = epoch
+        self._lineage = lineage
         self._change_role = change_role
         self._is_following = is_following
         # The composition root's: a slave's registration tells where its master is; what kind of master it is
@@ -158,11 +187,26 @@ class GroupWatch:
         if self._role.is_master:
             self._check_masters(members)
         else:
+            self._check_id(members)
             self._note_master(members)
+
+    def _check_id(self, members: list[Member]) -> None:
+        """Ids move when masters change: a slave that was away meanwhile may find another one under its own.
+
+        A name server refused it for that, and whoever has the id lives: it takes another.
+        """
+        config, own_id = self._config, self._role.broker_id
+        ours = [member for member in members if _is_of(member, config.broker_cluster_name, config.broker_name)]
+        holder = next((member for member in ours if member.broker_id == own_id and member.answered), None)
+        if not self._refusal or holder is None:
+            return
+        free = _lowest_free_id(ours)
+        why = f"id {own_id} of {config.broker_name} belongs to {holder.address} now, {free} is free"
+        self._change_role(RoleChange(replace(self._role, broker_id=free), why))
 
     def _check_masters(self, members: list[Member]) -> None:
         config = self._config
-        found = judge(config.broker_cluster_name, config.broker_name, self._address, self._epoch(), members)
+        found = judge(config.broker_cluster_name, config.broker_name, self._address, self._lineage(), members)
         if found.rival != self.rival:
             self.rival = found.rival
             if found.rival:

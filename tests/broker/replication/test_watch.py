@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.lineage import Lineage, Reign
 from pymq.broker.replication.role import Role, RoleChange
 from pymq.broker.replication.watch import SEARCH_PERIOD_MS, WATCH_PERIOD_MS, Findings, GroupWatch, judge
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
+from pymq.wire.bodies_replication import ReignBody
 from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
 
 
@@ -17,8 +19,12 @@ def member(address: str, broker_id: int, epoch: int = 0, registered_id: int | No
     return Member(address, broker_id if registered_id is None else registered_id, answered=True, status=told)
 
 
-def found(*members: Member, epoch: int = 3) -> Findings:
-    return judge("DefaultCluster", "broker-a", OURS, epoch, members)
+def lineage(epoch: int = 3, reign_id: str = "b" * 16) -> Lineage:
+    return Lineage((Reign(1, 0, reign_id), Reign(epoch, 70, "f" * 16)))
+
+
+def found(*members: Member, is_starting: bool = False) -> Findings:
+    return judge("DefaultCluster", "broker-a", OURS, lineage(), members, is_starting=is_starting)
 
 
 def test_alone_or_with_slaves_a_master_goes_on() -> None:
@@ -52,6 +58,18 @@ def test_a_slave_that_knows_a_newer_reign_proves_another_master_that_is_not_ther
 def test_the_newest_master_counts_before_a_slave_as_new() -> None:
     findings = found(member(THIRD, 1, 5), member(THEIRS, 0, 5))
     assert findings.step_down is not None and findings.step_down.master_address == THEIRS
+
+
+@pytest.mark.parametrize("broker_id", [0, 1], ids=["master", "slave"])
+def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_history_alone(broker_id: int) -> None:
+    shared = member(THEIRS, broker_id, lineage=[ReignBody(1, 0, "b" * 16), ReignBody(9, 50, "c" * 16)])
+    assert found(shared, is_starting=True).step_down is not None
+    other = member(THEIRS, broker_id, lineage=[ReignBody(1, 0, "e" * 16), ReignBody(9, 50, "c" * 16)])
+    assert found(other).step_down is not None, "one that serves makes room for the newer"
+    refused = found(other, is_starting=True)
+    assert refused.step_down is None
+    for word in (OURS, THEIRS, "epoch 9", "--id 1", "store recover"):
+        assert word in refused.rival
 
 
 @pytest.mark.parametrize(
@@ -99,7 +117,7 @@ class Setup:
             config=self.config,
             role=role,
             address=OURS,
-            epoch=lambda: 3,
+            lineage=lineage,
             change_role=self.changes.append,
             is_following=lambda: self.is_following,
         )
@@ -185,6 +203,27 @@ def test_a_slave_that_follows_looks_less_often_and_at_once_when_it_does_no_more(
     assert setup.after(SEARCH_PERIOD_MS) == []
     setup.is_following = False
     assert setup.after(0) == [NAMESRV]
+
+
+def test_a_slave_whose_id_another_living_one_has_takes_a_free_one() -> None:
+    setup = Setup(Role(1))
+    setup.group(theirs=(THEIRS, 0, 4), third=(THIRD, 1, 4))
+    setup.after(SEARCH_PERIOD_MS)
+    assert not setup.changes, "as long as name servers take it, it stays what it is"
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(0)
+    (change,) = setup.changes
+    assert change.role.broker_id == 2 and change.cut_to is None
+    assert THIRD in change.why
+
+
+def test_a_slave_whose_id_a_dead_one_has_waits_for_it_to_be_forgotten() -> None:
+    setup = Setup(Role(1))
+    setup.network.registered[NAMESRV] = {THEIRS: 0, THIRD: 1}
+    setup.network.brokers[THEIRS] = status(THEIRS, 0, 4)
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(0)
+    assert not setup.changes
 
 
 def test_of_two_masters_a_slave_takes_the_newer() -> None:

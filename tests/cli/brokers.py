@@ -1,0 +1,120 @@
+"""A name server and brokers of one name in processes of their own, which can be stopped, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pymq.cli import main as cli
+
+from .test_servers import STOP_TIMEOUT_S, first_line, process
+
+DEADLINE_S = 30.0
+SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexNum=4000")
+
+
+class Brokers:
+    """By any name a test gives them. A broker that is started again has its port, flags and directory of before."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.namesrv = ""
+        self.addresses: dict[str, str] = {}
+        self._flags: dict[str, list[str]] = {}
+        self._running: dict[str, subprocess.Popen[str]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Brokers:
+        server = self._stack.enter_context(process("namesrv", "--port", "0", "--json", home=self.home))
+        self.namesrv = json.loads(first_line(server))["namesrv"]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def start(self, name: str, *flags: str, **settings: str) -> str:
+        """Starts it, for the first time with ``flags``; its address once it serves."""
+        if name not in self._flags:
+            pairs = [*SETTINGS, *(f"{key}={value}" for key, value in settings.items())]
+            sets = [part for pair in pairs for part in ("--set", pair)]
+            self._flags[name] = [*flags, "--store", str(self.directory(name)), *sets]
+        running = self._spawn(name, self.addresses.get(name, ":0").rpartition(":")[2])
+        line = first_line(running)
+        assert line, f"{name} did not start"
+        self._running[name] = running
+        self.addresses[name] = json.loads(line)["broker"]
+        return self.addresses[name]
+
+    def start_refused(self, name: str, *flags: str) -> int:
+        """The exit code of a broker that must not start."""
+        self._flags[name] = [*flags, "--store", str(self.directory(name))]
+        running = self._spawn(name, "0")
+        assert first_line(running) == ""
+        return running.wait(STOP_TIMEOUT_S)
+
+    def _spawn(self, name: str, port: str) -> subprocess.Popen[str]:
+        arguments = ["broker", "--namesrv", self.namesrv, "--port", port, "--json", *self._flags[name]]
+        return self._stack.enter_context(process(*arguments, home=self.home))
+
+    def directory(self, name: str) -> Path:
+        return self.home / name
+
+    def stop(self, name: str) -> None:
+        """SIGTERM, to the end."""
+        self._end(name, signal.SIGTERM)
+
+    def kill(self, name: str) -> None:
+        """kill -9."""
+        self._end(name, signal.SIGKILL)
+
+    def _end(self, name: str, how: signal.Signals) -> None:
+        running = self._running.pop(name)
+        os.kill(running.pid, how)
+        running.wait(STOP_TIMEOUT_S)
+
+    def run(self, *arguments: str) -> int:
+        """The exit code of a command on this cluster."""
+        return cli.run([*arguments, "--namesrv", self.namesrv])
+
+    def json(self, capsys: Any, *arguments: str) -> Any:
+        """What a command prints as JSON."""
+        capsys.readouterr()
+        code = self.run(*arguments)
+        captured = capsys.readouterr()
+        assert code == 0, captured.err
+        return json.loads(captured.out)
+
+    def bodies(self, capsys: Any, topic: str) -> list[str]:
+        """All bodies of a topic."""
+        capsys.readouterr()
+        assert self.run("tail", topic, "--from", "start", "-F", "-o", "raw") == 0
+        return [line for line in capsys.readouterr().out.splitlines() if line]
+
+    def wait_for(self, capsys: Any, **ids: int) -> None:
+        """Until each named broker has its id, and those that are slaves follow and lack nothing."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            found = {one["address"]: one for one in self.json(capsys, "cluster", "list", "-o", "json")}
+            if all(self._is_as_said(found.get(self.addresses[name]), broker_id) for name, broker_id in ids.items()):
+                return
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
+    @staticmethod
+    def _is_as_said(found: dict[str, Any] | None, broker_id: int) -> bool:
+        if found is None or found["broker_id"] != broker_id or found["problems"]:
+            return False
+        return broker_id == 0 or found["lag_bytes"] == 0
+
+    def log(self, name: str) -> bytes:
+        """Its CommitLog's bytes."""
+        return b"".join(file.read_bytes() for file in sorted((self.directory(name) / "commitlog").iterdir()))

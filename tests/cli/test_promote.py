@@ -1,0 +1,193 @@
+"""Fail-over by hand with real processes: a living master, a dead one, an old one that comes back, two at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pymq.client import Message, Producer
+from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, PymqError
+
+from .brokers import DEADLINE_S, Brokers
+
+Capture = Any
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Brokers]:
+    with Brokers(tmp_path) as brokers:
+        yield brokers
+
+
+def send(group: Brokers, *bodies: str) -> None:
+    for body in bodies:
+        assert group.run("send", "T", body) == EXIT_OK
+
+
+class Load:
+    """Sends one message after the other; ``acked`` are those whose sender was told that they are stored."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+        self._is_over = False
+        self.acked: list[str] = []
+
+    async def run(self) -> None:
+        number = 0
+        async with Producer("P", namesrv=self._namesrv) as producer:
+            while not self._is_over:
+                number += 1
+                try:
+                    result = await producer.send(Message("T", b"%d" % number), timeout_s=2)
+                except PymqError:
+                    continue
+                if result.status.value == "SEND_OK":
+                    self.acked.append(str(number))
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while len(self.acked) < count:  # noqa: ASYNC110 - the load has no event
+                await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        self._is_over = True
+
+
+async def promote(namesrv: str, *flags: str) -> tuple[int, dict[str, Any]]:
+    arguments = ["-m", "pymq", "broker", "promote", "broker-a", "--yes", "--json", "--namesrv", namesrv, *flags]
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await running.communicate()
+    assert out, error
+    assert running.returncode is not None
+    return running.returncode, json.loads(out)
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
+def test_a_hand_over_under_load_loses_nothing(group: Brokers, capsys: Capture, role: str) -> None:
+    group.start("a", "--id", "0", brokerRole=role)
+    group.start("b", "--id", "1")
+    group.start("c", "--id", "2")
+    group.wait_for(capsys, a=0, b=1, c=2)
+    load = Load(group.namesrv)
+
+    async def scenario() -> dict[str, Any]:
+        sending = asyncio.ensure_future(load.run())
+        await load.until(100)
+        code, done = await promote(group.namesrv)
+        assert code == EXIT_OK
+        await load.until(len(load.acked) + 100)
+        load.stop()
+        await sending
+        return done
+
+    done = asyncio.run(scenario())
+    promoted = next(name for name in ("b", "c") if group.addresses[name] == done["target"])
+    other = "c" if promoted == "b" else "b"
+    left_id = 1 if promoted == "b" else 2
+    assert (done["epoch"], done["role"], done["notes"]) == (2, role, [])
+    group.wait_for(capsys, **{promoted: 0, "a": left_id, other: 3 - left_id})
+    found = group.bodies(capsys, "T")
+    assert set(load.acked) <= set(found)
+    assert len(load.acked) >= 200
+    for name in "abc":
+        group.stop(name)
+    assert group.log("a") == group.log("b") == group.log("c")
+    assert not (group.directory("a") / "diverged").exists(), "nothing had to be cut"
+
+
+def test_a_dead_master_is_replaced_by_force_and_rejoins_with_its_old_flags(group: Brokers, capsys: Capture) -> None:
+    a = group.start("a", "--id", "0")
+    b = group.start("b", "--id", "1")
+    group.wait_for(capsys, a=0, b=1)
+    send(group, "both have it")
+    group.wait_for(capsys, a=0, b=1)
+    group.stop("b")
+    send(group, "the master alone", "has these")
+    group.kill("a")
+    group.start("b")
+
+    assert group.run("broker", "promote", "broker-a", "--yes") == EXIT_REFUSED
+    captured = capsys.readouterr()
+    assert b in captured.out and "does not answer" in captured.err and "--force" in captured.err
+    done = group.json(capsys, "broker", "promote", b, "--yes", "--force", "--json")
+    assert (done["target"], done["master"], done["epoch"]) == (b, None, 2)
+    assert done["risks"]
+    send(group, "the new master has it")
+
+    assert group.start("a") == a
+    group.wait_for(capsys, b=0, a=1)
+    assert sorted(group.bodies(capsys, "T")) == ["both have it", "the new master has it"]
+    (status,) = group.json(capsys, "broker", "status", a, "-o", "json")
+    (cut,) = status["cuts"]
+    assert cut["message_count"] == 2
+    kept = Path(cut["path"]).read_bytes()
+    assert b"the master alone" in kept and b"has these" in kept
+
+    group.stop("b")
+    group.start("b")
+    group.wait_for(capsys, b=0, a=1)
+    send(group, "roles outlive restarts")
+    group.wait_for(capsys, b=0, a=1)
+    for name in "ab":
+        group.stop(name)
+    assert group.log("a") == group.log("b")
+
+
+def test_a_second_master_of_a_name_does_not_start(group: Brokers, capfd: pytest.CaptureFixture[str]) -> None:
+    group.start("a", "--id", "0")
+    send(group, "kept")
+    assert group.start_refused("b", "--id", "0") == EXIT_USAGE
+    assert not (group.directory("b") / "commitlog").exists()
+    assert group.run("send", "T", "goes on") == EXIT_OK
+    assert sorted(group.bodies(capfd, "T")) == ["goes on", "kept"]
+
+
+def test_a_master_that_was_killed_starts_again_on_another_port(group: Brokers, capsys: Capture) -> None:
+    group.start("a", "--id", "0")
+    group.start("b", "--id", "1")
+    group.wait_for(capsys, a=0, b=1)
+    send(group, "before")
+    group.kill("a")
+    old = group.addresses.pop("a")
+    assert group.start("a") != old
+    group.wait_for(capsys, a=0, b=1)
+    send(group, "after")
+    group.wait_for(capsys, a=0, b=1)
+    assert sorted(group.bodies(capsys, "T")) == ["after", "before"]
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(group: Brokers, capsys: Capture) -> None:
+    a = group.start("a", "--id", "0")
+    b = group.start("b", "--id", "1")
+    group.wait_for(capsys, a=0, b=1)
+    plan = group.json(capsys, "broker", "promote", "broker-a", "--dry-run", "--json")
+    assert (plan["target"], plan["master"], plan["risks"], plan["obstacles"]) == (b, a, [], [])
+    assert [(member["address"], member["becomes"]) for member in plan["members"]] == [(a, "slave 1"), (b, "master")]
+    assert group.run("broker", "promote", "broker-a", "--dry-run") == EXIT_OK
+    shown = capsys.readouterr().out
+    assert "nothing is lost" in shown and f"{a} steps down" in shown
+    group.wait_for(capsys, a=0, b=1)
+
+
+def test_what_can_not_be_promoted_has_its_exit_code(group: Brokers, capsys: Capture) -> None:
+    a = group.start("a", "--id", "0")
+    for arguments, code, words in (
+        (["nobody", "--yes"], EXIT_NOT_FOUND, "broker-a"),
+        (["broker-a", "--yes"], EXIT_NOT_FOUND, "no slave"),
+        ([a, "--yes"], EXIT_REFUSED, "already"),
+        (["127.0.0.1:1", "--yes"], EXIT_UNREACHABLE, "127.0.0.1:1"),
+    ):
+        assert group.run("broker", "promote", *arguments) == code
+        assert words in capsys.readouterr().err
+    group.start("b", "--id", "1")
+    group.wait_for(capsys, a=0, b=1)
+    assert group.run("broker", "promote", "broker-a") == EXIT_USAGE
+    assert "--yes" in capsys.readouterr().err
