@@ -101,3 +101,6 @@ class BrokerSource:
         if lineage:
             found[LINEAGE_FILE] = msgspec.json.encode({"reigns": lineage})
         return found
+
+    def deleted_topics(self) -> dict[str, int]:
+        return self._run(self._replication.deleted_topics(self._address))

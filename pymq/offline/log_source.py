@@ -39,3 +39,7 @@ class LogSource(Protocol):
     def tables(self) -> dict[str, bytes]:
         """Name of a file in ``config`` -> JSON: topics, groups, consumer and delay offsets, lineage if it has one."""
         ...
+
+    def deleted_topics(self) -> dict[str, int]:
+        """Topic -> log offset below which its records count as deleted."""
+        ...

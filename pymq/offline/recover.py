@@ -20,7 +20,14 @@ from pymq.offline.directory import Directory, open_directory
 from pymq.offline.findings import Report
 from pymq.offline.log_source import LogSource, SourceFacts
 from pymq.offline.recover_log import Advance, Counts, LocalLog
-from pymq.offline.recover_rest import drop_all, drop_what_does_not_fit, renew_checkpoint, take_lineage, take_tables
+from pymq.offline.recover_rest import (
+    drop_all,
+    drop_what_does_not_fit,
+    renew_checkpoint,
+    take_deletions,
+    take_lineage,
+    take_tables,
+)
 from pymq.offline.verify import verify
 from pymq.store.cold import COLD_DIRECTORY
 from pymq.store.cold_file import ColdFiles
@@ -149,6 +156,7 @@ class Recovery:
         self._mend(wanting)
         tables = self._source.tables()
         self.outcome.tables = take_tables(self._files, self._root, tables)
+        take_deletions(self._files, self._root, self._source.deleted_topics())
         self._finish(tables)
         mark_finished(self._files, self._root)
         return self.outcome

@@ -10,6 +10,7 @@ from pymq.model import fastjson
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.store.checkpoint import CheckpointFile, Durable
+from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.digest_file import DigestFiles
 from pymq.store.fs import Files
 from pymq.store.tables import JsonTable
@@ -33,6 +34,16 @@ def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
             table.save(_parsed(name, raw))
             taken.append(name)
     return taken
+
+
+def take_deletions(files: Files, root: str, ends: dict[str, int]) -> None:
+    """Records of a topic below its offset belong to no queue, or a topic made again would begin with old messages.
+
+    Raises StoreError, OSError.
+    """
+    deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
+    deleted.load()
+    deleted.raise_to(ends)
 
 
 def _load(table: JsonTable) -> dict[str, Any]:

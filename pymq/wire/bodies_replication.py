@@ -165,17 +165,19 @@ class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_LIST_LOG_DIGESTS (9105): digests of the log from ``start`` to ``end`` (-1: the log's end), one for each
-    ``chunk_bytes``."""
+    ``chunk_bytes``; ``with_deletions``: and which of its records count as deleted."""
 
     start: int = 0
     end: int = -1
     chunk_bytes: int = 1 << 20
     count_max: int = 4096
+    with_deletions: bool = False
 
 
 class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
     """``digests``: xxh3-64 in hex of each chunk from ``start`` on, empty for one that is damaged here; chunks are cut
-    at the ends of segments. The broker may answer with fewer than were asked for, at least one."""
+    at the ends of segments. The broker may answer with fewer than were asked for, at least one. ``deleted_topics``:
+    topic -> offset below which its records belong to no queue."""
 
     broker_name: str
     cluster: str
@@ -184,6 +186,7 @@ class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
     log_end: int
     start: int
     digests: list[str]
+    deleted_topics: dict[str, int] = {}
 
 
 class ReadLogRequest(msgspec.Struct, rename="camel", kw_only=True):

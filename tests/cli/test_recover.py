@@ -83,6 +83,9 @@ def flip_bytes(path: Path) -> None:
 
 def test_a_master_s_directory_is_rebuilt_whatever_was_lost(group: Group, shell: Shell) -> None:
     shell.run("topic", "create", "orders", "--wq", "4", "--rq", "4")
+    shell.run("topic", "create", "gone", "--wq", "1", "--rq", "1")
+    shell.run("send", "gone", "deleted with its topic")
+    assert shell.run("topic", "delete", "gone", "--yes")[0] == EXIT_OK
     lines = "".join(f"{number}\n" for number in range(MESSAGE_COUNT))
     assert shell.run("send", "orders", "--batch", "50", stdin=lines)[0] == EXIT_OK
     wait_for("the slave has everything", lambda: is_level(shell))
@@ -112,6 +115,9 @@ def test_a_master_s_directory_is_rebuilt_whatever_was_lost(group: Group, shell: 
         wait_for("the slave follows again", lambda: is_level(shell))
         assert shell.bodies() == list(range(MESSAGE_COUNT))
         assert shell.run("check", "replica", "--full")[0] == EXIT_OK
+    shell.run("topic", "create", "gone", "--wq", "1", "--rq", "1")
+    shell.run("send", "gone", "in the new one")
+    assert shell.run("tail", "gone", "-F", "--from", "start", "-o", "raw")[1].split("\n")[0] == "in the new one"
     assert shell.run("send", "orders", str(MESSAGE_COUNT))[0] == EXIT_OK
     wait_for("a new message reaches the slave", lambda: is_level(shell))
 

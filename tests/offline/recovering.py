@@ -59,6 +59,10 @@ class Source:
     def tables(self) -> dict[str, bytes]:
         return dict(self.given_tables)
 
+    def deleted_topics(self) -> dict[str, int]:
+        assert self.store.queue_table.deleted is not None
+        return self.store.queue_table.deleted.ends
+
 
 def fill(store: MessageStore, count: int, start: int = 0) -> None:
     """Messages of 600 bytes in three queues, with keys."""

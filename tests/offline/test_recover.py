@@ -280,6 +280,16 @@ def test_tables_that_can_be_read_stay_and_damaged_ones_are_kept_beside() -> None
     assert files.read_bytes(f"{ROOT}/config/subscriptionGroup.json.bad") == b"{"
 
 
+def test_topics_that_were_deleted_stay_so() -> None:
+    source, _ = pair(30)
+    source.store.delete_topic("orders")
+    fill(source.store, 12, 1000)
+    files = MemoryFiles()
+    assert recover(files, source).is_sound
+    found = contents(files)
+    assert found == everything(source.store) and sum(map(len, found.values())) == 12
+
+
 def test_lineage_comes_from_the_source_unless_this_log_goes_further() -> None:
     source, files = pair(60)
     source.given_tables["lineage.json"] = LINEAGE

@@ -69,6 +69,7 @@ class LogCopyHandlers:
             log_end=log_end,
             start=wanted.start,
             digests=found,
+            deleted_topics=store.deletions.ends if wanted.with_deletions else {},
         )
         return Reply(body=msgspec.json.encode(answer))
 

@@ -80,6 +80,12 @@ class ReplicationAdmin:
         bodies = [await self._connection.ask_broker(address, code) for code in TABLE_FILES]
         return {name: bytes(answer.body) for name, answer in zip(TABLE_FILES.values(), bodies, strict=True)}
 
+    async def deleted_topics(self, address: str) -> dict[str, int]:
+        """Topic -> log offset below which its records count as deleted; of a PyMQ broker."""
+        status = await self.status(address)
+        request = LogDigestsRequest(start=status.log_end, with_deletions=True)
+        return (await self.digests(address, request)).deleted_topics
+
     async def digests(self, address: str, request: LogDigestsRequest) -> LogDigests:
         """Digests of a part of the log, as many as one answer takes. Raises RefusedError outside the log."""
         body = msgspec.json.encode(request)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from xxhash import xxh3_64_hexdigest
@@ -23,7 +25,7 @@ def world() -> World:
     return world
 
 
-def digests(world: World, **wanted: int) -> LogDigests:
+def digests(world: World, **wanted: Any) -> LogDigests:
     body = msgspec.json.encode(LogDigestsRequest(**wanted))
     return msgspec.json.decode(Caller(world).ok(RequestCode.PYMQ_LIST_LOG_DIGESTS, body).body, type=LogDigests)
 
@@ -61,6 +63,14 @@ def test_digests_of_a_part(world: World) -> None:
     assert found.digests == [xxh3_64_hexdigest(raw[1000:2024]), xxh3_64_hexdigest(raw[2024:3000])]
     assert len(digests(world, chunk_bytes=1024, count_max=3).digests) == 3
     assert digests(world, start=len(raw)).digests == []
+
+
+def test_deletions_are_told_when_asked_for(world: World) -> None:
+    store = world.parts.store
+    end = store.physical_max_offset
+    store.delete_topic("orders")
+    assert digests(world, start=end).deleted_topics == {}
+    assert digests(world, start=end, with_deletions=True).deleted_topics == {"orders": end}
 
 
 def test_one_answer_of_digests_is_bounded_by_the_bytes_read() -> None:
