@@ -119,7 +119,7 @@ class PullHandlers:
 
     def _check_target(self, header: PullMessageHeader) -> None:
         config = self._config
-        if self._advice.is_refusing:
+        if self._advice.is_slave and not config.slave_read_enable:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
                 f"{config.broker_name} is a slave (id {config.broker_id}) and gives no reads: pull from its master, or "

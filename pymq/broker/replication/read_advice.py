@@ -43,28 +43,21 @@ class ReadAdvice:
         """``memory_bytes``: of the machine; ``slave_count``: slaves in sync that could serve, asked of a master."""
         self._config = config
         self._store = store
-        self._role = role
+        self._own_id = role.broker_id
         self._memory_bytes = memory_bytes
         self._slave_count = slave_count
+        self.is_slave = not role.is_master
         self.link: Following | None = None
 
-    @property
-    def is_slave(self) -> bool:
-        return not self._role.is_master
-
-    @property
-    def is_refusing(self) -> bool:
-        """True on a slave that the operator lets serve no pulls."""
-        return self.is_slave and not self._config.slave_read_enable
-
     def broker_id(self, group: SubscriptionGroupConfig | None, topic: str, queue_id: int, result: GetResult) -> int:
-        """Where a consumer of the group should pull next, given what it gets now."""
+        """Where a consumer of the group should pull next, given what it gets now. Runs once a pull."""
         if not self._config.slave_read_enable:
             return MASTER_ID
         if self.is_slave and not self._is_following:
-            return self._role.broker_id  # its master is away: stay
+            return self._own_id  # its master is away: stay
         group = group or _UNKNOWN_GROUP
-        if self._is_far_behind(topic, queue_id, result) and (self.is_slave or self._slave_count()):
+        # Most consumers are at the end, and most logs are small: neither needs a look at the queue.
+        if result.next_offset < result.max_offset and self._is_far_behind(topic, queue_id, result.next_offset):
             return group.which_broker_when_consume_slowly
         return group.broker_id
 
@@ -81,15 +74,15 @@ class ReadAdvice:
     def _is_following(self) -> bool:
         return self.link is not None and self.link.is_following
 
-    def _is_far_behind(self, topic: str, queue_id: int, result: GetResult) -> bool:
+    def _is_far_behind(self, topic: str, queue_id: int, offset: int) -> bool:
+        """True when the message at ``offset`` lies too far from the log's end, and a slave is there to serve it."""
         store = self._store
         limit = self._memory_bytes * self._config.access_message_in_memory_max_ratio // 100
         end = store.physical_max_offset
-        # The first two need no look at the queue: most logs are small, most consumers are at the end.
-        if end - store.physical_min_offset <= limit or result.next_offset >= result.max_offset:
+        if end - store.physical_min_offset <= limit:
             return False
         queue = store.queue_table.get(topic, queue_id)
         if queue is None:
             return False
-        physical_offset, size, _ = queue.unit(result.next_offset)
-        return size > 0 and end - physical_offset > limit
+        physical_offset, size, _ = queue.unit(offset)
+        return size > 0 and end - physical_offset > limit and (self.is_slave or self._slave_count() > 0)
