@@ -149,6 +149,9 @@ class QueueTable:
         old = [queue for queue in self if 0 <= queue.last_physical_offset < ends.get(queue.topic, 0)]
         for queue in old:
             self.delete_queue(queue.topic, queue.queue_id)
+        for topic in {queue.topic for queue in old} - {queue.topic for queue in self}:
+            if self._files.is_dir(f"{self._root}/{topic}"):
+                self._files.remove_tree(f"{self._root}/{topic}")
         return len(old)
 
     def close(self) -> None:
