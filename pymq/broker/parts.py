@@ -25,6 +25,7 @@ from pymq.broker.recovery_progress import RecoveryProgress
 from pymq.broker.replication.census import Census
 from pymq.broker.replication.copied_tables import copied_tables
 from pymq.broker.replication.feeds import Feeds
+from pymq.broker.replication.found_topics import make_found_topics
 from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.link import MasterLink
@@ -300,6 +301,8 @@ class BrokerParts:
         try:
             self._open_lineage(report)
             self.topics.load(is_copy=not self.role.is_master)
+            if self.role.is_master and self.role.begins_reign:
+                make_found_topics(self.store, self.topics)
             self.groups.load()
             self.cursors.load()
             self._open_progress()
