@@ -68,7 +68,10 @@ class SocketStream(asyncio.Protocol):
         if endpoint is not None:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)  # type: ignore[attr-defined]
-        self._handler.opened(self)
+        if self._is_closing:
+            transport.close()
+        else:
+            self._handler.opened(self)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_closing:
@@ -137,27 +140,25 @@ class SocketNetwork:
     def __init__(self, client: RemotingClient) -> None:
         """``client`` carries the questions."""
         self._client = client
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Opening a connection is not cancelled: event loops forget to end one that is made at that moment.
+        self._opening: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[None]] = set()
         self._streams: set[SocketStream] = set()
+        self._is_closed = False
 
     def connect(self, address: str, handler: StreamHandler) -> None:
-        self._start(self._connect(address, handler))
+        _start(self._connect(address, handler), self._opening)
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        self._start(self._ask(address, command, on_answer, timeout_ms / 1000))
+        _start(self._ask(address, command, on_answer, timeout_ms / 1000), self._asking)
 
     def close(self) -> None:
-        """Closes every stream that was opened here. Nobody gets an answer any more, or is told of a connection that
-        was still being opened."""
-        for task in self._tasks:
+        """Closes every stream that was or is being opened here. Nobody gets an answer any more."""
+        self._is_closed = True
+        for task in self._asking:
             task.cancel()
         for stream in list(self._streams):
             stream.close()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, address: str, handler: StreamHandler) -> None:
         try:
@@ -174,6 +175,8 @@ class SocketNetwork:
     def _made(self, handler: StreamHandler) -> SocketStream:
         stream = SocketStream(handler, self._streams.discard)
         self._streams.add(stream)
+        if self._is_closed:
+            stream.close()
         return stream
 
     async def _ask(
@@ -184,3 +187,9 @@ class SocketNetwork:
         except PymqError as error:
             answer = str(error)
         on_answer(answer)
+
+
+def _start(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

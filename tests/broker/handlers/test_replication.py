@@ -1,0 +1,112 @@
+"""Joining by request: what a master answers a slave, and a slave anybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.ha import encode_report
+from tests.broker.replication.cable import Cable
+from tests.broker.world import Caller, World
+
+JOIN = RequestCode.PYMQ_JOIN_MASTER
+
+
+def request(world: World, **changes: Any) -> bytes:
+    config = world.config
+    fields: dict[str, Any] = {
+        "cluster": config.broker_cluster_name,
+        "broker_name": config.broker_name,
+        "broker_id": 1,
+        "address": "127.0.0.1:20911",
+        "segment_size_bytes": config.mapped_file_size_commit_log_bytes,
+        "log_start": 0,
+        "log_end": 0,
+    }
+    return msgspec.json.encode(JoinRequest(**{**fields, **changes}))
+
+
+def joined(world: World, **changes: Any) -> JoinAnswer:
+    return msgspec.json.decode(Caller(world).ok(JOIN, request(world, **changes)).body, type=JoinAnswer)
+
+
+def test_a_slave_is_given_a_token_a_place_and_the_lineage() -> None:
+    world = World(haListenPort=10999)
+    world.put("T", b"one")
+    answer = joined(world)
+    assert answer.token < 0
+    assert (answer.start, answer.ha_address) == (0, "127.0.0.1:10999")
+    assert [(reign.epoch, reign.start) for reign in answer.lineage] == [(1, 0)]
+
+
+def test_the_address_for_slaves_may_be_another() -> None:
+    assert joined(World(brokerIP2="10.1.2.3", haListenPort=10999)).ha_address == "10.1.2.3:10999"
+
+
+def test_the_token_is_good_for_a_connection() -> None:
+    world = World()
+    world.put("T", b"one")
+    answer = joined(world)
+    cable = Cable()
+    assert world.parts.feeds is not None
+    cable.listeners["ha"] = world.parts.feeds.accept
+    peer = Taker()
+    cable.connect("ha", peer)
+    cable.settle()
+    peer.stream.write(encode_report(answer.token) + encode_report(0))
+    cable.settle()
+    assert peer.data.endswith(bytes(world.parts.store.read_log(0, 1 << 20)))
+    assert world.parts.feeds.live_address(1) == "127.0.0.1:20911"
+
+
+class Taker:
+    """Keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.stream: Any = None
+
+    def opened(self, stream: object) -> None:
+        self.stream = stream
+
+    def received(self, data: bytes) -> None:
+        self.data += data
+
+    def writable(self) -> None: ...
+
+    def closed(self, why: str) -> None: ...
+
+
+def test_who_must_cut_gets_no_token() -> None:
+    world = World()
+    first = world.put("T", b"one")
+    assert world.parts.lineage.lineage.reigns
+    end = world.parts.store.physical_max_offset
+    lineage = joined(world).lineage
+    answer = joined(world, log_end=end + 5, tail_bytes=end + 5, tail_digest="x", lineage=lineage)
+    assert (answer.token, answer.start) == (0, end)
+    assert first.physical_offset == 0
+
+
+def test_a_refusal_names_the_values() -> None:
+    world = World()
+    code, remark = Caller(world).refused(JOIN, request(world, cluster="other"))
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert "brokerClusterName is other on the slave and DefaultCluster on this master" in remark
+
+
+def test_what_can_not_be_read_is_refused() -> None:
+    world = World()
+    for body in (b"", b"{", b"[]", b'{"cluster": 5}'):
+        code, remark = Caller(world).refused(JOIN, body)
+        assert code == ResponseCode.INVALID_PARAMETER
+        assert "the joining can't be read" in remark
+
+
+def test_a_slave_is_no_master() -> None:
+    world = World(brokerId=2)
+    _, remark = Caller(world).refused(JOIN, request(world))
+    assert "is no master but slave 2" in remark
