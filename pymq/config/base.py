@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -133,7 +134,8 @@ class Config:
         self._listeners: list[Callable[[frozenset[str]], None]] = []
 
     @classmethod
-    def settings(cls) -> dict[str, Setting]:
+    @functools.cache
+    def settings(cls) -> Mapping[str, Setting]:
         """All keys by RocketMQ name, in the order of the table."""
         rows = [(one.name, one.metadata[_METADATA_KEY]) for one in dataclasses.fields(cls) if one.metadata]
         return {row.name: dataclasses.replace(row, attribute=attribute) for attribute, row in rows}
