@@ -83,6 +83,7 @@ class Broker:
         self._slave_server: StreamServer | None = None
         self._registrar: Registrar | None = None
         self._registration: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._role_change: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[None] | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -109,12 +110,12 @@ class Broker:
         self.address = format_address(config.broker_ip1, port)
         self._disk_threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
         config.broker_role = role_name_at_start(record, config.broker_role)
-        self._open_parts(role, is_stopping)
+        parts = self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
         if wanted_port > FAST_PORT_DISTANCE:
             await self._listen_on_fast_port(wanted_port - FAST_PORT_DISTANCE)
-        await self._serve()
+        await self._serve(parts).register_all()
         log.info("broker %s (id %d) listens on %s", config.broker_name, config.broker_id, self.address)
         return self.address
 
@@ -125,6 +126,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Unregisters, answers what waits, writes everything and marks the stop as clean. May be called twice."""
+        self._is_stopping = True
         if self._role_change is not None:
             await asyncio.wait([self._role_change])
         self._stop_jobs()
@@ -187,8 +189,8 @@ class Broker:
         members = await taken
         return judge(config.broker_cluster_name, config.broker_name, address, lineage, members, is_starting=True)
 
-    def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> None:
-        """Opens the store, then serves. No request is read on the way."""
+    def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> BrokerParts:
+        """Opens a store in this role."""
         assert self._disk_threads is not None and self._network is not None and self.switch is not None
         self.config.broker_id = role.broker_id
         parts = BrokerParts(
@@ -208,6 +210,7 @@ class Broker:
         _tell_recovery(self.recovery)
         self._prepare_bulk_work(parts)
         self.parts = parts
+        return parts
 
     # -- the steps of a change of role, in their order (RoleSwitch) ------------------------------------------------
 
@@ -218,6 +221,8 @@ class Broker:
 
     def _start_role_change(self) -> None:
         assert self.switch is not None
+        if self._is_stopping:
+            return
         self._role_change = asyncio.ensure_future(self.switch.run())
         self._role_change.add_done_callback(self._role_changed)
 
@@ -278,14 +283,14 @@ class Broker:
         await self._listen_for_slaves()
 
     async def announce(self) -> None:
+        assert self.parts is not None
         # Who was connected before is unknown to these parts: a new connection brings a new heartbeat.
         self.server.close_connections()
-        await self._serve()
+        self._serve(self.parts)
+        self._register_soon()
 
-    async def _serve(self) -> None:
-        """Answers requests with the parts there are, and registers them."""
-        parts = self.parts
-        assert parts is not None
+    def _serve(self, parts: BrokerParts) -> Registrar:
+        """Answers requests with these parts from now on; they are registered by what is returned."""
         self.server.dispatcher = broker_dispatcher(parts)
         self.server.fast_path = parts.fast_path
         jobs = [
@@ -296,7 +301,7 @@ class Broker:
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
         self._jobs.start()
         self._registrar = self._make_registrar(parts)
-        await self._registrar.register_all()
+        return self._registrar
 
     # -- closing -------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from pymq.broker.replication.metadata_copy import LinkAndTables, MetadataCopy, m
 from pymq.broker.replication.pending_offsets import PendingOffsets
 from pymq.broker.replication.promotion import RoleRequests
 from pymq.broker.replication.read_advice import ReadAdvice
-from pymq.broker.replication.role import ChangeRole, Role
+from pymq.broker.replication.role import MASTER_ID, ChangeRole, Role
 from pymq.broker.replication.slave_cursors import SlaveCursors
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.watch import GroupWatch
@@ -221,6 +221,7 @@ class BrokerParts:
             lineage=lambda: self.lineage.lineage,
             change_role=self.change_role,
             is_following=lambda: self.link is not None and self.link.is_following,
+            known=self._known_members,
         )
         self.role_requests = RoleRequests(
             config=config,
@@ -317,6 +318,13 @@ class BrokerParts:
         self.lineage.load(log_end)
         if self.role.is_master:
             self.lineage.open_as_master(log_end, was_clean=report.clean, begins_reign=self.role.begins_reign)
+
+    def _known_members(self) -> list[str]:
+        """Addresses of the group's brokers that this one has had to do with."""
+        if self.feeds is not None:
+            return [slave.address for slave in self.feeds.states() if slave.broker_id > MASTER_ID]
+        assert self.link is not None
+        return [self.link.master_address] if self.link.master_address else []
 
     def leave_group(self, why: str) -> None:
         """Ends the connections of replication; nothing is asked of others any more."""

@@ -9,7 +9,7 @@ epoch is nobody's to overrule: at the start this broker refuses to run, later bo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pymq.broker.replication.census import Census, Member
@@ -61,9 +61,7 @@ def judge(
         why = f"{newest.address} {what} with epoch {newest.epoch}, ours is {lineage.epoch}"
         if is_starting and not _shares_history(lineage, newest):
             return Findings(rival=f"{own_address} can't be master (id 0) of {broker_name}: {why}; {_NO_HISTORY}")
-        return Findings(
-            step_down=Role(_free_id(newest, ours), master_address=newest.address if is_master else ""), why=why
-        )
+        return Findings(step_down=Role(_free_id(newest, ours), master_address=_master_by(newest)), why=why)
     masters = [member for member in ours if member.broker_id == MASTER_ID]
     living = next((member for member in masters if member.answered), None)
     if living is not None:
@@ -84,6 +82,14 @@ def _is_of(member: Member, cluster: str, broker_name: str) -> bool:
     """Name servers list by name alone; whoever can say what it is must be of this group."""
     status = member.status
     return status is None or (status.cluster == cluster and status.broker_name == broker_name)
+
+
+def _master_by(newest: Member) -> str:
+    """Where the newest master is: there, or as its slave says."""
+    if newest.broker_id == MASTER_ID:
+        return newest.address
+    link = newest.status.link if newest.status is not None else None
+    return link.master_address if link is not None else ""
 
 
 def _shares_history(lineage: Lineage, member: Member) -> bool:
@@ -121,8 +127,9 @@ class GroupWatch:
         lineage: Callable[[], Lineage],
         change_role: ChangeRole,
         is_following: Callable[[], bool] = lambda: False,
+        known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """``address``: our own."""
+        """``address``: our own; ``known``: where members are that we know without name servers, which may be away."""
         self._census = census
         self._clock = clock
         self._config = config
@@ -131,6 +138,7 @@ class GroupWatch:
         self._lineage = lineage
         self._change_role = change_role
         self._is_following = is_following
+        self._known = known
         # The composition root's: a slave's registration tells where its master is; what kind of master it is
         # is kept for the day this broker takes over.
         self.register_now: Callable[[], None] = lambda: None
@@ -168,16 +176,12 @@ class GroupWatch:
         if self._is_asking or self._is_closed or not self._is_due():
             return
         self._is_asking = True
-        self.look(self._taken)
+        self._census.take(self._config.namesrv_addresses, self._address, self._taken, self._known())
 
     def _is_due(self) -> bool:
         is_content = self._role.is_master or self._is_following()
         period_ms = WATCH_PERIOD_MS if is_content else SEARCH_PERIOD_MS
         return self._is_urgent or self._clock.monotonic_ms() - self._looked_ms >= period_ms
-
-    def look(self, on_done: Callable[[list[Member]], None]) -> None:
-        """One census, whenever it is wanted."""
-        self._census.take(self._config.namesrv_addresses, self._address, on_done)
 
     def _taken(self, members: list[Member]) -> None:
         self._is_asking = self._is_urgent = False

@@ -10,7 +10,7 @@ from pymq.broker.replication.role import Role, RoleChange
 from pymq.broker.replication.watch import SEARCH_PERIOD_MS, WATCH_PERIOD_MS, Findings, GroupWatch, judge
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
-from pymq.wire.bodies_replication import ReignBody
+from pymq.wire.bodies_replication import MasterLinkState, ReignBody
 from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
 
 
@@ -52,6 +52,8 @@ def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int
 def test_a_slave_that_knows_a_newer_reign_proves_another_master_that_is_not_there() -> None:
     findings = found(member(THEIRS, 2, 5))
     assert findings.step_down == Role(1)
+    follows = found(member(THEIRS, 2, 5, link=MasterLinkState(master_address=THIRD)))
+    assert follows.step_down == Role(1, master_address=THIRD)
     assert "slave 2 of a master that is not there" in findings.why
 
 
@@ -111,6 +113,7 @@ class Setup:
         self.registrations = 0
         self.master_roles: list[str] = []
         self.is_following = False
+        self.known: list[str] = []
         self.watch = GroupWatch(
             census=Census(self.network, "broker-a"),
             clock=self.clock,
@@ -120,6 +123,7 @@ class Setup:
             lineage=lineage,
             change_role=self.changes.append,
             is_following=lambda: self.is_following,
+            known=lambda: self.known,
         )
         self.watch.register_now = self._register
         self.watch.on_master_role = self.master_roles.append
@@ -147,6 +151,15 @@ def test_a_master_looks_every_few_seconds_and_steps_down_once() -> None:
     assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
     (change,) = setup.changes
     assert change.role == Role(1, master_address=THEIRS) and change.cut_to is None
+
+
+def test_name_servers_may_be_away_when_members_are_known() -> None:
+    setup = Setup(Role(0))
+    setup.network.registered = {}
+    setup.network.brokers = {THEIRS: status(THEIRS, 0, 4)}
+    setup.known = [THEIRS, OURS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert len(setup.changes) == 1
 
 
 def test_one_census_at_a_time() -> None:
