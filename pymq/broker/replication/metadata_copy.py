@@ -84,13 +84,11 @@ class MetadataCopy:
         self._take_reached()
         for save in self._savers:
             save()
-        now_ms = self._clock.monotonic_ms()
-        if self._is_busy or self._is_closed or now_ms < self._next_ms:
+        if self._is_busy or self._is_closed or self._clock.monotonic_ms() < self._next_ms:
             return
         self._note_master(self._master())
         if self._address:
             self._is_busy = True
-            self._next_ms = now_ms + (APACHE_INTERVAL_MS if self._is_apache else self._config.slave_sync_interval_ms)
             self._start_round()
 
     def close(self) -> None:
@@ -104,7 +102,9 @@ class MetadataCopy:
             self._address = address
 
     def _start_round(self) -> None:
+        interval_ms = APACHE_INTERVAL_MS if self._is_apache else self._config.slave_sync_interval_ms
         self._asked_ms = self._clock.monotonic_ms()
+        self._next_ms = self._asked_ms + interval_ms
         if self._is_apache:
             self._apache.start(self._address, self._is_current, self._tables_done)
         else:

@@ -1,0 +1,237 @@
+"""ApacheCopy: tables of a RocketMQ master, which answers 9102 with code 3, as its own slaves ask for them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pymq.broker.routes import broker_dispatcher
+from pymq.model.tables import TopicConfig
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Reply
+from tests.broker.disk import failing
+from tests.broker.replication.pair import MASTER, Pair
+from tests.broker.world import Caller
+
+ROUND_MS = 3000
+
+
+class Apache:
+    """Answers as a RocketMQ master does, keys of whole numbers unquoted; a code without a body is refused."""
+
+    def __init__(self) -> None:
+        self.log_end = 0
+        self.counter = 1
+        self.topics = {"T": {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "order": False}}
+        self.groups = {"g": {"groupName": "g", "retryMaxTimes": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"}}}
+        self.bodies: dict[int, str] = {
+            Code.GET_ALL_CONSUMER_OFFSET: '{"dataVersion":{"counter":7,"stateVersion":0,"timestamp":5},'
+            '"offsetTable":{"T@g":{0:4,1:2},"T@g@shadow":{0:1}}}',
+            Code.GET_ALL_DELAY_OFFSET: '{"dataVersion":{"counter":2},"offsetTable":{1:2}}',
+            Code.GET_ALL_MESSAGE_REQUEST_MODE: '{"messageRequestModeMap":{"T":{"g":{"mode":"PULL"}}}}',
+            Code.GET_TIMER_METRICS: '{"dataVersion":{"counter":0},"timingCount":{}}',
+        }
+        self.committed: list[dict[str, str]] = []
+
+    def dispatch(self, peer: Peer, command: Command) -> Reply | None:
+        if command.code == Code.UPDATE_CONSUMER_OFFSET:
+            self.committed.append(dict(command.ext))
+            return Reply()
+        body = self.body(command.code)
+        if body is None:
+            return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type not supported")
+        return Reply(body=body.encode())
+
+    def body(self, code: int) -> str | None:
+        version = {"counter": self.counter, "stateVersion": 0, "timestamp": 9}
+        if code == Code.GET_ALL_TOPIC_CONFIG:
+            return json.dumps({"dataVersion": version, "mappingDataVersion": version, "topicConfigTable": self.topics})
+        if code == Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
+            table = {"dataVersion": version, "forbiddenTable": {}, "subscriptionGroupTable": self.groups}
+            return json.dumps(table)
+        if code == Code.GET_BROKER_RUNTIME_INFO:
+            return json.dumps({"table": {"commitLogMaxOffset": str(self.log_end)}})
+        return self.bodies.get(code)
+
+
+def apache_pair() -> tuple[Pair, Apache]:
+    pair, apache = Pair(), Apache()
+    pair.network.servers[MASTER] = apache  # type: ignore[assignment]
+    return pair, apache
+
+
+def test_everything_is_taken() -> None:
+    pair, _ = apache_pair()
+    pair.run(1000)
+    slave = pair.slave.parts
+    topic = slave.topics.get("T")
+    assert topic is not None and topic.write_queue_nums == 4 and slave.topics.data_version.counter == 1
+    assert slave.groups.require("g").retry_max_times == 3
+    assert slave.cursors.as_table()["offsetTable"] == {"T@g": {"0": 4, "1": 2}}
+    assert slave.cursors.data_version.counter == 7
+    assert slave.delays.offsets() == {1: 2}
+    assert pair.copy.problem == "" and pair.copy.age_ms >= 0
+    assert pair.file(pair.slave, "messageRequestMode")["messageRequestModeMap"] == {"T": {"g": {"mode": "PULL"}}}
+    assert b'"timingCount"' in pair.slave.files.read_bytes("/data/config/timermetrics")
+
+
+def test_it_is_asked_every_three_seconds_and_changes_are_taken_then() -> None:
+    pair, apache = apache_pair()
+    pair.run(1000)
+    counts = dict(pair.network.code_counts)
+    assert counts[Code.PYMQ_COPY_METADATA] == 1 and counts[Code.GET_ALL_TOPIC_CONFIG] == 1
+    heard: list[list[str]] = []
+    pair.slave.parts.topics.add_listener(heard.append)
+    apache.counter += 1
+    apache.topics["U"] = {**apache.topics["T"], "topicName": "U"}
+    pair.run(ROUND_MS)
+    assert heard == [["U"]] and pair.network.code_counts[Code.GET_ALL_TOPIC_CONFIG] == 2
+    assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 1
+    assert pair.network.code_counts[Code.GET_BROKER_RUNTIME_INFO] == 1, "nothing was delivered since"
+
+
+def test_delay_levels_wait_for_the_log() -> None:
+    pair, apache = apache_pair()
+    apache.log_end = 90
+    pair.run(1000)
+    assert pair.slave.parts.delays.offsets() == {}
+    pair.slave.put("T")
+    assert pair.slave.parts.store.physical_max_offset >= 90
+    pair.run(100)
+    assert pair.slave.parts.delays.offsets() == {1: 2}
+
+
+def test_delay_levels_are_not_taken_when_the_log_s_end_is_not_told() -> None:
+    pair, apache = apache_pair()
+    apache.log_end = -5
+    pair.run(1000)
+    assert pair.slave.parts.delays.offsets() == {} and "commitLogMaxOffset" in pair.copy.problem
+
+
+def test_an_older_master_lacks_tables() -> None:
+    pair, apache = apache_pair()
+    for code in (Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_TIMER_METRICS):
+        del apache.bodies[code]
+    pair.run(1000)
+    assert pair.copy.problem == "" and not pair.has_file(pair.slave, "messageRequestMode")
+
+
+def test_queues_of_a_vanished_topic_go() -> None:
+    pair, apache = apache_pair()
+    pair.run(1000)
+    pair.slave.put("T")
+    end = pair.slave.parts.store.physical_max_offset
+    apache.counter += 1
+    del apache.topics["T"]
+    pair.clock.advance(ROUND_MS)
+    pair.copy.tick()
+    pair.slave.put("T", b"came after the question")
+    pair.network.answer_all()
+    store = pair.slave.parts.store
+    assert pair.slave.parts.topics.get("T") is None and store.deletions.ends == {"T": end}
+    assert store.max_offset("T", 0) == 2, "its newest record may be of a topic made again"
+
+
+def test_queues_stay_when_the_master_lost_its_topics(caplog: pytest.LogCaptureFixture) -> None:
+    pair, apache = apache_pair()
+    apache.counter = 8
+    pair.run(1000)
+    pair.slave.put("T")
+    apache.counter = 2
+    del apache.topics["T"]
+    pair.run(ROUND_MS)
+    assert pair.slave.parts.topics.get("T") is None and pair.slave.parts.store.max_offset("T", 0) == 1
+    assert pair.slave.parts.store.deletions.ends == {} and "queues of T are kept" in caplog.text
+
+
+def test_offsets_committed_here_are_sent_when_they_are_greater() -> None:
+    pair, apache = apache_pair()
+    pair.run(1000)
+    caller = Caller(pair.slave)
+    for queue_id, offset in ((0, 3), (1, 5)):
+        caller.ok(Code.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=queue_id, commitOffset=offset)
+    pair.run(ROUND_MS)
+    (sent,) = apache.committed
+    assert (sent["queueId"], sent["commitOffset"]) == ("1", "5")
+    assert pair.slave.parts.cursors.query("g", "T", 1) == 5, "its table was the same as before"
+
+
+def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:
+    pair, _ = apache_pair()
+    pair.run(1000)
+    pair.link.is_following = False
+    pair.run(ROUND_MS)
+    pair.network.servers[MASTER] = broker_dispatcher(pair.master.parts)
+    pair.link.is_following = True
+    pair.master.parts.topics.put([TopicConfig(topic_name="V")])
+    pair.run(1000)
+    assert pair.slave.parts.topics.all() == pair.master.parts.topics.all()
+    assert (
+        Code.GET_ALL_TOPIC_CONFIG in pair.network.code_counts and pair.network.code_counts[Code.PYMQ_COPY_METADATA] > 2
+    )
+
+
+@pytest.mark.parametrize("code", [Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET])
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"offsetTable":7}'])
+def test_nonsense_is_told_and_asked_for_again(code: int, body: str) -> None:
+    pair, apache = apache_pair()
+    good = apache.bodies[code]
+    apache.bodies[code] = body
+    pair.run(1000)
+    assert "could not be taken" in pair.copy.problem
+    apache.bodies[code] = good
+    pair.run(ROUND_MS)
+    assert pair.copy.problem == "" and pair.slave.parts.delays.offsets() == {1: 2}
+
+
+@pytest.mark.parametrize("lost", range(8))
+def test_a_lost_answer_ends_the_round(lost: int) -> None:
+    pair, _ = apache_pair()
+    pair.copy.tick()
+    for _ in range(lost):
+        pair.network.answer_one()
+    if pair.network.asked:
+        pair.network.answer_one(lose_answer=True)
+        assert pair.copy.problem == "the answer was lost"
+    pair.run(ROUND_MS)
+    assert pair.copy.problem == "" and pair.slave.parts.delays.offsets() == {1: 2}
+
+
+@pytest.mark.parametrize("answered", range(8))
+def test_nothing_is_taken_once_it_is_not_followed(answered: int) -> None:
+    pair, _ = apache_pair()
+    pair.copy.tick()
+    for _ in range(answered):
+        pair.network.answer_one()
+    before = tables(pair)
+    pair.link.is_following = False
+    pair.network.answer_all()
+    assert tables(pair) == before
+
+
+def tables(pair: Pair) -> list[Any]:
+    parts = pair.slave.parts
+    return [part.as_table() for part in (parts.topics, parts.groups, parts.cursors, parts.delays)]
+
+
+def test_kept_tables_are_saved_at_the_next_round_after_a_full_disk() -> None:
+    pair, _ = apache_pair()
+    with failing(pair.slave, "pwrite", "messageRequestMode"):
+        pair.run(1000)
+    assert not pair.has_file(pair.slave, "messageRequestMode")
+    pair.run(ROUND_MS)
+    assert pair.has_file(pair.slave, "messageRequestMode")
+
+
+def test_a_retaken_table_changes_nothing() -> None:
+    pair, apache = apache_pair()
+    pair.run(1000)
+    pair.restart_slave()
+    heard: list[list[str]] = []
+    pair.slave.parts.topics.add_listener(heard.append)
+    pair.run(1000)
+    assert heard == [] and pair.slave.parts.topics.data_version.counter == apache.counter

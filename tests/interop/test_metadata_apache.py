@@ -1,0 +1,147 @@
+"""Topics, groups, offsets and delay levels between a real Apache broker and PyMQ, master and slave either way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pymq.model import fastjson
+from tests.interop.support import probe
+from tests.interop.support.replicas import ApacheMember, Member, NameServer, PymqMember, assert_same_log
+
+UPDATE_CONSUMER_OFFSET = 15
+QUERY_CONSUMER_OFFSET = 14
+UPDATE_GROUP = 200
+DELETE_TOPIC = 215
+SEND = 310
+TOPIC, GROUP = "Copied", "copied-group"
+COPIED_TIMEOUT_S = 120  # a RocketMQ slave asks when a minute has passed
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[NameServer]:
+    server = NameServer(tmp_path / "namesrv")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """Who is to be ended at last."""
+    started: list[Member] = []
+    yield started
+    for member in started:
+        member.end()
+
+
+def table(broker: Member, name: str) -> dict[str, Any]:
+    """A file of its ``config``; empty while there is none, or a half one: RocketMQ writes them in place."""
+    path = broker.store / "config" / name
+    try:
+        loaded: dict[str, Any] = fastjson.loads(path.read_bytes())
+    except (FileNotFoundError, fastjson.JsonError):
+        return {}
+    return loaded
+
+
+def wait_for(what: str, slave: Member, condition: Any) -> None:
+    try:
+        probe.wait_until(what, condition, timeout_s=COPIED_TIMEOUT_S)
+    except AssertionError as failure:
+        raise AssertionError(f"{failure}\n{slave.log_tail()}") from None
+
+
+def send(master: Member, count: int, queue_id: int = 0, properties: str = "") -> None:
+    ext = {"a": "producer", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0", "g": "1", "h": "0"}
+    for _ in range(count):
+        reply = probe.call(master.broker, SEND, {**ext, "i": properties}, b"m")
+        assert reply.code == 0, reply
+
+
+def commit(broker: Member, offset: int) -> None:
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+    reply = probe.call(broker.broker, UPDATE_CONSUMER_OFFSET, ext)
+    assert reply.code == 0, reply
+
+
+def committed(broker: Member) -> int:
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "setZeroIfNotFound": "false"}
+    reply = probe.call(broker.broker, QUERY_CONSUMER_OFFSET, ext)
+    return int(reply.ext["offset"]) if reply.code == 0 else -1
+
+
+def fill(namesrv: NameServer, master: Member) -> None:
+    """A topic with messages, also delayed ones, a group that may retry 3 times, and its offset 2."""
+    probe.create_topic(namesrv.address, master.broker, TOPIC)
+    group = {"groupName": GROUP, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 3}
+    assert probe.call(master.broker, UPDATE_GROUP, body=json.dumps(group).encode()).code == 0
+    send(master, 5)
+    send(master, 2, queue_id=1, properties="DELAY\x011\x02")
+    probe.wait_until("delayed messages", lambda: probe.max_offset(master.broker, TOPIC, 1) == 2)
+    commit(master, 2)
+
+
+def check_copied(slave: Member) -> None:
+    """What :func:`fill` made is in the slave's files."""
+    wait_for("the topic", slave, lambda: TOPIC in table(slave, "topics.json").get("topicConfigTable", {}))
+    groups = "subscriptionGroupTable"
+    wait_for("the group", slave, lambda: GROUP in table(slave, "subscriptionGroup.json").get(groups, {}))
+    assert table(slave, "subscriptionGroup.json")[groups][GROUP]["retryMaxTimes"] == 3
+    offsets = f"{TOPIC}@{GROUP}"
+    wait_for(
+        "the offset",
+        slave,
+        lambda: table(slave, "consumerOffset.json").get("offsetTable", {}).get(offsets, {}).get("0") == 2,
+    )
+    wait_for("the delay level", slave, lambda: table(slave, "delayOffset.json").get("offsetTable", {}).get("1") == 2)
+
+
+def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
+    master = ApacheMember(tmp_path / "master", namesrv, 0, None)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
+    members += [slave, master]
+    master.start()
+    fill(namesrv, master)
+    slave.start()
+    assert_same_log(master, slave)
+    check_copied(slave)
+    theirs = table(slave, "topics.json")["dataVersion"]
+    assert theirs == fastjson.loads(probe.call(master.broker, 21).body)["dataVersion"]
+    wait_for("request modes", slave, lambda: "messageRequestModeMap" in table(slave, "messageRequestMode.json"))
+    wait_for("timer metrics", slave, lambda: "timingCount" in table(slave, "timermetrics"))
+
+    # A commit while the master is away is there when it is back.
+    master.kill()
+    probe.wait_until("the slave to be alone", lambda: list(namesrv.members()) == ["1"])
+    commit(slave, 4)
+    assert committed(slave) == 4
+    master.start()
+    wait_for("the offset at the master", slave, lambda: committed(master) == 4)
+    commit(slave, 3)
+    wait_for("nothing pending", slave, lambda: table(slave, "pendingOffsets.json").get("pendingOffsets") == {})
+    assert committed(master) == committed(slave) == 4
+
+    # A deleted topic's queues go; made again, it begins anew.
+    assert (slave.store / "consumequeue" / TOPIC / "0").is_dir()
+    assert probe.call(master.broker, DELETE_TOPIC, {"topic": TOPIC}).code == 0
+    wait_for("the deletion", slave, lambda: TOPIC not in table(slave, "topics.json")["topicConfigTable"])
+    wait_for("its queues", slave, lambda: not (slave.store / "consumequeue" / TOPIC).exists())
+    probe.create_topic(namesrv.address, master.broker, TOPIC)
+    send(master, 3)
+    assert_same_log(master, slave)
+    wait_for("the new queue", slave, lambda: probe.max_offset(slave.broker, TOPIC, 0) == 3)
+
+
+def test_an_apache_slave_copies_from_pymq(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
+    master = PymqMember(tmp_path / "master", namesrv, 0, None)
+    slave = ApacheMember(tmp_path / "slave", namesrv, 1, None)
+    members += [slave, master]
+    master.start()
+    fill(namesrv, master)
+    slave.start()
+    assert_same_log(master, slave)
+    check_copied(slave)
