@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
 from threading import Lock
 
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
 from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.fs import Buffer, File, Files, lacked_handles, make_directory, no_handles_error
+from pymq.store.fs import Buffer, File, Files, lacked_handles, no_handles_error
+from pymq.store.log_opening import open_segments
 from pymq.store.segment import Guard, Segment
 from pymq.store.zeroing import nonzero_bytes, zero_from
 from pymq.units import format_bytes
@@ -51,10 +51,8 @@ class CommitLog:
         self.segments: list[Segment] = []
         self.max_offset = 0  # end of what was committed
         self.last_store_ms = 0  # store time of the newest committed record
-        # Offset of the first committed record that is not visible yet, and the store time of the one before it.
-        self.hidden_from: tuple[int, int] | None = None
-        # Below it are whole records, when the log follows another's, which comes in pieces; None: they all are.
-        self.whole_end: int | None = None
+        self.hidden_from: tuple[int, int] | None = None  # first record not visible yet, store time of that before it
+        self.whole_end: int | None = None  # below it are whole records, when the log is another's in pieces
         self.synced_offset = 0
         self.synced_whole_offset = 0  # the same, without a record that is there in part
         self.synced_store_ms = 0
@@ -74,47 +72,8 @@ class CommitLog:
 
     def load(self) -> None:
         """Opens every segment. Raises StoreError when sizes or names don't fit together."""
-        make_directory(self._files, self._directory)
-        names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
-        cold = self._cold_names(names)
-        for name in sorted([*names, *cold]):
-            file = cold[name]() if name in cold else self._files.open(f"{self._directory}/{name}")
-            size = file.size()
-            if size == 0 and name == names[-1]:
-                file.close()
-                self._files.remove(file.path)  # died between creating the file and giving it its size
-                continue
-            if size == 0:
-                file.truncate(self._segment_size)  # its size was lost with the power, like its content
-                size = self._segment_size
-            if size != self._segment_size:
-                file.close()
-                raise StoreError(
-                    f"{file.path} has {size} bytes, mappedFileSizeCommitLog is {self._segment_size}: "
-                    f"set it to the size this directory was written with"
-                )
-            segment = Segment(int(name), size, file)
-            segment.sealed = name in cold
-            if self.segments and self.segments[-1].end != segment.start:
-                raise StoreError(
-                    f"{file.path} does not follow the segment before it, which ends at {self.segments[-1].end}"
-                )
-            if self.segments:
-                self.segments[-1].sealed = True
-            self.segments.append(segment)
+        self.segments = open_segments(self._files, self._directory, self._segment_size, self._cold)
         self._set_end(self.end_of_files)
-
-    def _cold_names(self, plain_names: list[str]) -> dict[str, Callable[[], File]]:
-        """What opens each compressed segment. Where a crash has left both forms, the compressed one goes."""
-        result: dict[str, Callable[[], File]] = {}
-        if self._cold is not None:
-            self._cold.remove_leftovers(self._directory)
-            for start in self._cold.starts():
-                if f"{start:020d}" in plain_names:
-                    self._cold.remove(start)
-                else:
-                    result[f"{start:020d}"] = partial(self._cold.open, start)
-        return result
 
     def replace_file(self, segment: Segment, file: File) -> File:
         """A sealed segment is read from another file with the same content from now on; returns the one before."""

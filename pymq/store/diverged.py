@@ -79,7 +79,7 @@ def cut_log(
         cut = CutState(start, log_end, _count_messages(store.log, start), now_ms, path, why)
         if path:
             _keep(store, files, cut)
-            store.cut(start, last_store_ms)
+            _cut(store, start, last_store_ms)
     finally:
         store.close()
     return cut
@@ -147,6 +147,18 @@ def _keep(store: MessageStore, files: Files, cut: CutState) -> None:
         file.sync()
     files.replace(path + TEMPORARY_SUFFIX, path)
     files.sync_dir(directory)
+
+
+def _cut(store: MessageStore, end: int, last_store_ms: int) -> None:
+    """The log ends at ``end`` now, and so do queues and index. The store can only be closed then. Raises OSError."""
+    store.checkpoints.distrust_behind(end)
+    store.log.cut(end, last_store_ms)
+    if store.digests is not None:
+        store.digests.cut(end)
+    store.log.sync()
+    store.queue_table.settle_all(store.log, end, trusted=True)
+    if store.index is not None:
+        store.index.cut(end)
 
 
 def _decode(raw: bytes, path: str) -> CutState:

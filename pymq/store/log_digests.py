@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xxhash import xxh3_64_hexdigest
+from xxhash import xxh3_64, xxh3_64_hexdigest
 
+from pymq.errors import NotFoundError
 from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.digest_file import BLOCK_SIZE_BYTES
 
@@ -36,6 +37,21 @@ def chunk_digest(log: CommitLog, start: int, end: int) -> str:
     digest = xxh3_64_hexdigest(data)
     segment.note_read(size, min(log.resident_bytes_max, _RESIDENT_BYTES_MAX))
     return digest
+
+
+def tail_digest(log: CommitLog, end: int, tail_bytes: int) -> str:
+    """xxh3-64 in hex of the ``tail_bytes`` bytes before a physical offset.
+
+    Raises NotFoundError when the log does not hold all of them, UnreadableError.
+    """
+    digest, at = xxh3_64(), end - tail_bytes
+    while at < end:
+        piece = log.read(at, end - at)
+        if not piece:
+            raise NotFoundError(f"the log ends at {log.max_offset}, before offset {end}")
+        digest.update(piece)
+        at += len(piece)
+    return digest.hexdigest()
 
 
 def _is_damaged(log: CommitLog, segment: Segment, data: memoryview, at: int) -> bool:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from xxhash import xxh3_64
-
 from pymq.clock import Clock
-from pymq.errors import NotFoundError, StoreUnavailableError
 from pymq.store import fs
+from pymq.store.abort_file import AbortFile
 from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
-from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
+from pymq.store.checkpointing import Checkpointer
 from pymq.store.cold import COLD_DIRECTORY, Freezer
 from pymq.store.cold_file import ColdFile, ColdFiles
 from pymq.store.commit_log import CommitLog
@@ -21,6 +18,7 @@ from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.digests import Digests
 from pymq.store.expiry import Expiry
 from pymq.store.index_service import IndexService
+from pymq.store.log_digests import tail_digest
 from pymq.store.lookup import offset_by_time, record_store_ms
 from pymq.store.queue_table import QueueTable
 from pymq.store.reading import Accept, GetResult, GetStatus, Narrow, get_messages
@@ -58,12 +56,12 @@ class MessageStore:
         self.root = root
         self._files = files
         self.clock = clock
-        self._owner = owner
+        self._abort_file = AbortFile(files, root, owner)
         self._log_directory = log_directory or f"{root}/commitlog"
         s = self.settings
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
-        self.freezer = Freezer(self.log, cold, lambda: self._checkpoint.durable)
+        self.freezer = Freezer(self.log, cold, lambda: self.checkpoints.newest.durable)
         deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
         self.queue_table = QueueTable(
             files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
@@ -74,8 +72,10 @@ class MessageStore:
         self.digests = Digests(files, f"{root}/digests", self.log) if s.digests_enabled else None
         self.scrubber = Scrubber(self.log, self.digests) if self.digests is not None else None
         self.index = IndexService(files, f"{root}/index", self.log, clock, s) if s.index_enabled else None
-        self._checkpoint_file = CheckpointFile(files, f"{root}/checkpoint")
-        self._checkpoint = Checkpoint()
+        self.checkpoints = Checkpointer(
+            log=self.log, queues=self.queue_table, index=self.index, digests=self.digests, files=files,
+            path=f"{root}/checkpoint", clock=clock, settings=s,
+        )  # fmt: skip
         self._lock: fs.Lock | None = None
         self._serving = False
         self._refused_by: dict[str, str] = {}
@@ -86,20 +86,14 @@ class MessageStore:
         self.stage_many = self.appender.stage_many
         self.commit = self.appender.commit
         self.reveal = self.appender.reveal
-        # What the files held at one moment: log offset and its store time whose units are all in queue files, number
-        # of units, and the index' position. Only after a sync may a checkpoint say so.
-        self._written = (0, 0, 0, (0, 0, 0, 0))
         self._next_queue_write_ms = 0
-        self._next_checkpoint_ms = 0
-        self._checkpoint_offset = 0  # the log's end when the checkpoint was moved last
-        self._checkpoint_lock = Lock()
         self.expiry = Expiry(
             log=self.log,
             queues=self.queue_table,
             index=self.index,
             files=files,
             directories=(self._log_directory, root),
-            durable=lambda: self._checkpoint.durable,
+            durable=lambda: self.checkpoints.newest.durable,
             save_checkpoint=self.checkpoint,
         )
 
@@ -119,15 +113,15 @@ class MessageStore:
             raise
 
     def _open(self, progress: Progress | None) -> RecoveryReport:
-        clean = not self._files.exists(f"{self.root}/abort")
-        self._checkpoint = self._checkpoint_file.load()
+        clean = not self._abort_file.exists
+        checkpoint = self.checkpoints.load()
         # From here on a death is unclean, also one during recovery.
-        self._write_abort()
+        self._abort_file.write()
         self.log.load()
         ignored = self.queue_table.load()
         report = recover(
-            self.log, self.queue_table, self.index, self._checkpoint, self.settings, clean=clean, progress=progress,
-            now_ms=self.clock.now_ms(), distrust=self._distrust,
+            self.log, self.queue_table, self.index, checkpoint, self.settings, clean=clean, progress=progress,
+            now_ms=self.clock.now_ms(), distrust=self.checkpoints.distrust,
         )  # fmt: skip
         if self.index is not None:
             self.index.drain()
@@ -144,31 +138,14 @@ class MessageStore:
         self.expiry.open()
         return report
 
-    def _distrust(self, *, queues: bool = False, index: bool = False) -> None:
-        """The checkpoint on the disk vouches no more for any unit, or for any key. Raises OSError."""
-        if queues:
-            self._checkpoint = self._checkpoint.without_queues()
-        if index:
-            self._checkpoint = self._checkpoint.without_index()
-        self._checkpoint_file.save(self._checkpoint)
-
     def _open_digests(self, report: RecoveryReport) -> None:
         if self.digests is not None:
-            durable = self._checkpoint.durable
+            durable = self.checkpoints.newest.durable
             self.digests.open(
                 durable_offset=durable.log_offset if durable is not None else None,
                 checked_from=report.scan_start if self.settings.check_crc_on_recover else self.log.max_offset,
                 damaged=report.damaged,
             )
-
-    def _write_abort(self) -> None:
-        file = self._files.open(f"{self.root}/abort", create=True)
-        try:
-            file.pwrite(0, self._owner.encode())
-            file.sync()
-        finally:
-            file.close()
-        self._files.sync_dir(self.root)
 
     def close(self) -> None:
         """Writes and syncs everything and marks the stop as clean. When the disk fails, the stop stays unclean."""
@@ -195,8 +172,7 @@ class MessageStore:
                     self.digests.write()  # now that the log is on the disk, full segments count as settled
                     self.digests.sync()
                 if is_whole and self.appender.queue_problem is None:
-                    self._files.remove(f"{self.root}/abort")
-                    self._files.sync_dir(self.root)
+                    self._abort_file.remove()
         finally:
             self._release()
 
@@ -241,15 +217,12 @@ class MessageStore:
             self.appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
             return
         self.appender.queue_problem = None
-        # One assignment, without the lock: a checkpoint being saved holds that while the disk works.
-        position = self.index.position() if self.index is not None else (0, 0, 0, 0)
-        self._written = (*self.log.visible_end, self.queue_table.unit_count, position)
+        self.checkpoints.note_written()
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """True when the next whole :meth:`sync` moves the checkpoint: it is old, or far behind the log."""
-        behind = self.log.max_offset - self._checkpoint_offset
-        return self.clock.monotonic_ms() >= self._next_checkpoint_ms or behind >= self.settings.checkpoint_bytes
+        """True when the next whole :meth:`sync` moves the checkpoint."""
+        return self.checkpoints.is_due
 
     def sync(self, *, log_only: bool = False) -> int:
         """What was committed before the call is on the disk when it returns; gives that physical offset.
@@ -260,41 +233,13 @@ class MessageStore:
         """
         synced = self.log.sync()
         if not log_only and (self.is_checkpoint_due or not self._serving):
-            self._next_checkpoint_ms = self.clock.monotonic_ms() + self.settings.checkpoint_interval_ms
-            self._checkpoint_offset = self.log.max_offset
-            self._save_checkpoint()
+            self.checkpoints.save_due()
         return synced
 
     def checkpoint(self) -> None:
         """Brings everything written to the disk and moves the checkpoint. Safe from another thread; raises as sync."""
         self.log.sync()
-        self._save_checkpoint()
-
-    def _save_checkpoint(self) -> None:
-        with self._checkpoint_lock:
-            queue_offset, queue_ms, unit_count, (index_offset, index_name, index_count, index_ms) = self._written
-            try:
-                self.queue_table.sync()
-                if self.index is not None:
-                    self.index.sync()
-                if self.digests is not None:
-                    self.digests.sync()
-                durable = Durable(
-                    log_offset=self.log.synced_whole_offset, queue_offset=queue_offset, unit_count=unit_count,
-                    index_offset=index_offset, index_name=index_name, index_count=index_count,
-                )  # fmt: skip
-                checkpoint = Checkpoint(self.log.synced_store_ms, queue_ms, index_ms, durable=durable)
-                if checkpoint != self._checkpoint:
-                    self._checkpoint_file.save(checkpoint)
-                    self._checkpoint = checkpoint
-            except OSError as error:
-                if fs.lacked_handles(error):
-                    raise fs.no_handles_error(self.root, error) from error
-                self.log.broken = (
-                    f"fsync of {error.filename or self.root} failed: {error.strerror} (errno {error.errno}); "
-                    f"the store is read-only until the broker is restarted: check the disk first"
-                )
-                raise StoreUnavailableError(self.log.broken) from error
+        self.checkpoints.save()
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -336,14 +281,7 @@ class MessageStore:
         """xxh3-64 in hex of the ``tail_bytes`` bytes of the log before the physical offset ``end``. Raises as read_log,
         also when the log does not hold all of them.
         """
-        digest, at = xxh3_64(), end - tail_bytes
-        while at < end:
-            piece = self.log.read(at, end - at)
-            if not piece:
-                raise NotFoundError(f"the log ends at {self.log.max_offset}, before offset {end}")
-            digest.update(piece)
-            at += len(piece)
-        return digest.hexdigest()
+        return tail_digest(self.log, end, tail_bytes)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """First readable offset; 0 for a queue without messages ever."""
@@ -457,24 +395,6 @@ class MessageStore:
         if doomed:
             self._write_queues()
             self.checkpoint()  # it knows how many units there are
-
-    def cut(self, end: int, last_store_ms: int) -> None:
-        """The log ends at ``end`` now, where a record began, and so do queues and index: close the store then.
-
-        ``last_store_ms``: the store time of the record before. Raises StoreError or OSError; what a crash leaves of it
-        is a log that a start can use, be it cut or not.
-        """
-        assert not self.appender.anything_staged and not self.appender.hidden
-        self._checkpoint = self._checkpoint.cut(end)
-        self._checkpoint_file.save(self._checkpoint)
-        self.log.cut(end, last_store_ms)
-        if self.digests is not None:
-            self.digests.cut(end)
-        self.log.sync()
-        self.queue_table.settle_all(self.log, end, trusted=True)
-        if self.index is not None:
-            self.index.cut(end)
-        self._write_queues()
 
     def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:
         """Takes no writes for the reason given, None takes that reason back; reads go on.

@@ -167,14 +167,14 @@ def test_a_segment_waits_until_a_checkpoint_vouches_for_its_units() -> None:
     store = make_store(files)
     store.open()
     fill(store)
-    assert store._checkpoint.durable.queue_offset < SEGMENT
+    assert store.checkpoints.newest.durable.queue_offset < SEGMENT
     with pytest.raises(StoreUnavailableError, match=r"commitlog/0{20} can't be deleted before"):
         store.expiry.work(0)
     assert len(paths(files, "commitlog")) == len(store.log.segments)
     store._write_queues()
     store.expiry.work(0)
     assert len(paths(files, "commitlog")) == len(store.log.segments) - 1
-    assert store._checkpoint.durable.queue_offset >= SEGMENT
+    assert store.checkpoints.newest.durable.queue_offset >= SEGMENT
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EACCES])

@@ -110,7 +110,7 @@ def test_damage_in_the_middle_is_stepped_over_and_reported() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = filled(files)
     store.sync()
-    store._save_checkpoint()
+    store.checkpoints.save()
     start, size, _ = store.queue_table.make("T", 0).unit(4)
     store.close()
     for name in ("consumequeue", "index"):
@@ -215,7 +215,7 @@ def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, m
     assert store.offset_by_time("T", 0, clock.now_ms()) <= 10
     # Nothing later is pinned by what the checkpoint says either.
     store.sync()
-    store._save_checkpoint()
+    store.checkpoints.save()
     die(store)
     store = make_store(files, clock, **settings)
     store.open()
