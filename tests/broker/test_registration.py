@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
-from pymq.broker.registration import Registrar
-from pymq.errors import UnreachableError
+from pymq.broker.registration import REFUSED_RETRY_MS, Registrar
+from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_route import body_crc32, decode_registration
 from pymq.wire.codes import RequestCode
@@ -25,14 +26,18 @@ class Servers:
         self.got: list[tuple[str, Command]] = []
         self.away: set[str] = set()
         self.during: list[object] = []
+        self.refused: dict[str, str] = {}
+        self.told: dict[str, str] = {}
 
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         while self.during:
             self.during.pop()()  # type: ignore[operator]
         if address in self.away:
             raise UnreachableError(f"{address} is away")
+        if address in self.refused:
+            raise RefusedError(16, self.refused[address], address)
         self.got.append((address, command))
-        return command
+        return Command(0, ext=self.told)
 
     def addresses(self) -> list[str]:
         got, self.got = [address for address, _ in self.got], []
@@ -46,6 +51,10 @@ class Setup:
         self.world = World(**{"namesrvAddr": f"{A};{B}", **settings})
         self.servers = Servers()
         self.wakes = 0
+        self.listen()
+
+    def listen(self, **callbacks: Any) -> None:
+        """A registrar with these callbacks."""
         self.registrar = Registrar(
             client=self.servers,
             gather=asyncio.gather,
@@ -54,6 +63,7 @@ class Setup:
             topics=self.world.parts.topics,
             address="127.0.0.1:10911",
             wake=self._woken,
+            **callbacks,
         )
 
     def _woken(self) -> None:
@@ -137,6 +147,50 @@ def test_a_broker_without_write_permission_says_so_in_every_topic() -> None:
     assert told.topics["BenchmarkTest"] == msgspec.structs.replace(
         setup.world.parts.topics.require("BenchmarkTest"), perm=4
     )
+
+
+def test_a_slave_hears_where_its_master_is() -> None:
+    heard: list[tuple[str, str]] = []
+    setup = Setup(brokerId="1")
+    setup.listen(on_answer=lambda address, ha_address: heard.append((address, ha_address)))
+    setup.round()
+    assert heard == []
+    setup.servers.told = {"masterAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"}
+    setup.round()
+    assert heard == [("10.0.0.1:10911", "10.0.0.1:10912")] * 2
+
+
+def test_a_refusal_is_told_once_it_changes_and_tried_again_soon() -> None:
+    heard: list[str] = []
+    setup = Setup()
+    setup.listen(on_refused=heard.append)
+    setup.servers.refused = {A: "10.0.0.2:10911 is master"}
+    setup.round()
+    assert len(heard) == 1 and "10.0.0.2:10911 is master" in heard[0]
+    assert list(setup.registrar.refused) == [A] and not setup.registrar.unreachable
+    setup.world.clock.advance(REFUSED_RETRY_MS - 1)
+    assert not setup.registrar.is_due()
+    setup.world.clock.advance(1)
+    assert setup.registrar.is_due()
+    setup.servers.refused = {}
+    setup.round()
+    assert heard[-1] == "" and setup.registrar.refused == {}
+    setup.world.clock.advance(REFUSED_RETRY_MS)
+    assert not setup.registrar.is_due()
+
+
+def test_a_round_can_be_had_at_once() -> None:
+    setup = Setup()
+    setup.round()
+    setup.registrar.register_now()
+    assert setup.registrar.is_due() and setup.wakes == 1
+
+
+def test_the_epoch_and_where_slaves_connect_are_told() -> None:
+    setup = Setup(brokerIP2="10.1.1.1", haListenPort="7000")
+    setup.listen(epoch=lambda: 8)
+    ext = setup.registrar.registration().ext or {}
+    assert (ext["pymqEpoch"], ext["haServerAddr"]) == ("8", "10.1.1.1:7000")
 
 
 def test_unregistering() -> None:

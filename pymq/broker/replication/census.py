@@ -27,13 +27,15 @@ Answer = Command | str
 class Member:
     """One broker at "host:port". ``registered_id``: its id by the name servers, -1 when they don't know it.
 
-    ``status``: what it says, None for one that answers but can't say (Apache's); ``answered``: it is there.
+    ``status``: what it says, None for one that answers but can't say (Apache's); ``answered``: it is there;
+    ``is_changing``: it starts, or changes its role, and says nothing yet.
     """
 
     address: str
     registered_id: int
     answered: bool
     status: ReplicationStatus | None = None
+    is_changing: bool = False
 
     @property
     def broker_id(self) -> int:
@@ -132,4 +134,5 @@ def _member(address: str, registered_id: int, answer: Answer) -> Member:
             status = msgspec.json.decode(answer.body, type=ReplicationStatus)
         except (msgspec.DecodeError, msgspec.ValidationError):
             status = None
-    return Member(address, registered_id, answered=True, status=status)
+    is_changing = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return Member(address, registered_id, answered=True, status=status, is_changing=is_changing)

@@ -201,7 +201,8 @@ class GroupWatch:
         """
         config, own_id = self._config, self._role.broker_id
         ours = [member for member in members if _is_of(member, config.broker_cluster_name, config.broker_name)]
-        holder = next((member for member in ours if member.broker_id == own_id and member.answered), None)
+        settled = [member for member in ours if member.answered and not member.is_changing]
+        holder = next((member for member in settled if member.broker_id == own_id), None)
         if not self._refusal or holder is None:
             return
         free = _lowest_free_id(ours)

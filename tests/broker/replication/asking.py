@@ -42,6 +42,7 @@ class Asking:
         self.brokers: dict[str, ReplicationStatus | None] = {}
         self.waiting: list[tuple[str, int, Callable[[Command | str], None]]] = []
         self.bodies: dict[str, bytes] = {}  # an address's answer to everything
+        self.changing: set[str] = set()
 
     def connect(self, address: str, handler: StreamHandler) -> None:
         raise AssertionError("nothing is streamed")
@@ -72,6 +73,8 @@ class Asking:
             )
             return Command(0, body=encode_cluster_info({"broker-a": data}, {"DefaultCluster": ["broker-a"]}))
         assert code == RequestCode.PYMQ_GET_REPLICATION_STATUS
+        if address in self.changing:
+            return Command(14, remark="it is becoming the master")
         if address not in self.brokers:
             return f"no connection to {address}"
         told = self.brokers[address]

@@ -33,6 +33,13 @@ def test_who_is_away_is_told_as_such() -> None:
     assert take(network, NAMESRV, OTHER_NAMESRV) == [Member(THEIRS, 0, answered=False)]
 
 
+def test_who_changes_its_role_is_there_and_says_nothing() -> None:
+    network = Asking()
+    network.registered = {NAMESRV: {THEIRS: 0}}
+    network.changing = {THEIRS}
+    assert take(network) == [Member(THEIRS, 0, answered=True, is_changing=True)]
+
+
 def test_addresses_beside_the_registered_ones_are_asked_too() -> None:
     network = Asking()
     network.brokers = {THEIRS: status(THEIRS, 0)}

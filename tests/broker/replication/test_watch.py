@@ -239,6 +239,16 @@ def test_a_slave_whose_id_a_dead_one_has_waits_for_it_to_be_forgotten() -> None:
     assert not setup.changes
 
 
+def test_a_slave_whose_id_is_about_to_be_left_waits_for_that() -> None:
+    """In a hand-over the old master takes the id of the slave that becomes the master at the same time."""
+    setup = Setup(Role(1))
+    setup.group(third=(THIRD, 1, 4))
+    setup.network.changing = {THIRD}
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(0)
+    assert not setup.changes
+
+
 def test_of_two_masters_a_slave_takes_the_newer() -> None:
     setup = Setup(Role(1))
     setup.group(theirs=(THEIRS, 0, 4))
