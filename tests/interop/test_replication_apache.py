@@ -5,6 +5,8 @@ Also the live way to move a cluster: a PyMQ slave follows an Apache master, whic
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from tests.interop.support.replicas import (
 )
 
 TOPIC = "Replicated"
+GROUP = contents.READER
 SEND = 310
 SEND_BATCH = 320
 QUEUES = 4
@@ -145,3 +148,31 @@ def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[
     sent += send(master, "restarted")
     assert assert_same_log(master, slave) > 2 * SEGMENT_SIZE_BYTES
     wait_served(slave, sent)
+
+
+def test_a_cluster_moves_from_apache_to_pymq(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
+    """The slave takes over messages, topics, groups and what consumers have committed; the group goes on with it."""
+    master = ApacheMember(tmp_path / "master", namesrv, 0, None)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, {"haFullSync": "true"})
+    members += [slave, master]
+    master.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC)
+    sent = send(master, "apache")
+    assert master.log_end() > SEGMENT_SIZE_BYTES
+    assert contents.pull(master.broker, TOPIC, 2, 0).code == 0  # makes the group
+    contents.commit(master.broker, GROUP, TOPIC, 2, 7)
+    slave.start()
+    sent += send(master, "together", 50)
+    probe.wait_until("the committed offset", lambda: contents.committed(slave.broker, GROUP, TOPIC, 2) == 7)
+    assert assert_same_log(master, slave) == master.log_end()
+    assert contents.read(slave.broker, [TOPIC], []).records == contents.read(master.broker, [TOPIC], []).records
+
+    master.stop()
+    promote = [sys.executable, "-m", "pymq", "broker", "promote", slave.broker, "--yes", "--force"]
+    done = subprocess.run([*promote, "--namesrv", namesrv.address], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    probe.wait_until("the slave to be master", lambda: namesrv.members() == {"0": slave.broker})
+    check_served(slave, sent)
+    sent += send(slave, "pymq", 50)
+    check_served(slave, sent)
+    assert contents.committed(slave.broker, GROUP, TOPIC, 2) == 7

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pymq.broker.replication.join import lineage_of_body
+from pymq.broker.replication.join import last_segment_start, lineage_of_body
 from pymq.broker.replication.lineage import Lineage
 from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -24,9 +24,10 @@ _decode_table = msgspec.json.Decoder(dict[str, dict[str, str]]).decode
 
 
 class Joined(NamedTuple):
-    """``token``, ``start``: None for a RocketMQ master; ``start`` below the slave's end: it must cut first.
+    """``start``: below the slave's end, it must cut first; None: a RocketMQ master decides, see :class:`LinkSession`.
 
-    ``ha_address``: empty when the master did not say; ``lineage``: of a RocketMQ master, empty.
+    ``token``: None for a RocketMQ master; ``ha_address``: empty when the master did not say; ``lineage``: of a RocketMQ
+    master, empty.
     """
 
     token: int | None
@@ -139,11 +140,14 @@ class Joining:
             why = f"{self._address} does not tell where its log begins and ends: code {answer.code}, {answer.remark}"
             self._fail(why, was_refused=False)
             return
-        ours = self._request.log_end
-        if ours > self._request.log_start and not start <= ours <= end:
+        request, ours = self._request, self._request.log_end
+        is_empty = ours == request.log_start
+        if not is_empty and not start <= ours <= end:
             self._fail(
                 f"our log ends at {ours}, that of the master at {self._address} goes from {start} to {end}: it can't "
                 f"be the same; move our directory away and start with an empty one"
             )
             return
-        self._tell(Joined(None, "", None, Lineage()))
+        # Whoever reports 0 gets the last segment; that may be the first one.
+        has_more = start < last_segment_start(start, end, request.segment_size_bytes)
+        self._tell(Joined(None, "", start if is_empty and request.full_sync and has_more else None, Lineage()))

@@ -14,6 +14,9 @@ from pymq.wire.ha import FrameReader, encode_report
 from pymq.wire.streams import Stream
 
 SYNC_FLUSH = "SYNC_FLUSH"  # flushDiskType
+# Of every log: the highest of the four bytes that say how long the first record is. Whoever has it reports 1 and gets
+# the whole log of a RocketMQ master, which takes a report of 0 for a wish for the last segment alone.
+_FIRST_BYTE = b"\0"
 
 
 class FollowingLog(Protocol):
@@ -40,7 +43,7 @@ class FollowedStore(Protocol):
 class LinkSession:
     """A :class:`~pymq.wire.streams.StreamHandler`.
 
-    ``joined``: what the joining came to; with a RocketMQ master an empty log begins where its first frame does.
+    ``joined``: what the joining came to. Without a place to start from an empty log begins where the first frame does.
     ``dispatch`` is called when bytes have come; ``on_end(session, why)`` once.
     """
 
@@ -87,6 +90,8 @@ class LinkSession:
         try:
             if start is not None and self._is_empty:
                 self._follower.start_at(start)
+                if token is None and start == 0:
+                    self._follower.append(0, _FIRST_BYTE)
             self._lineage.follow(self._joined.lineage, self._follower.end)
         except (StoreError, OSError) as error:
             self.end(f"the log can't be made ready: {error}")

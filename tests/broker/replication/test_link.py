@@ -424,6 +424,33 @@ def test_a_log_that_is_not_within_a_rocketmq_masters_is_refused(
     assert f"goes from {start} to {end}: it can't be the same" in slave.link.state().problem
 
 
+def test_a_rocketmq_master_gives_everything_to_whoever_has_the_first_byte(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    master.put(*(b"x" * 30_000 for _ in range(5)))
+    end = master.store.physical_max_offset
+    apache = Apache(cable)
+    apache.table = {"commitLogMinOffset": "0", "commitLogMaxOffset": str(end)}
+    slave = joined(cable, clock, haFullSync="true")
+    assert apache.reports == encode_report(1)
+    for start in range(0, end, SEGMENT):
+        part = master.log[max(start, 1) : start + SEGMENT]
+        apache.streams[0].write(encode_head(max(start, 1), len(part)) + part)
+    settle(slave)
+    assert slave.log == master.log
+    assert everything(slave.store) == everything(master.store)
+
+
+@pytest.mark.parametrize(("log_start", "log_end", "report"), [(SEGMENT, 3 * SEGMENT, SEGMENT), (0, SEGMENT - 1, 0)])
+def test_a_rocketmq_master_is_asked_for_its_oldest_segment(
+    cable: Cable, clock: ManualClock, log_start: int, log_end: int, report: int
+) -> None:
+    apache = Apache(cable)
+    apache.table = {"commitLogMinOffset": str(log_start), "commitLogMaxOffset": str(log_end)}
+    slave = joined(cable, clock, haFullSync="true")
+    assert apache.reports == encode_report(report)
+    assert slave.store.physical_min_offset == report
+
+
 def test_without_name_servers_a_set_ha_address_is_followed_uncompared(cable: Cable, clock: ManualClock) -> None:
     apache = Apache(cable)
     slave = Slave(cable, clock, haMasterAddress=MASTER_HA)
