@@ -197,3 +197,44 @@ def test_offsets_behind_their_queue_s_end_are_taken_back(caplog: pytest.LogCaptu
     assert "group g had consumed T queue 0 to offset 50, but the queue ends at 49" in caplog.text
     home.cursors.save()
     assert home.saved() == {"T@g": {"0": 49, "1": 50, "2": 50}}
+
+
+def test_changes_are_told_since_a_number() -> None:
+    cursors = Setup().cursors
+    cursors.commit("g", "T", 0, 1)
+    cursors.commit("h", "T", 0, 1)
+    seen = cursors.change_count
+    assert cursors.changes_since(seen) == {**cursors.as_table(), "offsetTable": {}, "groupTopicMap": {}}
+    cursors.commit("g", "T", 0, 1)
+    assert cursors.change_count == seen, "nothing changed"
+    cursors.commit("g", "T", 1, 5)
+    part = cursors.changes_since(seen)
+    assert part is not None and part["offsetTable"] == {"T@g": {"0": 1, "1": 5}}
+    whole = cursors.changes_since(0)
+    assert whole is not None and whole["offsetTable"] == cursors.as_table()["offsetTable"]
+
+
+@pytest.mark.parametrize("take_away", ["topic", "group", "queue"])
+def test_what_was_taken_away_needs_the_whole_table(take_away: str) -> None:
+    cursors = Setup().cursors
+    cursors.commit("g", "T", 0, 1)
+    cursors.commit("h", "U", 0, 1)
+    seen = cursors.change_count
+    if take_away == "topic":
+        cursors.forget_topic("T")
+    elif take_away == "group":
+        cursors.forget_group("g")
+    else:
+        cursors.forget_queue("T", 0)
+    assert cursors.changes_since(seen) is None
+    seen = cursors.change_count
+    cursors.commit("h", "U", 0, 2)
+    part = cursors.changes_since(seen)
+    assert part is not None and part["offsetTable"] == {"U@h": {"0": 2}}
+
+
+def test_advancing_never_goes_back() -> None:
+    cursors = Setup().cursors
+    cursors.advance("g", "T", 0, 500)
+    cursors.advance("g", "T", 0, 3)
+    assert cursors.query("g", "T", 0) == 500, "behind the end, for fit to take back"

@@ -199,3 +199,27 @@ def test_a_failure_that_nobody_waits_for_is_raised() -> None:
     raise_failure(None)
     with pytest.raises(StoreUnavailableError, match="full"):
         raise_failure(StoreUnavailableError("full"))
+
+
+def test_another_broker_s_state_is_taken_over_with_its_version() -> None:
+    setup = Setup()
+    setup.put("a", 1)
+    setup.threads.run_one()
+    theirs = DataVersion(counter=40, timestamp=5)
+    setup.state.take_over(lambda numbers: (numbers.clear(), numbers.update(b=2)), theirs)
+    assert setup.state.current == {"b": 2} and setup.state.version == theirs
+    setup.threads.run_one()
+    assert setup.disk.tables[-1] == {"numbers": {"b": 2}, "dataVersion": msgspec.to_builtins(theirs)}
+    setup.state.save()
+    assert setup.state.version == theirs and len(setup.disk.tables) == 2
+
+
+def test_a_state_taken_over_that_can_t_be_saved_keeps_its_version() -> None:
+    setup = Setup()
+    theirs = DataVersion(counter=40, timestamp=5)
+    setup.disk.is_full = True
+    setup.state.take_over(lambda numbers: numbers.update(b=2), theirs)
+    setup.threads.run_one()
+    setup.disk.is_full = False
+    setup.state.save()
+    assert setup.disk.tables[-1]["dataVersion"]["counter"] == 40 and setup.state.version == theirs

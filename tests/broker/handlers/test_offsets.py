@@ -90,3 +90,17 @@ def test_a_new_group_starts_at_a_young_queue_s_first_message(world: World) -> No
     assert caller.header(query, **fields) == {"offset": "0"}
     assert caller.refused(query, **fields, setZeroIfNotFound="false")[0] == ResponseCode.QUERY_NOT_FOUND
     assert world.parts.groups.get("new") is None
+
+
+def test_a_commit_that_only_goes_forward(world: World) -> None:
+    caller = Caller(world)
+    for _ in range(3):
+        world.put("T")
+    world.parts.groups.ensure("g")
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0}
+    caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=2, pymqOnlyForward="true")
+    assert world.parts.cursors.query("g", "T", 0) == 2
+    caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1, pymqOnlyForward="true")
+    assert world.parts.cursors.query("g", "T", 0) == 2
+    caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1, pymqOnlyForward="false")
+    assert world.parts.cursors.query("g", "T", 0) == 1
