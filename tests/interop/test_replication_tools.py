@@ -1,0 +1,145 @@
+"""mqadmin's view of a PyMQ master and its slaves, and PyMQ's commands about replication on a RocketMQ cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.support import probe
+from tests.interop.support.mqadmin import MqAdmin
+from tests.interop.support.replicas import (
+    CLUSTER,
+    REPOSITORY,
+    ApacheMember,
+    Member,
+    NameServer,
+    PymqMember,
+    assert_same_log,
+)
+from tests.interop.support.second_runs import SecondRuns
+from tests.interop.test_replication_apache import TOPIC, send
+
+REGISTERED_TIMEOUT_S = 60
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[NameServer]:
+    server = NameServer(tmp_path / "namesrv")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """Who is to be ended at last."""
+    started: list[Member] = []
+    yield started
+    for member in started:
+        member.end()
+
+
+def start(
+    kinds: list[type[Member]], tmp_path: Path, namesrv: NameServer, members: list[Member], message_count: int = 200
+) -> list[Member]:
+    """A master and slaves of these kinds, with the same log."""
+    made = [kind(tmp_path / str(number), namesrv, number, None) for number, kind in enumerate(kinds)]
+    members += reversed(made)
+    made[0].start()
+    probe.create_topic(namesrv.address, made[0].broker, TOPIC)
+    for slave in made[1:]:
+        slave.start()
+    send(made[0], "message", message_count)
+    for slave in made[1:]:
+        assert_same_log(made[0], slave)
+    return made
+
+
+def pymq(namesrv: NameServer, *arguments: str) -> tuple[int, str]:
+    """(exit code, stdout) of a command."""
+    environment = {**os.environ, "NAMESRV_ADDR": namesrv.address, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-m", "pymq", *arguments]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return ended.returncode, ended.stdout or ended.stderr
+
+
+def listed(namesrv: NameServer) -> list[dict[str, Any]]:
+    code, out = pymq(namesrv, "cluster", "list", "-o", "json")
+    assert code == 0, out
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
+def test_mqadmin_shows_a_pymq_master_and_its_slaves(
+    tmp_path: Path, namesrv: NameServer, members: list[Member], second_runs: SecondRuns
+) -> None:
+    master, pymq_slave, apache_slave = start([PymqMember, PymqMember, ApacheMember], tmp_path, namesrv, members)
+    (tmp_path / "mqadmin").mkdir()
+    admin = MqAdmin(namesrv.address, tmp_path / "mqadmin", second_runs)
+    try:
+        admin.run("clusterList")
+        shown = admin.run("haStatus", "-b", master.broker)
+        assert f"#MasterCommitLogMaxOffset\t{master.log_end()}" in shown
+        assert "#SlaveNum\t2" in shown and "#InSyncSlaveNum\t2" in shown
+        rows = [line.split() for line in shown.splitlines() if line.startswith("127.0.0.1:")]
+        assert [(row[1], row[2], row[4]) for row in rows] == [(str(master.log_end()), "0", "OK")] * 2
+        for slave in (pymq_slave, apache_slave):
+            shown = admin.run("haStatus", "-b", slave.broker)
+            assert f"#MasterAddr\t127.0.0.1:{master.port + 1}" in shown
+            assert f"#CommitLogMaxOffset\t{master.log_end()}" in shown
+        assert "#SlaveNum\t2" in admin.run("haStatus", "-c", CLUSTER)
+        ids = [line.split()[2] for line in admin.run("clusterList").splitlines() if line.startswith(CLUSTER)]
+        assert sorted(ids) == ["0", "1", "2"]
+    finally:
+        admin.close()
+
+
+def test_pymq_shows_a_rocketmq_master_and_its_slaves(
+    tmp_path: Path, namesrv: NameServer, members: list[Member]
+) -> None:
+    master, pymq_slave, apache_slave = start([ApacheMember, PymqMember, ApacheMember], tmp_path, namesrv, members)
+    end = master.log_end()
+
+    def all_level() -> bool:
+        return [(one["role"], one["log_end"]) for one in listed(namesrv)] == [
+            ("ASYNC_MASTER", end),
+            ("SLAVE", end),
+            ("SLAVE", end),
+        ]
+
+    probe.wait_until("three brokers with one log", all_level, timeout_s=REGISTERED_TIMEOUT_S)
+    first, second, third = listed(namesrv)
+    assert first["in_sync"] == "2/2" and first["address"] == master.broker
+    assert (second["lag_bytes"], third["lag_bytes"]) == (0, 0)
+
+    code, out = pymq(namesrv, "broker", "status", "broker-a", "-o", "json")
+    assert code == 0, out
+    told = {one["broker_id"]: one for one in json.loads(out)}
+    assert len(told[0]["slaves"]) == 2 and all(one["in_sync"] for one in told[0]["slaves"])
+    assert told[1]["link"]["state"] == "following" and told[2]["link"]["state"] == "connected"
+    assert told[2]["link"]["ha_address"].endswith(f":{master.port + 1}") and told[2]["message_count"] is None
+    code, out = pymq(namesrv, "broker", "status", apache_slave.broker)
+    assert code == 0 and "connected" in out
+
+    def is_checked() -> bool:
+        """RocketMQ's slaves copy topics and groups once a minute."""
+        code, out = pymq(namesrv, "check", "replica", "-o", "json")
+        records = json.loads(out)
+        return code == 0 and all("no digests" in record["notes"][0] for record in records)
+
+    probe.wait_until("tables of the same versions", is_checked, timeout_s=150)
+    code, out = pymq(namesrv, "store", "recover", str(tmp_path / "new"), "--from", master.broker)
+    assert code == 2 and "RocketMQ broker" in out
+
+    # The PyMQ slave is where a directory is rebuilt from.
+    pymq_slave_address = pymq_slave.broker
+    code, out = pymq(namesrv, "store", "recover", str(tmp_path / "new"), "--from", pymq_slave_address)
+    assert code == 0 and "sound" in out, out
+    rebuilt = sorted((tmp_path / "new" / "commitlog").iterdir())
+    assert {int(path.name): path.read_bytes() for path in rebuilt} == pymq_slave.segments()
