@@ -34,6 +34,7 @@ app = typer.Typer(cls=BrokerGroup, rich_markup_mode=None, add_completion=False)
     epilog=examples(
         "pymq broker --id 0",
         "pymq broker --id 0 --name broker-b --port 10921 --namesrv 127.0.0.1:9876 --store /var/lib/pymq/b",
+        "pymq broker --id 1 --full-sync",
         "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH",
     ),
 )
@@ -64,6 +65,10 @@ def broker(
     store: Annotated[
         str | None, typer.Option("--store", metavar="DIR", help="Data directory; default ~/.pymq/NAME-ID.")
     ] = None,
+    full_sync: Annotated[
+        bool | None,
+        typer.Option("--full-sync", help="A new slave takes its master's whole log, not from the last segment on."),
+    ] = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
     ] = None,
@@ -86,6 +91,7 @@ def broker(
         "listenPort": port,
         "bindAddress": host,
         "storePathRootDir": store,
+        "haFullSync": full_sync,
     }
     run(_serve(build_broker_config(config_file, settings, flags), as_json))
 

@@ -37,7 +37,7 @@ class BrokerConfig(Config):
     broker_ip2: str = setting("brokerIP2", "", "Address that slaves are told; empty: brokerIP1.")
     ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, any free one when that is taken.", minimum=0, maximum=65535)
     ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: as the name servers say.")
-    ha_full_sync: bool = setting("haFullSync", False, "Slave: a new one takes the whole log from a PyMQ master, not only from its last segment on.")
+    ha_full_sync: bool = setting("haFullSync", False, "Slave: a new one takes its master's whole log, not only from the last segment on.")
     in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, before its send is answered.", minimum=1, maximum=16, runtime=True)
     auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: be content with the slaves that are in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)
     min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Least copies, the master's included, with enableAutoInSyncReplicas; 1 allows none but the master's.", minimum=1, maximum=16, runtime=True)
