@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 from tests.interop.support import probe
 from tests.interop.support.maven import compiled
-from tests.interop.support.replicas import Member, NameServer, PymqMember, wait_for_copy
+from tests.interop.support.replicas import GET_RUNTIME_INFO, Member, NameServer, PymqMember, wait_for_copy
 from tests.interop.support.tools import require
 
 TOPIC = "Replicated"
@@ -204,3 +205,32 @@ def test_a_java_consumer_goes_on_reading_from_a_slave(
     probe.wait_until("what comes then", lambda: "after" in java.got()[25:])
     assert sorted(java.got()[:25]) == sorted(bodies + more), "nothing twice, nothing missing"
     assert set(java.got()[25:]) == {"after"}
+
+
+def test_a_java_consumer_far_behind_is_sent_to_a_slave_and_comes_back(
+    namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
+) -> None:
+    settings = {"accessMessageInMemoryMaxRatio": "0"}  # whoever is not at the end is far behind
+    master = PymqMember(tmp_path / "master", namesrv, 0, settings)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, settings)
+    members += [master, slave]
+    master.start()
+    slave.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC, queues=1)
+    backlog = [f"backlog-{n}" for n in range(300)]
+    assert all(java.send(body).startswith("SEND_OK") for body in backlog)
+    wait_for_copy(master, slave)
+    probe.wait_until("the topic at the slave", lambda: probe.max_offset(slave.broker, TOPIC, 0) == len(backlog))
+    java.tell(f"consume {GROUP}")
+    probe.wait_until("the backlog", lambda: len(java.got()) == len(backlog))
+    by_slave = given(slave)
+    assert by_slave > 0 and given(master) + by_slave == len(backlog), "each message once, some by the slave"
+    # At the end it is told to go back, and does so with its next pull.
+    probe.wait_until("the way back", lambda: java.send("back").startswith("SEND_OK") and given(master) > 300 - by_slave)
+    probe.wait_until("all that was sent", lambda: java.got().count("back") == sum("sent back " in x for x in java.lines))
+    assert sorted(java.got()[:300]) == sorted(backlog)
+
+
+def given(broker: Member) -> int:
+    """How many messages consumers got of it."""
+    return int(json.loads(probe.call(broker.broker, GET_RUNTIME_INFO).body)["table"]["msgGetTotalTodayNow"])
