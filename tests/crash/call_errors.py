@@ -127,7 +127,7 @@ def _guarded(name: str) -> Callable[..., None]:
 
 
 for _name in (
-    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire",
+    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire", "feed",
 ):  # fmt: skip
     setattr(_FailingDriver, _name, _guarded(_name))
 
@@ -135,6 +135,8 @@ for _name in (
 def check_reads(driver: _FailingDriver) -> None:
     """Everything that was answered is served; while reading itself fails, nothing false is."""
     promise = driver.ledger.promise()
+    if driver.origin is not None:  # records whose queue can't be reached wait
+        promise = promise._replace(acked_end=min(promise.acked_end, driver.follower.dispatched_end))
     visible = [record for record in promise.records if record.end <= promise.acked_end]
     try:
         served = served_by(driver.store)._replace(end=promise.acked_end, table=promise.tables[promise.table_low])
@@ -200,13 +202,20 @@ def _check_recovery(driver: _FailingDriver) -> None:
     check_reads(driver)
     driver.went_read_only = driver.store.log.broken is not None
     before = driver.ledger.acked_end
-    driver.send("Alpha", 0, (20,))
+    if driver.origin is None:
+        driver.send("Alpha", 0, (20,))
+    else:
+        driver.origin.send("Alpha", 0, (20,))
+        driver.feed(1 << 20)
+        check_reads(driver)
     if driver.went_read_only != (driver.ledger.acked_end == before):
         raise BrokenPromiseError(
             f"sends are {'taken' if driver.went_read_only else 'refused'}: {driver.store.problems}"
         )
     driver.kill()
     verify(_served(driver), driver.ledger.promise(), driver.ledger.acked_end)
+    if driver.origin is not None:
+        driver.lead()
     driver.send_to(("Alpha", 0), ("Gamma", 0))
     driver.restart()
     verify(_served(driver), driver.ledger.promise(), driver.ledger.acked_end)

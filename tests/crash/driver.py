@@ -12,6 +12,8 @@ from pymq.model.javahash import tags_code
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import encode_record
 from pymq.model.sysflag import TRANSACTION_PREPARED
+from pymq.store.diverged import cut_log
+from pymq.store.following import Follower
 from pymq.store.memory_fs import Frozen, MemoryFiles
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
@@ -40,11 +42,16 @@ class Driver:
     """A store on a simulated disk. Every message is unlike every other one."""
 
     def __init__(
-        self, *, recording: bool = True, on_call: Callable[[str, str], None] | None = None, **settings: Any
+        self,
+        *,
+        recording: bool = True,
+        on_call: Callable[[str, str], None] | None = None,
+        clock: ManualClock | None = None,
+        **settings: Any,
     ) -> None:
         """``on_call(call, path)`` runs before each call and may raise OSError."""
         self.settings = settings
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.ledger = Ledger()
         self.moments: list[Moment] = []
         self.refused: list[Record] = []
@@ -52,6 +59,7 @@ class Driver:
         self._recording = recording
         self._number = 0
         self._power = 0
+        self.origin: Driver | None = None  # what the store follows
         self._use(MemoryFiles(now_ms=self.clock.now_ms))
         self.store: MessageStore
         self.open()
@@ -81,11 +89,13 @@ class Driver:
         self.table = JsonTable(self.files, TABLE)
         self.store.open()
         self.table.load()
+        if self.origin is not None:
+            self.follower = Follower(self.store)
         self.ledger.settle(self.store.physical_max_offset, self.store.physical_min_offset)
 
     def close(self) -> None:
         self.store.close()
-        self.ledger.acked_end = self.ledger.synced_end = self.store.physical_max_offset
+        self.ledger.acked_end = self.ledger.synced_end = self._whole(self.store.physical_max_offset)
 
     def restart(self) -> None:
         self.close()
@@ -244,6 +254,48 @@ class Driver:
         self.store.reveal(end)
         self.ledger.acked_end = self.ledger.synced_end = end
 
+    # -- following another log ----------------------------------------------------------------------------------
+
+    def follow(self) -> Driver:
+        """From now on the store gets bytes of another one's log; returns that one's driver."""
+        self.origin = Driver(recording=False, clock=self.clock, **self.settings)
+        self.follower = Follower(self.store)
+        return self.origin
+
+    def feed(self, size: int, piece_size: int = 1 << 20, *, dispatch: bool = True) -> None:
+        """The next ``size`` bytes of the origin's log."""
+        assert self.origin is not None
+        store, end = self.origin.store, min(self.follower.end + size, self.origin.store.physical_max_offset)
+        while self.follower.end < end:
+            at = self.follower.end
+            piece = store.read_log(at, min(piece_size, end - at))
+            self.ledger.records = [r for r in self.origin.ledger.records if r.start < at + len(piece)]
+            self.follower.append(at, piece)
+            self.ledger.acked_end = self._whole(self.follower.end)
+            if dispatch:
+                self.follower.dispatch()
+
+    def lead(self) -> None:
+        """Follows no more: a master from now on."""
+        assert self.origin is not None
+        self._number = self.origin._number
+        self.origin = None
+        self.restart()
+
+    def cut(self, number: int) -> None:
+        """The stopped store's log is cut at the begin of a record (-1: the newest one)."""
+        self.close()
+        end = self.ledger.records[number].start
+        self.ledger.acked_end = self.ledger.synced_end = end
+        cut_log(self.files, ROOT, self.store.settings, end, self.clock)
+        self.open()
+
+    def _whole(self, end: int) -> int:
+        """What a start must have of a log that ends there: records that are there in part go."""
+        if self.origin is None:
+            return end
+        return max((record.end for record in self.ledger.records if record.end <= end), default=0)
+
     # -- the rest -----------------------------------------------------------------------------------------------
 
     def tick(self, advance_ms: int = 1_000) -> None:
@@ -251,7 +303,7 @@ class Driver:
         self.store.tick()
 
     def sync(self) -> None:
-        self.ledger.synced_end = self.store.sync()
+        self.ledger.synced_end = self._whole(self.store.sync())
 
     def checkpoint(self) -> None:
         """Queues and index reach their files, the disk has all, the checkpoint moves."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 
 class Bug(NamedTuple):
-    """``where``: ``module:function`` or ``module:Class.method`` below pymq.store. ``old`` becomes ``new`` in it.
+    """``where``: ``module:function`` or ``module:Class.method`` below ``package``. ``old`` becomes ``new`` in it.
 
     ``suites``: what catches it, cheapest first: a workload's name (power loss), ``errors:`` and a workload's name
     (failing calls), or ``flips:`` and a part of the store.
@@ -29,19 +29,20 @@ class Bug(NamedTuple):
     old: str
     new: str
     suites: tuple[str, ...]
+    package: str = "pymq.store"
 
     @contextmanager
     def planted(self) -> Iterator[None]:
         """Puts the bug into the product for as long as the block runs."""
         module_name, _, path = self.where.partition(":")
-        module = importlib.import_module(f"pymq.store.{module_name}")
+        module = importlib.import_module(f"{self.package}.{module_name}")
         *owners, attribute = path.split(".")
         owner: Any = module
         for part in owners:
             owner = getattr(owner, part)
         real = vars(owner)[attribute]
         fake = self._compiled(real, module, attribute)
-        holders = [owner] if owners else _holders(attribute, real)
+        holders = [owner] if owners else _holders(self.package, attribute, real)
         for holder in holders:
             setattr(holder, attribute, fake)
         try:
@@ -62,9 +63,9 @@ class Bug(NamedTuple):
         return found[attribute]
 
 
-def _holders(attribute: str, real: object) -> list[ModuleType]:
+def _holders(package: str, attribute: str, real: object) -> list[ModuleType]:
     """Every module that has imported the function."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("pymq.store")]
+    modules = [module for name, module in sys.modules.items() if name.startswith(package)]
     return [module for module in modules if getattr(module, attribute, None) is real]
 
 
@@ -183,6 +184,27 @@ BUGS = (
     Bug("hidden messages are shown when the next commit comes", "appending:Appender.commit",
         "if hide or hide_uncopied or self.hidden:", "if (hide or hide_uncopied) and not self.hidden:",
         ("group-commit",)),
+    # -- following, cutting
+    Bug("a record in part counts as whole on the disk", "checkpointing:Checkpointer.save",
+        "log_offset=self._log.synced_whole_offset", "log_offset=self._log.synced_offset", ("following",)),
+    Bug("a sync of a record's begin vouches for all of it", "commit_log:CommitLog.sync",
+        "target if whole is None else whole", "target", ("following",)),
+    Bug("a stop leaves a record in part", "following:Follower.finish",
+        "self._log.cut(self.dispatched_end, self._log.last_store_ms)", "pass", ("following-restarts",)),
+    Bug("bytes that wait count as seen", "commit_log:CommitLog.set_whole",
+        "None if end == self.max_offset else (end, last_store_ms)", "None", ("following", "following-restarts")),
+    Bug("a record is handed on before its end has come", "scan:scan",
+        "Window(segment, stop=stop)", "Window(segment)", ("following", "errors:following")),
+    Bug("keys of a master's records are forgotten", "following:Follower._show",
+        "appender.hand_over_keys(keys)", "pass", ("following",)),
+    Bug("records behind an error count as handed on", "following:Follower._hand_on",
+        "self._show(end, keys)", "self._show(stop, keys)", ("following", "errors:following")),
+    Bug("a master's bytes that were refused are the log's end", "commit_log:CommitLog.append_raw",
+        "        self._undo()\n", "        self._set_end(end)\n", ("errors:following",)),
+    Bug("the checkpoint vouches for what is cut", "diverged:_cut",
+        "store.checkpoints.distrust_behind(end)", "pass", ("cut",)),
+    Bug("queues keep what is cut", "diverged:_cut",
+        "store.queue_table.settle_all(store.log, end, trusted=True)", "pass", ("cut",)),
     # -- index
     Bug("index positions are one record late", "recovery:_Run._take",
         "record.offset >= self.index_next", "record.offset > self.index_next", ("keys", "singles")),

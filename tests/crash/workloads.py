@@ -207,6 +207,64 @@ def _equal_sizes(d: Driver) -> None:
         d.kill()
 
 
+def _following(d: Driver) -> None:
+    """A slave: bytes of another's log in pieces that end anywhere, over segments, blanks and begun records."""
+    master = d.follow()
+    for i in range(7):
+        master.send_to(*QUEUES, size=60 * i)
+        master.send("Alpha", 0, (700, 20)[: i % 2 + 1])
+        if i == 2:
+            master.send_half()
+            master.send_delayed(2)
+        d.feed(700 + 97 * i, 333, dispatch=i % 3 != 1)
+        if i % 2:
+            d.tick()
+        if i == 3:
+            d.checkpoint()
+        d.sync()
+    d.feed(1 << 20)
+
+
+def _following_restarts(d: Driver) -> None:
+    """A slave that stops, is killed and loses power with records that are there in part; then it is the master."""
+    master = d.follow()
+    for i in range(6):
+        master.send_to(*QUEUES, size=250)
+        master.send_batch("Alpha", 0, (30, 900, 5))
+        d.feed(800 + 150 * i, 500)
+        (d.restart, d.kill, lambda: d.lose_power(7))[i % 3]()
+        d.feed(300)
+        d.tick()
+    d.lead()
+    d.send_to(*QUEUES[:2], size=40)
+    d.kill()
+
+
+def _cut(d: Driver) -> None:
+    """What a log has that its master's hasn't goes: little of it, and more than a segment."""
+    for i in range(3):
+        d.send_to(*QUEUES, size=250)
+        d.send("Alpha", 0, (700, 900, 30, 800, 900)[: 2 * i + 1])
+        if i == 1:
+            d.checkpoint()
+        d.cut(-1 - 2 * i)
+        d.send_to(*QUEUES[:2], size=250)
+
+
+def _following_equal(d: Driver) -> None:
+    """Records of one size, so that the begin of a lost one would line up with another's end."""
+    master = d.follow()
+    for i in range(5):
+        for _ in range(4):
+            master.send_to(("Alpha", 0), size=250)
+        d.feed(900)
+        if i % 2:
+            d.sync()
+        d.lose_power(i)
+        d.feed(450)
+        d.kill()
+
+
 FIXED = (
     Workload("singles", _singles, {}),
     Workload("batches", _batches, {}),
@@ -228,6 +286,10 @@ FIXED = (
     Workload("equal-sizes", _equal_sizes, {}),
     Workload("wide-properties", _wide_properties, {}),
     Workload("no-index", _mixed_flush, {"index_enabled": False}),
+    Workload("following", _following, {}),
+    Workload("following-restarts", _following_restarts, {}),
+    Workload("following-equal", _following_equal, {}),
+    Workload("cut", _cut, {}),
 )
 
 
