@@ -12,6 +12,9 @@ from pymq.clock import SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model.route import MASTER_ID, BrokerData
 
+REGISTERED_TIMEOUT_MS = 5000
+POLL_S = 0.05
+
 
 async def make_plan(admin: Admin, who: str) -> PromotionPlan:
     """For a broker name, or for the slave at "host:port". Raises NotFoundError, UnreachableError."""
@@ -66,13 +69,30 @@ async def carry_out(
         admin.replication, SystemClock(), asyncio.sleep, catch_up_timeout_ms=int(timeout_s * 1000), tell=tell
     )
     result = await promotion.run(plan, force=force)
+    notes = [*result.notes, *await _registered_as_master(admin, plan)]
     reign = result.master.lineage[-1]
     return {
         "epoch": reign.epoch,
         "start": reign.start,
         "role": result.master.role,
-        "notes": list(result.notes),
+        "notes": notes,
     }
+
+
+async def _registered_as_master(admin: Admin, plan: PromotionPlan) -> list[str]:
+    """Empty once clients are sent to the new master; why they may not be, otherwise."""
+    clock, target = SystemClock(), plan.target.address
+    until_ms = clock.monotonic_ms() + REGISTERED_TIMEOUT_MS
+    while True:
+        try:
+            data = (await admin.cluster.info()).broker_addr_table.get(plan.broker_name)
+        except PymqError as error:
+            return [f"clients can't be sent to {target} yet: {error}"]
+        if data is not None and data.master_address == target:
+            return []
+        if clock.monotonic_ms() >= until_ms:
+            return [f"the name servers do not have {target} as the master yet: see pymq broker status {target}"]
+        await asyncio.sleep(POLL_S)
 
 
 def plan_record(plan: PromotionPlan) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class GroupWatch:
         self._is_asking = False
         self._is_closed = False
         self._looked_ms = clock.monotonic_ms()
-        self._is_urgent = False
+        self._is_urgent = not role.is_master  # what kind of master the group has is not known yet
         self._known_master = ""
         self.master_role = role.master_role  # what a slave's master was when it was last seen
         self.rival = ""  # why another master is a problem, empty when there is none

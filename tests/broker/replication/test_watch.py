@@ -195,7 +195,9 @@ def test_a_refused_registration_is_told_and_looked_into_at_once() -> None:
 
 def test_a_slave_without_a_master_searches_each_second_and_registers_when_there_is_one() -> None:
     setup = Setup(Role(1))
-    assert setup.after(SEARCH_PERIOD_MS) == [NAMESRV]
+    assert setup.after(0) == [NAMESRV]
+    assert setup.after(SEARCH_PERIOD_MS - 1) == []
+    assert setup.after(1) == [NAMESRV]
     assert setup.registrations == 0
     setup.group(theirs=(THEIRS, 0, 4), third=(THIRD, 2, 4))
     setup.after(SEARCH_PERIOD_MS)
@@ -211,6 +213,7 @@ def test_a_slave_without_a_master_searches_each_second_and_registers_when_there_
 def test_a_slave_that_follows_looks_less_often_and_at_once_when_it_does_no_more() -> None:
     setup = Setup(Role(1))
     setup.is_following = True
+    assert setup.after(0) == [NAMESRV], "once at its start"
     assert setup.after(SEARCH_PERIOD_MS) == []
     assert setup.after(WATCH_PERIOD_MS - SEARCH_PERIOD_MS) == [NAMESRV]
     assert setup.after(SEARCH_PERIOD_MS) == []

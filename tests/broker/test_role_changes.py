@@ -1,0 +1,221 @@
+"""Brokers that change their role while they run: real sockets, real directories, one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pymq.broker.broker import Broker
+from pymq.broker.replication.role import Role, RoleChange
+from pymq.client import Admin, Message, Producer
+from pymq.errors import RefusedError, StoreError, UsageError
+from pymq.namesrv.server import NameServer
+from pymq.store.fs import File, RealFiles
+from tests.broker.test_broker import make_broker, name_server, until
+
+
+@asynccontextmanager
+async def running(*brokers: Broker) -> AsyncIterator[None]:
+    """Starts them in order, stops those that still run."""
+    async with AsyncExitStack() as stack:
+        for broker in brokers:
+            stack.push_async_callback(broker.stop)
+            await broker.start()
+        yield
+
+
+def change(broker: Broker, role: Role, why: str = "a test asked for it") -> None:
+    assert broker.switch is not None
+    broker.switch.ask(RoleChange(role, why))
+
+
+def is_following(broker: Broker) -> bool:
+    return broker.parts is not None and broker.parts.link is not None and broker.parts.link.is_following
+
+
+async def changed(broker: Broker, broker_id: int) -> None:
+    await until(lambda: broker.switch is not None and not broker.switch.is_changing)
+    assert broker.parts is not None and broker.parts.role.broker_id == broker.config.broker_id == broker_id
+
+
+def registered(namesrv: NameServer) -> dict[int, str]:
+    data = namesrv.table.brokers.get("broker-a")
+    return dict(data.broker_addrs) if data is not None else {}
+
+
+def test_a_slave_that_is_started_first_waits_for_its_master(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            slave = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            async with running(slave):
+                assert slave.parts is not None and slave.parts.link is not None
+                await until(lambda: slave.parts and slave.parts.link and slave.parts.link.state().problem)
+                assert "no master" in slave.parts.link.state().problem
+                async with running(make_broker(tmp_path / "a", namesrv.address)):
+                    await until(lambda: is_following(slave))
+
+    asyncio.run(scenario())
+
+
+def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            a = make_broker(tmp_path / "a", namesrv.address, brokerRole="SYNC_MASTER")
+            b = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            async with running(a, b), Producer("P", namesrv=namesrv.address) as producer:
+                await until(lambda: is_following(b) and b.parts and b.parts.watch.master_role)
+                assert (await producer.send(Message("T", b"1"))).status.value == "SEND_OK"
+                ha_port = a.config.ha_listen_port
+                change(a, Role(1, master_address=b.address))
+                await changed(a, 1)
+                assert a.config.broker_role == "SLAVE"
+                with pytest.raises(OSError, match=r"[Cc]onnect"):
+                    await asyncio.open_connection("127.0.0.1", ha_port)
+                change(b, Role(0, begins_reign=True))
+                await changed(b, 0)
+                await until(lambda: is_following(a))
+                assert b.config.broker_role == "SYNC_MASTER", "the new master promises what the old one did"
+                await until(lambda: registered(namesrv) == {0: b.address, 1: a.address})
+                await until(lambda: b.parts is not None and b.parts.feeds and b.parts.feeds.in_sync_count == 1)
+                async with Producer("Q", namesrv=namesrv.address) as other:
+                    assert (await other.send(Message("T", b"2"))).status.value == "SEND_OK"
+                assert a.parts is not None and b.parts is not None
+                assert a.parts.store.physical_max_offset == b.parts.store.physical_max_offset
+                assert [reign.epoch for reign in a.parts.lineage.lineage.reigns] == [1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_whoever_asks_during_a_change_is_told_to_come_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            broker = make_broker(tmp_path / "a", namesrv.address)
+            async with running(broker), Admin(namesrv.address) as admin:
+                await admin.brokers.runtime_info(broker.address)
+                broker.refuse("the broker is becoming slave 1")
+                with pytest.raises(RefusedError, match="becoming slave 1") as refused:
+                    await admin.brokers.runtime_info(broker.address)
+                assert refused.value.code == 14
+
+    asyncio.run(scenario())
+
+
+def test_a_running_master_makes_room_for_a_newer_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            a = make_broker(tmp_path / "a", namesrv.address)
+            b = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            async with running(a, b):
+                await until(lambda: is_following(b))
+                change(b, Role(0, begins_reign=True), "promoted by force while the master could not be reached")
+                await changed(b, 0)
+                assert a.parts is not None
+                a.parts.watch.note_refused("a name server has another one")
+                await until(lambda: is_following(a))
+                await changed(a, 1)
+                await until(lambda: registered(namesrv) == {0: b.address, 1: a.address})
+
+    asyncio.run(scenario())
+
+
+def test_a_second_master_is_refused_with_both_addresses(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            a = make_broker(tmp_path / "a", namesrv.address)
+            async with running(a):
+                b = make_broker(tmp_path / "b", namesrv.address)
+                with pytest.raises(UsageError, match="broker-a") as refused:
+                    await b.start()
+                assert a.address in str(refused.value) and "--id 1" in str(refused.value)
+                await b.stop()
+                assert not (tmp_path / "b").exists() and registered(namesrv) == {0: a.address}
+
+    asyncio.run(scenario())
+
+
+def test_two_masters_that_could_not_see_each_other_report_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as one, name_server() as other:
+            a = make_broker(tmp_path / "a", one.address)
+            b = make_broker(tmp_path / "b", other.address)
+            async with running(a, b):
+                a.config.namesrv_addr = b.config.namesrv_addr = f"{one.address};{other.address}"
+                for broker, rival in ((a, b), (b, a)):
+                    assert broker.parts is not None
+                    broker.parts.watch.note_refused("look")
+                    watch = broker.parts.watch
+                    await until(lambda watch=watch: watch.rival)
+                    assert rival.address in watch.rival
+
+    asyncio.run(scenario())
+
+
+class FailingFiles(RealFiles):
+    """``failing``: part of a path that can't be opened."""
+
+    failing = ""
+
+    def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
+        if self.failing and self.failing in path:
+            raise OSError(5, "Input/output error", path)
+        return super().open(path, create=create, size=size)
+
+
+def test_a_change_that_fails_ends_the_broker_which_starts_in_its_old_role(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = FailingFiles()
+        async with name_server() as namesrv:
+            broker = make_broker(tmp_path / "b", namesrv.address, files=files, brokerId="1")
+            await broker.start()
+            files.failing = "role.json"
+            change(broker, Role(0, begins_reign=True))
+            with pytest.raises(StoreError, match=r"role\.json"):
+                await broker.wait_failed()
+            await broker.stop()
+            assert registered(namesrv) == {}
+            files.failing = ""
+            again = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            async with running(again):
+                assert again.config.broker_id == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_port_for_slaves_that_is_taken(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            set_port = make_broker(tmp_path / "a", haListenPort=str(port))
+            with pytest.raises(UsageError, match=f"haListenPort {port}"):
+                await set_port.start()
+            await set_port.stop()
+            beside = make_broker(tmp_path / "a", listenPort=str(port - 1))
+            async with running(beside):
+                assert beside.config.ha_listen_port not in (0, port)
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_in_the_middle_of_a_change_waits_for_its_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            broker = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            await broker.start()
+            change(broker, Role(0, begins_reign=True))
+            assert broker.switch is not None
+            while not broker.switch.is_running:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            await broker.stop()
+            assert not (tmp_path / "b/abort").exists() and registered(namesrv) == {}
+            again = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            async with running(again):
+                assert again.config.broker_id == 0, "the promotion holds with the old flags"
+
+    asyncio.run(scenario())
