@@ -125,7 +125,7 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
     assert told[1]["link"]["state"] == "following" and told[2]["link"]["state"] == "connected"
     assert told[2]["link"]["ha_address"].endswith(f":{master.port + 1}") and told[2]["message_count"] is None
     code, out = pymq(namesrv, "broker", "status", apache_slave.broker)
-    assert code == 0 and "connected" in out
+    assert code == 0 and "connected" in out, out
 
     def is_checked() -> bool:
         """RocketMQ's slaves copy topics and groups once a minute."""

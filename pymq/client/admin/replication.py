@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.errors import RefusedError
-from pymq.model.tables import DataVersion
+from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
 from pymq.wire.bodies_admin import GroupConfigTable, HaStatus, TopicConfigTable, decode_admin_body
 from pymq.wire.bodies_replication import (
     LogDigests,
@@ -33,6 +33,13 @@ TABLE_FILES: Final = {
 }
 SLAVE = "SLAVE"
 SYNC_MASTER = "SYNC_MASTER"
+
+
+class CopiedTable(NamedTuple):
+    """A table's version and its entries by name. A RocketMQ slave counts versions of its own."""
+
+    version: DataVersion
+    entries: dict[str, TopicConfig | SubscriptionGroupConfig]
 
 
 class ReplicationAdmin:
@@ -64,15 +71,17 @@ class ReplicationAdmin:
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
         return msgspec.json.decode(answer.body, type=RoleAnswer)
 
-    async def metadata_versions(self, address: str) -> dict[str, DataVersion]:
-        """Versions of the tables of topics and groups, which a slave copies with them."""
+    async def copied_tables(self, address: str) -> dict[str, CopiedTable]:
+        """The tables of topics and groups, which a slave copies."""
         topics, groups = await asyncio.gather(
             self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG),
             self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
         )
+        topic_table = decode_admin_body(TopicConfigTable, topics.body)
+        group_table = decode_admin_body(GroupConfigTable, groups.body)
         return {
-            "topics": decode_admin_body(TopicConfigTable, topics.body).data_version,
-            "groups": decode_admin_body(GroupConfigTable, groups.body).data_version,
+            "topics": CopiedTable(topic_table.data_version, dict(topic_table.topic_config_table)),
+            "groups": CopiedTable(group_table.data_version, dict(group_table.subscription_group_table)),
         }
 
     async def tables(self, address: str) -> dict[str, bytes]:
