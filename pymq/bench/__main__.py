@@ -28,6 +28,9 @@ from pymq.bench.cases import (
 )
 from pymq.bench.control import BenchError
 from pymq.bench.export import export
+from pymq.bench.pairs import ApachePair, PyMQPair
+from pymq.bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
+from pymq.bench.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
 from pymq.bench.report import Collected
 from pymq.bench.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
 from pymq.bench.standalone import PyMQBroker
@@ -35,7 +38,9 @@ from pymq.bench.standalone import PyMQBroker
 START_CASE = "start"
 EXPORT_CASE = "export"
 APPEND_CASE = "store-append"
-ALL_CASES = [START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, *RESTART_CASES, EXPORT_CASE]
+ALL_CASES = [
+    START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, EXPORT_CASE,
+]  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -108,6 +113,8 @@ class Run:
             self._append_case()
         if set(self._names) & set(RESTART_CASES):
             self._restart_cases()
+        self._pair_cases("pair", REPLICA_CASES, {})
+        self._pair_cases("sync-pair", REPLICA_SYNC_CASES, REPLICA_SYNC_SETTINGS)
         ours = ApacheBroker.name if self._options.only_apache else PyMQBroker.name
         other = ApacheBroker.name if self._options.apache and not self._options.only_apache else None
         self._collected.show(ours, other)
@@ -155,6 +162,31 @@ class Run:
                 except BenchError as problem:
                     self._failures.append(f"{kind}, {wanted[0]}: {problem}")
                 shutil.rmtree(place, ignore_errors=True)
+
+    def _pair_cases(self, prefix: str, cases: Mapping[str, PairCase], settings: Mapping[str, str]) -> None:
+        """Those of ``cases`` that were asked for, on a master and a slave; one pair lives at a time."""
+        wanted = [name for name in cases if name in self._names]
+        for number in range(self._rounds if wanted else 0):
+            for kind in self._kinds():
+                place = self._directory / f"{prefix}-{kind.split()[0].lower()}-{number}"
+                pair = self._make_pair(kind, place, settings)
+                try:
+                    pair.start()
+                    bench = PairBench(pair, self._sizes)
+                    for name in wanted:
+                        self._note(kind, name)
+                        self._collected.add(kind, cases[name](bench))
+                except BenchError as problem:
+                    self._failures.append(f"{kind}, {', '.join(wanted)}: {problem}")
+                finally:
+                    pair.stop()
+                shutil.rmtree(place, ignore_errors=True)
+
+    def _make_pair(self, kind: str, directory: Path, settings: Mapping[str, str]) -> PyMQPair | ApachePair:
+        directory.mkdir(parents=True, exist_ok=True)
+        if kind == ApacheBroker.name:
+            return ApachePair(directory, self._options.heap, settings)
+        return PyMQPair(directory, self._command, settings)
 
     def _load_cases(self, prefix: str, cases: Mapping[str, Case], settings: Mapping[str, str]) -> None:
         """Starts the servers with ``settings`` and runs those of ``cases`` that were asked for, alternating."""

@@ -34,7 +34,7 @@ REFUSED_RETRY_MS = 5000
 STEADY_MS = 5000  # whoever followed for so long begins anew with short pauses
 # Records go to queues and index in bulk, as that is cheaper: when so much waits, or so long after the last time.
 DISPATCH_BYTES = 256 * 1024
-DISPATCH_INTERVAL_MS = 20
+DISPATCH_INTERVAL_MS = 5
 
 WAITING, JOINING, CONNECTING, FOLLOWING, REFUSED = "waiting", "joining", "connecting", "following", "refused"
 
