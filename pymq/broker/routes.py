@@ -59,7 +59,13 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         p.sends,
         p.pulls,
         SendBackHandlers(retries=p.retries, writer=p.writer),
-        OffsetHandlers(store=store, topics=topics, groups=groups, cursors=cursors),
+        OffsetHandlers(
+            store=store,
+            topics=topics,
+            groups=groups,
+            cursors=cursors,
+            reign_start=lambda: p.lineage.lineage.newest_start,
+        ),
         ClientHandlers(
             config=config,
             clients=clients,

@@ -11,10 +11,11 @@ def messages_behind(queues: QueueTable, physical_offset: int) -> int:
 
     Exact, but for stand-ins and fillers of lost records. A binary search in those queues alone that have any.
     """
-    return sum(_units_from(queue, physical_offset) for queue in queues if queue.last_physical_offset >= physical_offset)
+    return sum(units_from(queue, physical_offset) for queue in queues if queue.last_physical_offset >= physical_offset)
 
 
-def _units_from(queue: ConsumeQueue, physical_offset: int) -> int:
+def units_from(queue: ConsumeQueue, physical_offset: int) -> int:
+    """As :func:`messages_behind`, in one queue."""
     low, high = queue.min_offset, queue.max_offset
     while low < high:
         middle = (low + high) // 2

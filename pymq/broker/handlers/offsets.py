@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
 from pymq.model.record import decode_record
+from pymq.store.counting import units_from
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
@@ -33,12 +35,20 @@ class OffsetHandlers:
     """Answers where groups and queues stand."""
 
     def __init__(
-        self, *, store: MessageStore, topics: TopicManager, groups: GroupManager, cursors: CursorManager
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicManager,
+        groups: GroupManager,
+        cursors: CursorManager,
+        reign_start: Callable[[], int],
     ) -> None:
+        """``reign_start``: where in the log the time began since which this broker is master and has lost nothing."""
         self._store = store
         self._topics = topics
         self._groups = groups
         self._cursors = cursors
+        self._reign_start = reign_start
 
     def routes(self) -> list[Route]:
         """This module's rows of the table."""
@@ -78,10 +88,23 @@ class OffsetHandlers:
                 ResponseCode.INVALID_PARAMETER,
                 f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
             )
-        group, offset = header.consumer_group, header.commit_offset
-        if not header.pymq_only_forward or offset > self._cursors.query(group, header.topic, header.queue_id):
-            self._cursors.commit(group, header.topic, header.queue_id, offset)
+        if header.pymq_only_forward:
+            self._advance(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        else:
+            self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Reply()
+
+    def _advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Takes what was committed on a slave, if it is further.
+
+        Behind the queue's end lie messages that a crash took from this master. Those that it stored since, in the reign
+        that began then, were given their offsets, and nobody has consumed them.
+        """
+        queue = self._store.queue_table.get(topic, queue_id)
+        if queue is not None and offset > queue.max_offset:
+            offset = queue.max_offset - units_from(queue, self._reign_start())
+        if offset > self._cursors.query(group, topic, queue_id):
+            self._cursors.commit(group, topic, queue_id, offset)
 
     def search(self, request: Command, header: SearchOffsetHeader, peer: Peer) -> Reply:
         """The offset at a point in time."""

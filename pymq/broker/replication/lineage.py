@@ -41,6 +41,11 @@ class Lineage(msgspec.Struct, frozen=True):
         """Of the newest reign, 0 without any."""
         return self.reigns[-1].epoch if self.reigns else 0
 
+    @property
+    def newest_start(self) -> int:
+        """Where the newest reign began, 0 without any."""
+        return self.reigns[-1].start if self.reigns else 0
+
     def begin(self, start: int, reign_id: str) -> Lineage:
         """With the reign of a broker that became master, from ``start`` on.
 

@@ -135,9 +135,9 @@ class Model:
         return world.parts.cursors.query(group, name, queue_id)
 
     def rest(self) -> None:
-        """Everything is answered, for as long as the slowest interval."""
+        """Everything is answered, for longer than the slowest interval."""
         self.pair.link.is_following = True
-        self.pair.run(7000)
+        self.pair.run(11_000)
         self.pair.copy_log()
         self.pair.run(1000)
 
