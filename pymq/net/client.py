@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pymq.clock import Clock
 from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
@@ -54,6 +54,7 @@ class RemotingClient:
         self.frame_size_max_bytes = frame_size_max_bytes
         self._opaque = -1
         self._connections: dict[str, _Connection] = {}
+        self._retired: set[_Connection] = set()  # open for what was asked there, not for more
         self._connecting: dict[str, asyncio.Task[_Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -93,7 +94,7 @@ class RemotingClient:
         waiting: list[asyncio.Future[Any]] = [*self._connecting.values(), *self._tasks]
         for task in waiting:
             task.cancel()
-        for connection in list(self._connections.values()):
+        for connection in (*self._connections.values(), *self._retired):
             connection.shut("the client was closed")
             waiting.append(connection.ended)
         self._connections.clear()
@@ -168,6 +169,9 @@ class RemotingClient:
 
     def retire(self, connection: _Connection) -> None:
         """No new requests go to ``connection``: it ended, or its server asked to go away."""
+        self._retired.discard(connection)
+        if not connection.closed:
+            self._retired.add(connection)
         if self._connections.get(connection.address) is connection:
             del self._connections[connection.address]
             if self.on_lost is not None and not self._closed:
@@ -208,6 +212,15 @@ def _failure(command: Command, error: Exception) -> Reply:
     return Reply(ResponseCode.SYSTEM_ERROR, f"{request_name(command.code)} failed: {type(error).__name__}: {error}")
 
 
+class _Pending(NamedTuple):
+    """An open request; times are monotonic."""
+
+    future: asyncio.Future[Command]
+    sent_ms: int
+    deadline_ms: int
+    code: int
+
+
 class _Connection(asyncio.Protocol):
     """One connection: frames out, frames in, and the table of open requests."""
 
@@ -222,7 +235,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = FrameBuffer(client.frame_size_max_bytes)
         self._out: list[bytes] = []
-        self._pending: dict[int, tuple[asyncio.Future[Command], int, int]] = {}  # opaque -> future, deadline, code
+        self._pending: dict[int, _Pending] = {}  # by opaque
+        self._heard_ms = self._clock.monotonic_ms()
         self._sweep_at_ms = _NEVER_MS
         self._sweeper: asyncio.TimerHandle | None = None
         self._reason = "the server closed it"
@@ -231,9 +245,10 @@ class _Connection(asyncio.Protocol):
     def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
         """A future of the answer; fails with RequestTimeoutError or UnreachableError."""
         future: asyncio.Future[Command] = self._loop.create_future()
-        deadline_ms = self._clock.monotonic_ms() + int(timeout_s * 1000)
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = now_ms + int(timeout_s * 1000)
         self.send(command)
-        self._pending[command.opaque] = (future, deadline_ms, command.code)
+        self._pending[command.opaque] = _Pending(future, now_ms, deadline_ms, command.code)
         if deadline_ms < self._sweep_at_ms:
             self._arm_sweep(deadline_ms)
         return future
@@ -277,17 +292,27 @@ class _Connection(asyncio.Protocol):
         self._sweeper = self._loop.call_later(delay_s + 0.001, self._sweep)
 
     def _sweep(self) -> None:
-        """Fails what is overdue. One timer serves all requests, set to the earliest deadline."""
+        """Fails what is overdue. One timer serves all requests, set to the earliest deadline.
+
+        A connection that carried nothing since an overdue request was sent may be dead without anybody having been
+        told (a machine without power, a forgetful firewall; the system finds out after a quarter of an hour): it gets
+        no new requests. Java: closeChannelWhenRpcTimeout.
+        """
         now_ms = self._clock.monotonic_ms()
         self._sweeper, self._sweep_at_ms = None, _NEVER_MS
-        overdue = [opaque for opaque, (_, deadline_ms, _) in self._pending.items() if deadline_ms <= now_ms]
+        overdue = [opaque for opaque, pending in self._pending.items() if pending.deadline_ms <= now_ms]
         for opaque in overdue:
-            future, _, code = self._pending.pop(opaque)
+            future, sent_ms, _, code = self._pending.pop(opaque)
+            if self._heard_ms <= sent_ms and not self._retiring:
+                self._retiring = True
+                self._client.retire(self)
             if not future.done():
                 future.set_exception(RequestTimeoutError(f"{self.address} did not answer {request_name(code)} in time"))
         if self._pending:
-            earliest_ms = min(deadline_ms for _, deadline_ms, _ in self._pending.values())
+            earliest_ms = min(pending.deadline_ms for pending in self._pending.values())
             self._arm_sweep(max(earliest_ms, now_ms + SWEEP_INTERVAL_MIN_MS))
+        elif self._retiring and self._transport is not None:
+            self._transport.abort()
 
     # asyncio.Protocol
 
@@ -296,6 +321,7 @@ class _Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
 
     def data_received(self, data: bytes) -> None:
+        self._heard_ms = self._clock.monotonic_ms()
         try:
             for payload in self._frames.feed(data):
                 self._received(decode_command(payload))
@@ -310,8 +336,8 @@ class _Connection(asyncio.Protocol):
             self._client.serve(self, command)
             return
         entry = self._pending.pop(command.opaque, None)
-        if entry is not None and not entry[0].done():
-            entry[0].set_result(command)
+        if entry is not None and not entry.future.done():
+            entry.future.set_result(command)
         if command.code == ResponseCode.GO_AWAY:
             self._retiring = True
             self._client.retire(self)
@@ -326,9 +352,9 @@ class _Connection(asyncio.Protocol):
             self._sweeper.cancel()
         self._client.retire(self)
         failure = f"the connection to {self.address} closed before the answer came: {self._reason}"
-        for future, _, _ in self._pending.values():
-            if not future.done():
-                future.set_exception(UnreachableError(failure))
+        for pending in self._pending.values():
+            if not pending.future.done():
+                pending.future.set_exception(UnreachableError(failure))
         self._pending.clear()
         self.resume_writing()
         if not self.ended.done():

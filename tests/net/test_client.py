@@ -93,6 +93,30 @@ def test_no_answer_in_time_fails_only_that_request():
     run(scenario)
 
 
+def test_a_connection_that_says_nothing_gets_no_later_requests():
+    async def scenario(server, client):
+        long_wait = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 0.2))
+        with pytest.raises(RequestTimeoutError):
+            await client.invoke(server.address, request(SILENT), 0.05)
+        await client.invoke(server.address, request(ECHO))
+        assert len(server._writers) == 2
+        with pytest.raises(RequestTimeoutError):  # what waited there waits on
+            await long_wait
+
+    run(scenario)
+
+
+def test_a_connection_that_answers_others_is_kept():
+    async def scenario(server, client):
+        late = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 0.2))
+        while not late.done():
+            await client.invoke(server.address, request(ECHO))
+        assert isinstance(late.exception(), RequestTimeoutError)
+        assert len(server._writers) == 1
+
+    run(scenario)
+
+
 def test_a_short_deadline_is_kept_behind_a_long_one():
     async def scenario(server, client):
         long_one = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
