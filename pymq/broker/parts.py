@@ -223,6 +223,8 @@ class BrokerParts:
             is_following=lambda: self.link is not None and self.link.is_following,
             known=self._known_members,
         )
+        if self.link is not None:
+            self.link.on_master_role = self.watch.note_master_role
         self.role_requests = RoleRequests(
             config=config,
             store=self.store,

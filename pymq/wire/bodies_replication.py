@@ -35,13 +35,15 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first
-    offset it will be sent. Below its end: it must cut its log there first, and join again."""
+    offset it will be sent. Below its end: it must cut its log there first, and join again. ``master_role``:
+    ASYNC_MASTER or SYNC_MASTER, which the slave goes on with should it become the master."""
 
     protocol_version: int = PROTOCOL_VERSION
     token: int
     ha_address: str
     start: int
     lineage: list[ReignBody] = []
+    master_role: str = ""
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):

@@ -64,5 +64,6 @@ class JoinHandlers:
             ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),
             start=start,
             lineage=lineage_to_body(own.lineage),
+            master_role=config.broker_role,
         )
         return Reply(body=msgspec.json.encode(answer))

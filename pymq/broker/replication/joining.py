@@ -34,6 +34,7 @@ class Joined(NamedTuple):
     ha_address: str
     start: int | None
     lineage: Lineage
+    master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER, as far as it said
 
 
 class NotJoined(NamedTuple):
@@ -56,6 +57,7 @@ class Joining:
         self._address = address
         self._request = request
         self._on_outcome: Callable[[Outcome], None] | None = on_outcome
+        self._master_role = ""
 
     def begin(self) -> None:
         self._ask(RequestCode.PYMQ_JOIN_MASTER, self._answered, msgspec.json.encode(self._request))
@@ -104,7 +106,8 @@ class Joining:
         if answer.start > self._request.log_end > self._request.log_start:
             self._fail(f"{self._address} would go on at {answer.start}, our log ends at {self._request.log_end}")
             return
-        self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage_of_body(answer.lineage)))
+        lineage = lineage_of_body(answer.lineage)
+        self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage, answer.master_role))
 
     # -- a RocketMQ master -------------------------------------------------------------------------------------------
 
@@ -128,6 +131,7 @@ class Joining:
         if found.get("brokerRole") not in ("ASYNC_MASTER", "SYNC_MASTER"):
             self._fail(f"{self._address} is no master: its brokerRole is {found.get('brokerRole')}")
             return
+        self._master_role = found["brokerRole"]
         self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, self._compare_ends)
 
     def _compare_ends(self, answer: Command) -> None:
@@ -150,4 +154,5 @@ class Joining:
             return
         # Whoever reports 0 gets the last segment; that may be the first one.
         has_more = start < last_segment_start(start, end, request.segment_size_bytes)
-        self._tell(Joined(None, "", start if is_empty and request.full_sync and has_more else None, Lineage()))
+        first = start if is_empty and request.full_sync and has_more else None
+        self._tell(Joined(None, "", first, Lineage(), self._master_role))

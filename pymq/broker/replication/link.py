@@ -82,6 +82,8 @@ class MasterLink:
         self._role = role
         self._change_role = change_role
         self._request_sync = request_sync
+        # Hears what kind of master it is, each time one is joined.
+        self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._master_address = role.master_address
         self._ha_address = ""  # as the name servers say
         self._address = format_address(config.broker_ip1, config.listen_port)
@@ -231,6 +233,8 @@ class MasterLink:
         self._change_role(RoleChange(self._role, why, cut_to=start))
 
     def _connect(self, joined: Joined) -> None:
+        if joined.master_role:
+            self.on_master_role(joined.master_role)
         ha_address = self._config.ha_master_address or joined.ha_address or self._ha_address
         if not ha_address:
             self._wait(f"{self._master_address} did not tell its HA address, and the name servers don't know it")

@@ -38,7 +38,7 @@ def test_a_slave_is_given_a_token_a_place_and_the_lineage() -> None:
     world.put("T", b"one")
     answer = joined(world)
     assert answer.token < 0
-    assert (answer.start, answer.ha_address) == (0, "127.0.0.1:10999")
+    assert (answer.start, answer.ha_address, answer.master_role) == (0, "127.0.0.1:10999", "ASYNC_MASTER")
     assert [(reign.epoch, reign.start) for reign in answer.lineage] == [(1, 0)]
 
 

@@ -104,6 +104,18 @@ def test_a_masters_restart_is_survived(cable: Cable, clock: ManualClock) -> None
     assert slave.lineage.lineage == again.lineage.lineage == master.lineage.lineage
 
 
+def test_a_slave_hears_what_kind_of_master_it_joins(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    heard: list[str] = []
+    slave.link.on_master_role = heard.append
+    master.stop()
+    slave.run(300)
+    Master(cable, clock, master.files)
+    slave.run(RETRY_MAX_MS)
+    assert heard == ["ASYNC_MASTER"]
+
+
 def test_a_slaves_restart_is_survived(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
