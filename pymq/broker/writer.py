@@ -164,7 +164,7 @@ class Writer:
         self._synced = 0  # log offsets last heard of
         self._copied = 0
         self._sync_wanted = 0  # the log offset up to which answers wait for the disk
-        self._when_copied: Callable[[], None] = lambda: None
+        self._when_copied: Callable[[], None] | None = None
         self.staged_count = 0
         self.failed_commit_count = 0
 
@@ -360,9 +360,9 @@ class Writer:
         self._store.reveal(copied=self._copied)
         if self._waiting:
             self._release_ready()
-            if not self.is_awaiting_slaves:
-                callback, self._when_copied = self._when_copied, lambda: None
-                callback()
+        if self._when_copied is not None and not self.is_awaiting_slaves:
+            callback, self._when_copied = self._when_copied, None
+            callback()
         self._copies.check()
 
     def sync_failed(self, remark: str) -> None:
