@@ -168,7 +168,8 @@ class BrokerAdminHandlers:
         gone = [queue for queue in self._store.expired_queues() if not self._is_in_use(*queue)]
         self._store.delete_queues(gone)
         for topic, queue_id in gone:
-            self._cursors.forget_queue(topic, queue_id)
+            if not self._config.is_slave:  # its offsets are its master's
+                self._cursors.forget_queue(topic, queue_id)
             log.info("%s had the expired queue %d of %s removed", peer.address, queue_id, topic)
         return Reply()
 

@@ -26,8 +26,6 @@ _CHANGES: Final = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
     RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.CLEAN_UNUSED_TOPIC,
-    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
     RequestCode.DELETE_SUBSCRIPTIONGROUP,
@@ -42,6 +40,9 @@ REFUSED: Final[dict[int, tuple[int, str]]] = {
     **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
     **dict.fromkeys(_CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
 }
+
+# mqadmin asks every broker of a cluster for these and gives up at the first that refuses.
+LEFT_TO_MASTER: Final = frozenset({RequestCode.CLEAN_UNUSED_TOPIC})
 
 SERVED: Final = frozenset(
     {
@@ -93,6 +94,7 @@ SERVED: Final = frozenset(
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.PYMQ_JOIN_MASTER,
         RequestCode.PYMQ_COPY_METADATA,
         RequestCode.PYMQ_GET_REPLICATION_STATUS,
@@ -108,10 +110,19 @@ def routes_on_slave(routes: Iterable[Route], text: Callable[[str], str]) -> list
 
     ``text`` makes the remark of what a slave doesn't do, see :func:`refusal_text`.
     """
-    return [
-        route._replace(header=None, handler=_refusing(*REFUSED[route.code], text)) if route.code in REFUSED else route
-        for route in routes
-    ]
+    return [_on_slave(route, text) for route in routes]
+
+
+def _on_slave(route: Route, text: Callable[[str], str]) -> Route:
+    if route.code in REFUSED:
+        return route._replace(header=None, handler=_refusing(*REFUSED[route.code], text))
+    if route.code in LEFT_TO_MASTER:
+        return route._replace(header=None, handler=_leave_to_master)
+    return route
+
+
+def _leave_to_master(request: Command, header: None, peer: Peer) -> Reply:
+    return Reply(remark="nothing was done here: a slave's tables follow its master's")
 
 
 def refusal_text(broker_name: str, broker_id: int, master_address: str, what: str) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pymq.broker.replication.slave_rules import REFUSED, SERVED, refusal_text
+from pymq.broker.replication.slave_rules import LEFT_TO_MASTER, REFUSED, SERVED, refusal_text
 from pymq.broker.routes import broker_routes
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
@@ -17,9 +17,30 @@ from tests.broker.world import Caller, FakePeer, World
 
 def test_every_route_is_either_served_or_refused() -> None:
     codes = {route.code for route in broker_routes(World().parts)}
-    assert {request_name(code) for code in codes - SERVED - set(REFUSED)} == set(), "not classified"
-    assert not SERVED & set(REFUSED)
-    assert {request_name(code) for code in (SERVED | set(REFUSED)) - codes} == set(), "not in the table any more"
+    classes = (SERVED, LEFT_TO_MASTER, set(REFUSED))
+    assert {request_name(code) for code in codes.difference(*classes)} == set(), "not classified"
+    assert {request_name(code) for code in set().union(*classes) - codes} == set(), "not in the table any more"
+    assert sum(map(len, classes)) == len(codes), "once each"
+
+
+def test_what_is_asked_of_a_whole_cluster_is_left_to_the_master() -> None:
+    slave = World(brokerId="1")
+    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    reply = Caller(slave).ok(RequestCode.CLEAN_UNUSED_TOPIC)
+    assert "nothing was done here" in (reply.remark or "") and slave.parts.topics.get("T") is not None
+
+
+def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
+    world = World()
+    world.put("Gone", b"1")
+    world.parts.close()
+    slave = World(world.files, world.clock, brokerId="1")
+    slave.parts.cursors.take_over({"offsetTable": {"Gone@g": {"0": 1}}}, is_part=False)  # type: ignore[attr-defined]
+    queue = slave.parts.store.queue_table.get("Gone", 0)
+    assert queue is not None
+    queue.min_offset = queue.max_offset  # as after its segment went
+    Caller(slave).ok(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+    assert slave.parts.store.queue_end("Gone", 0) is None and slave.parts.cursors.query("g", "Gone", 0) == 1
 
 
 @pytest.mark.parametrize("code", sorted(REFUSED), ids=request_name)
