@@ -89,13 +89,13 @@ class OffsetHandlers:
                 f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
             )
         if header.pymq_only_forward:
-            self._advance(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        else:
-            self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            offset = self._advance(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            return Reply(ext=OffsetAnswer(offset=offset))
+        self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Reply()
 
-    def _advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes what was committed on a slave, if it is further.
+    def _advance(self, group: str, topic: str, queue_id: int, offset: int) -> int:
+        """Takes what was committed on a slave, if it is further; returns where the group stands now.
 
         Behind the queue's end lie messages that a crash took from this master. Those that it stored since, in the reign
         that began then, were given their offsets, and nobody has consumed them.
@@ -105,6 +105,7 @@ class OffsetHandlers:
             offset = queue.max_offset - units_from(queue, self._reign_start())
         if offset > self._cursors.query(group, topic, queue_id):
             self._cursors.commit(group, topic, queue_id, offset)
+        return self._cursors.query(group, topic, queue_id)
 
     def search(self, request: Command, header: SearchOffsetHeader, peer: Peer) -> Reply:
         """The offset at a point in time."""

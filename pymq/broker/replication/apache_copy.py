@@ -76,7 +76,7 @@ class ApacheCopy:
         self._log_end = 0
 
     def forget(self) -> None:
-        """Another master's tables are to be taken whatever they are."""
+        """The tables are to be taken whatever they are: of another master, or because the slave's were changed."""
         self._taken.clear()
 
     def start(self, address: str, is_current: IsCurrent, done: Done) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from pymq.broker.replication.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy
+from pymq.broker.replication.copied_tables import OFFSETS
 from pymq.broker.replication.offset_push import OffsetPush
 from pymq.broker.replication.table_taker import TableTaker
 from pymq.broker.table_saver import TableSaver
@@ -61,6 +62,7 @@ class MetadataCopy:
         self._taker = taker
         self._apache = apache
         self._push = push
+        push.on_difference = self._ask_for_all_offsets
         self._savers = tuple(savers)
         self._on_log_end = on_log_end
         self._address = ""
@@ -158,6 +160,11 @@ class MetadataCopy:
             if start_id != self._start_id:
                 self._start_id = start_id
                 self._taker.drop_held()
+
+    def _ask_for_all_offsets(self) -> None:
+        """With the next round: what the slave has beside its master's is no change that the master could tell."""
+        self._versions.pop(OFFSETS, None)
+        self._apache.forget()
 
     def _tables_done(self, problem: str) -> None:
         if problem:

@@ -38,6 +38,8 @@ class OffsetPush:
         self._waiting: list[PendingOffset] = []
         self._asked_count = 0
         self._problem = ""
+        # Called when the master's offset is another one than was sent, so that the slave's is wrong.
+        self.on_difference: Callable[[], None] = lambda: None
 
     def start(self, address: str, done: Done) -> None:
         """Sends all to ``address``; ``done`` is called at once when there is nothing to send."""
@@ -77,5 +79,9 @@ class OffsetPush:
             self._pending.settle(pending)
             if answer.code != ResponseCode.SUCCESS:
                 log.warning("the master did not take %s, it is dropped: %s", pending, answer.remark)
+                self.on_difference()
+            # A RocketMQ master takes it and answers nothing more.
+            elif answer.ext and answer.ext.get("offset") != str(pending.offset):
+                self.on_difference()
         else:
             self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"

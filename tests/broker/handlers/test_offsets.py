@@ -98,9 +98,10 @@ def test_a_commit_that_only_goes_forward(world: World) -> None:
         world.put("T")
     world.parts.groups.ensure("g")
     fields = {"consumerGroup": "g", "topic": "T", "queueId": 0}
-    caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=2, pymqOnlyForward="true")
+    update = Code.UPDATE_CONSUMER_OFFSET
+    assert caller.header(update, **fields, commitOffset=2, pymqOnlyForward="true") == {"offset": "2"}
     assert world.parts.cursors.query("g", "T", 0) == 2
-    caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1, pymqOnlyForward="true")
+    assert caller.header(update, **fields, commitOffset=1, pymqOnlyForward="true") == {"offset": "2"}
     assert world.parts.cursors.query("g", "T", 0) == 2
     caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1, pymqOnlyForward="false")
     assert world.parts.cursors.query("g", "T", 0) == 1
