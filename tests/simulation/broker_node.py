@@ -115,8 +115,12 @@ class SimBroker:
         self.configured_id = configured_id
         self.clock = NodeClock(timeline)
         self.disk = SimDisk(self.clock.now_ms)
+        self.disk.on_failed_sync = self._be_still
         self.start_count = 0
-        self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, "brokerId": configured_id, **settings}
+        self.needs_other_id = False  # it refused to be the master its flags make it
+        self._still_since_us = 0  # -1: it is not
+        self._stillness: list[tuple[int, int]] = []  # when it was dead, paused, or could not sync
+        self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, **settings}
         self._timeline = timeline
         self._network = network
         self._rng = rng
@@ -139,9 +143,25 @@ class SimBroker:
         return self._broker.parts if self._broker is not None and self.process.is_alive else None
 
     @property
+    def is_serving(self) -> bool:
+        """It answers requests."""
+        return self.parts is not None and self._broker is not None and self._broker._jobs is not None
+
+    @property
+    def opened_end(self) -> int:
+        """How far its log went when it was opened last."""
+        recovery = self._broker.recovery if self._broker is not None else None
+        return recovery.log_end if recovery is not None else 0
+
+    @property
     def is_master(self) -> bool:
         parts = self.parts
         return parts is not None and parts.role.is_master
+
+    @property
+    def is_sync_master(self) -> bool:
+        parts = self.parts
+        return parts is not None and parts.sync_mode.is_on
 
     @property
     def is_broken(self) -> bool:
@@ -170,7 +190,8 @@ class SimBroker:
         self.process = Process(self._timeline, self.name, self.host)
         chance = random.Random(self._rng.getrandbits(64))
         loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)
-        config = load_broker_config(None, {key: str(value) for key, value in self._settings.items()})
+        settings = {**self._settings, "brokerId": self.configured_id}
+        config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
         broker = Broker(config, clock=self.clock, files=self.disk.files, rng=random.Random(chance.getrandbits(64)))
         self._broker, self._loop = broker, loop
         start(loop, self._serve(broker))
@@ -179,6 +200,8 @@ class SimBroker:
         """As the command does."""
         try:
             await broker.start()
+            self._move()
+            self.needs_other_id = False
             self.note(f"serves as id {broker.config.broker_id}")
             await broker.wait_failed()
         except (PymqError, OSError) as error:
@@ -189,6 +212,7 @@ class SimBroker:
         """Only a disk that fails, and another master, are reasons."""
         self.note(f"ends: {error}")
         self._history.operations["brokers that gave up"] += 1
+        self.needs_other_id = isinstance(error, UsageError)
         if not (self.disk.was_faulty or isinstance(error, UsageError)):
             self._history.violated(f"{self.name} ends: {type(error).__name__}: {error}")
 
@@ -219,7 +243,35 @@ class SimBroker:
         self.process.die()
         self.disk.lose_power(self._rng)
 
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.process.pause()
+        self._be_still()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.process.is_paused and self.is_alive:
+            self.process.resume()
+            if self.parts is not None:
+                self._move()
+
+    def _be_still(self) -> None:
+        if self._still_since_us < 0:
+            self._still_since_us = self._timeline.now_us
+
+    def _move(self) -> None:
+        if self._still_since_us >= 0:
+            self._stillness.append((self._still_since_us, self._timeline.now_us))
+            self._still_since_us = -1
+
+    def moving_us(self, start_us: int, end_us: int) -> int:
+        """How long it ran, and could sync, between two times; negative when they come the other way round."""
+        now_us = self._timeline.now_us
+        still = [*self._stillness, *([(self._still_since_us, now_us)] if self._still_since_us >= 0 else ())]
+        return end_us - start_us - sum(max(0, min(end_us, b) - max(start_us, a)) for a, b in still)
+
     def _bury(self) -> None:
+        self._be_still()
         self._graves.append((self._broker, self._loop))
         self._broker = self._loop = None
 

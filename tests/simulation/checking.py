@@ -1,9 +1,10 @@
-"""The promises, looked at during a run and after it. Nothing here asks a broker: it reads disks, and what clients noted."""
+"""The promises, looked at during a run and after it, from outside: on disks, in open stores, in what clients noted."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from pymq.broker.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
@@ -60,6 +61,14 @@ class Watcher:
         other = self._acked.setdefault(key, send)
         if other is not send and send.epoch > 0:
             self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
+        server = self._server(send.address)
+        send.is_sync = server.is_sync_master
+        if not send.is_sync and self.copies_needed > 1:
+            # Promoted by force before it ever saw its master, a slave can't know that this is a SYNC_MASTER's group.
+            self._history.operations["acknowledged by a master that forgot SYNC_MASTER"] += 1
+            if not any(incident.kind == "force" for incident in self._history.incidents):
+                self._history.violated(f"{server.name} acknowledges as an ASYNC_MASTER")
+            return
         if self._disturbed_us >= send.invoked_us:
             return
         copies = [broker.name for broker in self._brokers if holds(broker, send.physical, send.content)]
@@ -70,12 +79,20 @@ class Watcher:
         """A consumer got a message."""
         if self._disturbed_us >= seen.time_us - 3 * SECOND:
             return
+        server = self._server(seen.address)
+        if seen.physical < server.opened_end or (server.is_master and not server.is_sync_master):
+            return  # found in its log at the start: whether slaves have it, nobody knows
+        # A slave shows what it has, which may be before the last of several others has it.
+        needed = self.copies_needed if server.is_master else min(self.copies_needed, 2)
         copies = [broker.name for broker in self._brokers if holds(broker, seen.physical, seen.content)]
-        if len(copies) < self.copies_needed:
+        if len(copies) < needed:
             self._history.violated(
                 f"{_text(seen.content)} of queue {seen.queue_id}@{seen.queue_offset} was shown by {seen.address} "
                 f"with copies on {copies or 'no broker'}"
             )
+
+    def _server(self, address: str) -> SimBroker:
+        return next(broker for broker in self._brokers if broker.address == address)
 
 
 def messages_of(parts: BrokerParts, queue_id: int) -> list[StoredMessage]:
@@ -96,6 +113,7 @@ class Verdict:
 
     def __init__(self, brokers: list[SimBroker], history: History, flush_age_us: int | None) -> None:
         """``flush_age_us``: how old a message may be and still only be in a page cache; None: SYNC_FLUSH."""
+        self._reign_ends: dict[tuple[int, str], int] = {}
         self._brokers = brokers
         self._history = history
         self._flush_age_us = flush_age_us
@@ -108,9 +126,14 @@ class Verdict:
             return
         (master,) = masters
         assert master.parts is not None
+        lineage, end = master.parts.lineage.lineage, master.parts.store.physical_max_offset
+        self._reign_ends = {
+            (reign.epoch, reign.reign_id): lineage.end_of(place, end) for place, reign in enumerate(lineage.reigns)
+        }
         for broker in self._brokers:
             if broker is not master:
                 self._same_log(master, broker)
+                self._same_other_queues(master, broker)
                 self._same_tables(master, broker)
         queues = {queue_id: messages_of(master.parts, queue_id) for queue_id in range(QUEUE_COUNT)}
         for broker in self._brokers:
@@ -150,6 +173,17 @@ class Verdict:
             if wanted != found[max(0, len(found) - len(wanted)) :]:
                 self._say(f"queue {queue_id} of {broker.name} is another than its master's")
 
+    def _same_other_queues(self, master: SimBroker, slave: SimBroker) -> None:
+        """Also of topics that came and went."""
+        if slave.parts is None or master.parts is None:
+            return
+        ends = []
+        for parts in (master.parts, slave.parts):
+            store = parts.store
+            ends.append({queue: store.max_offset(*queue) for queue in store.queues() if store.max_offset(*queue)})
+        if ends[0] != ends[1]:
+            self._say(f"queues of {slave.name} differ from {master.name}'s: {_difference(*ends)}")
+
     def _same_tables(self, master: SimBroker, slave: SimBroker) -> None:
         if slave.parts is None or master.parts is None:
             return
@@ -157,7 +191,7 @@ class Verdict:
         pairs = (
             ("topics", ours.topics.all(), theirs.topics.all()),
             ("groups", ours.groups.all(), theirs.groups.all()),
-            ("offsets", ours.cursors.all(), theirs.cursors.all()),
+            ("offsets", _offsets_of(ours), _offsets_of(theirs)),
         )
         for name, here, there in pairs:
             if here != there:
@@ -178,15 +212,20 @@ class Verdict:
         sends = {send.content: send for send in self._history.sends}
         for queue_id, messages in queues.items():
             last: dict[str, int] = {}
+            found = set[bytes]()
             for message in messages:
                 send = sends.get(message.body)
                 if send is None or send.queue_id != queue_id:
                     self._say(f"queue {queue_id}@{message.queue_offset} holds what nobody sent: {message.body[:40]!r}")
                     continue
-                number = send.invoked_us
-                if last.get(send.producer, -1) >= number:
-                    self._say(f"{_named(send)} stands twice or out of order in queue {queue_id}")
-                last[send.producer] = number
+                if message.body in found:
+                    self._say(f"{_named(send)} stands twice in queue {queue_id}")
+                found.add(message.body)
+                if send.outcome != ACKED:
+                    continue  # given up by its producer, it may have been under way for long
+                if last.get(send.producer, -1) >= send.invoked_us:
+                    self._say(f"{_named(send)} is out of its producer's order in queue {queue_id}")
+                last[send.producer] = send.invoked_us
 
     def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
         """Each acknowledged message is where its answer said, unless something happened that may cost it."""
@@ -215,12 +254,18 @@ class Verdict:
         """See docs/testing.md: what each event may cost."""
         for incident in self._history.incidents:
             at_us = incident.time_us
-            if incident.kind == "force" and at_us + SECOND >= 0:
-                # An operator gave up what the chosen slave does not have; the old master may go on in its ignorance.
-                if send.invoked_us <= at_us or send.epoch < int(incident.detail or 0):
+            if incident.kind == "force":
+                # An operator gave up what the chosen slave does not have.
+                # The old master, or one that was forced before, may go on in its ignorance.
+                end = self._reign_ends.get((send.epoch, send.reign_id), -1)
+                if send.invoked_us <= at_us or send.physical >= end:
+                    return True
+            elif incident.kind == "promote" and not send.is_sync:
+                if send.invoked_us <= at_us or send.epoch < int(incident.detail):
                     return True
             elif incident.kind == "power" and self._flush_age_us is not None:
-                if send.answered_us <= at_us <= send.answered_us + self._flush_age_us:
+                node = next(broker for broker in self._brokers if broker.name == incident.node)
+                if 0 <= node.moving_us(send.answered_us, at_us) <= self._flush_age_us:
                     return True
         return False
 
@@ -244,8 +289,9 @@ class Verdict:
     def _may_vanish(self, seen: Seen, send: Send) -> bool:
         """A message that was shown: as one that was acknowledged when it was shown, or earlier."""
         shown = Send(
-            send.content, send.producer, send.queue_id, seen.address, send.invoked_us, seen.time_us, epoch=seen.epoch
-        )
+            send.content, send.producer, send.queue_id, seen.address, send.invoked_us, seen.time_us, epoch=seen.epoch,
+            physical=seen.physical, reign_id=seen.reign_id, is_sync=send.is_sync,
+        )  # fmt: skip
         return self._may_be_lost(shown) or (send.answered_us >= 0 and self._may_be_lost(send))
 
     # -- offsets ------------------------------------------------------------------------------------------------
@@ -296,3 +342,7 @@ def _named(send: Send) -> str:
 def incidents_between(history: History, start_us: int, end_us: int) -> Iterable[str]:
     """Their names, for texts."""
     return (f"{i.time_us / SECOND:.3f} {i.kind} {i.node}" for i in history.incidents if start_us <= i.time_us <= end_us)
+
+
+def _offsets_of(parts: BrokerParts) -> dict[str, Any]:
+    return dict(parts.cursors.as_table()["offsetTable"])

@@ -1,4 +1,4 @@
-"""Producers, consumers and an administrator: as real ones they know the name servers alone, and are never told the truth.
+"""Producers and consumers: as real ones they know the name servers alone, and are never told the truth.
 
 They speak the wire's requests and note what they were told, and when.
 """
@@ -225,7 +225,7 @@ class Consumer(ClientNode):
             },
             version=479,
         )  # fmt: skip
-        epoch, _ = self.reign_at(address)
+        reign = self.reign_at(address)
         try:
             answer = await self.client.invoke_ok(address, request, 12.0)
         except RefusedError as error:
@@ -237,7 +237,7 @@ class Consumer(ClientNode):
         suggested = int((answer.ext or {}).get("suggestWhichBrokerId", 0))
         for message in decode_records(answer.body):
             seen = Seen(
-                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, epoch
+                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, *reign
             )
             self._history.seen.append(seen)
             self.on_seen(seen)

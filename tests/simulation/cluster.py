@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from pymq.broker.parts import BrokerParts
+from pymq.errors import PymqError
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
@@ -46,6 +47,7 @@ class Cluster:
 
     def __init__(self, plan: Plan, *, tracing: bool = False) -> None:
         self.plan = plan
+        self.broker_name = BROKER_NAME
         self.timeline = Timeline()
         self.history = History(trace=[] if tracing else None)
         self._chance = random.Random(plan.seed ^ 0x51ED_270B)
@@ -117,7 +119,7 @@ class Cluster:
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
         self.faults.start()
-        timeline.run_until(timeline.now_us + plan.duration_us)
+        timeline.run_until(timeline.now_us + plan.warm_up_us + plan.duration_us)
         self.faults.stop()
         self._come_to_rest()
         Verdict(self.brokers, self.history, plan.flush_age_us).look()
@@ -144,8 +146,8 @@ class Cluster:
             producer.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 5 * SECOND)
         self._until(QUIET_US, self._has_converged, "the slaves have not all there is")
-        for consumer in self.consumers:
-            consumer.is_stopping = True
+        for client in (*self.consumers, self.operator):
+            client.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 15 * SECOND)
 
     def _is_well_since(self, since_us: int) -> bool:
@@ -180,8 +182,8 @@ class _Errors(logging.Handler):
         self._history = history
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, (PymqError, OSError)):
             self._history.violated(f"{record.getMessage()}: {type(error).__name__}: {error}")
 
 

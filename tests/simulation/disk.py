@@ -24,6 +24,7 @@ class SimDisk:
         self.failing_sync_count = 0  # so many syncs fail from now on
         self.sync_delay_us = 500
         self.was_faulty = False  # some call failed since the last healing
+        self.on_failed_sync: Callable[[], None] = lambda: None
         self._attach()
 
     def _attach(self) -> None:
@@ -51,6 +52,7 @@ class SimDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if self.failing_sync_count and call == "sync":
             self.failing_sync_count -= 1
+            self.on_failed_sync()
             self.was_faulty = True
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 

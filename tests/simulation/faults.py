@@ -1,4 +1,4 @@
-"""What goes wrong: drawn from the seed, applied to a running cluster, mended after a while. Counted when it was real."""
+"""What goes wrong: drawn from the seed, applied to a cluster, mended after a while; counted when it was real."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Faults:
     # -- when ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._plan_next()
+        """The first one comes when the first messages are on the disk: a log that power loss empties is no copy any
+        more of any other, and wants an operator's hand."""
+        self._cluster.timeline.after(self._cluster.plan.warm_up_us, self._plan_next)
 
     def stop(self) -> None:
         self._is_over = True
@@ -88,7 +90,7 @@ class Faults:
                 server.start()
         for broker in cluster.brokers:
             broker.disk.heal()
-            broker.process.resume()
+            broker.resume()
             if broker.is_alive and broker.is_broken:
                 self._die(broker, "kill")  # a disk that failed once wants a restart
             if not broker.is_alive:
@@ -130,10 +132,12 @@ class Faults:
         return self._kill(broker, "power")
 
     def _start(self, broker: SimBroker) -> None:
-        if not broker.is_alive and not self._is_over:
+        if broker.is_alive or self._is_over:
+            return
+        if broker in self._cluster.operator.held:
+            self._later(20 * SECOND, lambda: self._start(broker))
+        else:
             broker.start()
-            if not broker.is_alive:
-                self._later(20 * SECOND, lambda: self._start(broker))
 
     def _restart(self, broker: SimBroker | None) -> bool:
         if broker is None or broker.process.is_paused:
@@ -149,8 +153,8 @@ class Faults:
         if broker is None or broker.process.is_paused:
             return False
         self._note(f"pause {broker.name}")
-        broker.process.pause()
-        self._later(60 * SECOND, broker.process.resume)
+        broker.pause()
+        self._later(60 * SECOND, broker.resume)
         return True
 
     def _kill_name_server(self) -> bool:

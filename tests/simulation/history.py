@@ -27,6 +27,7 @@ class Send:
     physical: int = -1
     epoch: int = -1  # of its broker's lineage when it answered
     reign_id: str = ""
+    is_sync: bool = False  # a SYNC_MASTER acknowledged it
 
 
 class Seen(NamedTuple):
@@ -39,6 +40,7 @@ class Seen(NamedTuple):
     content: bytes
     address: str
     epoch: int
+    reign_id: str
 
 
 class Commit(NamedTuple):
@@ -53,7 +55,7 @@ class Commit(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """Something that may cost messages, or offsets. ``kind``: kill, power, promote, force, wipe."""
+    """Something that may cost messages, or offsets. ``kind``: kill, power, stop, promote, force."""
 
     time_us: int
     kind: str

@@ -7,7 +7,6 @@ connection broke is lost; nothing of a dead connection arrives later.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 

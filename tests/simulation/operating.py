@@ -1,34 +1,65 @@
-"""The operator: makes topics and groups, hands the group over, fails it over, restarts what is dead."""
+"""The operator: makes topics and groups, hands the group over, fails it over, sees to it that there is a master.
+
+Promotions are those of ``pymq broker promote``: its plan and its steps, on a simulated loop.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pymq.cli.promote_work import make_plan
+from pymq.client.admin import Admin
+from pymq.client.admin.promotion import Promotion, PromotionPlan
 from pymq.errors import PymqError
 from pymq.model.tables import SubscriptionGroupConfig
+from pymq.wire.bodies_replication import RoleRequest
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
+from tests.simulation.broker_node import SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, ClientNode
-from tests.simulation.remoting import run
-from tests.simulation.timeline import SECOND
+from tests.simulation.loop import SimLoop, start
+from tests.simulation.timeline import SECOND, NodeClock
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
+LOOK_S = 5.0
+PATIENCE = 8  # looks at what may settle itself
+OTHER_TOPICS = ("Returns", "Invoices")
+
 
 class Operator(ClientNode):
-    """One job at a time."""
+    """Fail-overs come one at a time. What one may cost is noted before and behind it."""
 
     def __init__(self, name: str, host: str, *, cluster: Cluster, **common: Any) -> None:
         super().__init__(name, host, **common)
         self._cluster = cluster
+        self._loop = SimLoop(
+            self._timeline, self.process, cluster.network, random.Random(self._rng.getrandbits(64)), self._failed
+        )
+        self._clock = NodeClock(self._timeline)
         self._is_busy = False
         self.is_set_up = False
+        self.held: list[SimBroker] = []  # dead, and not to be started now
+
+    def _failed(self, what: str, error: BaseException | None) -> None:
+        self._history.violated(f"{what}: {type(error).__name__}: {error}")
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        start(self._loop, work)
+
+    def _tell(self, text: str) -> None:
+        self._history.note(f"{self.now_us / SECOND:.4f} operator: {text}")
+
+    # -- topics and groups --------------------------------------------------------------------------------------
 
     def set_up(self) -> None:
-        run(self._set_up())
+        self._begin(self._set_up())
 
     async def _set_up(self) -> None:
         address = self._cluster.brokers[0].address
@@ -38,34 +69,171 @@ class Operator(ClientNode):
                 for consumer in self._cluster.consumers:
                     await self._make_group(address, consumer.group)
             except PymqError:
-                await self.sleep(SECOND)
+                await asyncio.sleep(1)
             else:
                 self.is_set_up = True
+
+    async def _ask(self, address: str, command: Command) -> None:
+        """As any client of the product's own. Raises PymqError."""
+        async with Admin(self._name_servers, clock=self._clock) as admin:
+            await admin._connection._client.invoke_ok(address, command)
 
     async def _make_topic(self, address: str, topic: str, queue_count: int) -> None:
         fields = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queue_count),
             "writeQueueNums": str(queue_count), "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false",
         }  # fmt: skip
-        await self.client.invoke_ok(address, Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields, version=479))
+        await self._ask(address, Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields))
 
     async def _make_group(self, address: str, group: str) -> None:
         body = msgspec.json.encode(SubscriptionGroupConfig(group_name=group))
-        await self.client.invoke_ok(
-            address, Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, version=479)
-        )
-
-    def mend(self) -> None:
-        return None
-
-    def hand_over(self) -> bool:
-        return False
-
-    def fail_over(self) -> bool:
-        return False
-
-    def force(self) -> bool:
-        return False
+        await self._ask(address, Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
 
     def change_topics(self) -> bool:
-        return False
+        """Another topic comes, gets messages, goes, comes again."""
+        master = next((broker for broker in self._cluster.brokers if broker.is_master), None)
+        if master is None:
+            return False
+        self._begin(self._change_topics(master.address, self._rng.choice(OTHER_TOPICS)))
+        return True
+
+    async def _change_topics(self, address: str, topic: str) -> None:
+        try:
+            for _ in range(self._rng.randrange(1, 6)):
+                step = self._rng.randrange(4)
+                if step == 0:
+                    await self._make_topic(address, topic, self._rng.randrange(1, 3))
+                elif step == 1:
+                    await self._ask(address, Command(RequestCode.DELETE_TOPIC_IN_BROKER, ext={"topic": topic}))
+                else:
+                    fields = {"a": "operators", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0",
+                              "h": "0", "j": "0", "k": "false", "m": "false"}  # fmt: skip
+                    await self._ask(address, Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=b"of the operator"))
+        except PymqError as error:
+            self._tell(f"changing {topic}: {error}")
+
+    # -- promotions ---------------------------------------------------------------------------------------------
+
+    def hand_over(self) -> bool:
+        """A slave takes over from the living master: nothing may be lost."""
+        slaves = [broker for broker in self._cluster.brokers if broker.is_serving and not broker.is_master]
+        if self._is_busy or not slaves or not any(broker.is_master for broker in self._cluster.brokers):
+            return False
+        self._promote(self._rng.choice(slaves).address, lambda plan: "" if plan.master is not None else None)
+        return True
+
+    def fail_over(self) -> bool:
+        """The master is dead, all slaves are there: the furthest takes over. The dead one stays dead until then, as an
+        operator sees to."""
+        brokers = self._cluster.brokers
+        dead = [broker for broker in brokers if not broker.is_alive]
+        living = [broker for broker in brokers if broker.is_serving]
+        if self._is_busy or len(dead) != 1 or len(living) != len(brokers) - 1 or any(b.is_master for b in living):
+            return False
+        self.held = dead
+        is_sync = self._cluster.plan.copies_needed > 1
+
+        def judge(plan: PromotionPlan) -> str | None:
+            # That the master does not answer is one risk; any other is that of an unwise choice.
+            is_wise = plan.master is None and len(plan.risks) <= 1 and len(plan.members) == len(brokers)
+            return ("promote" if is_sync else "force") if is_wise else None
+
+        self._promote(self._cluster.broker_name, judge)
+        return True
+
+    def force(self) -> bool:
+        """Some slave takes over, whatever it lacks, and whoever else may be a master that the operator can't see."""
+        slaves = [broker for broker in self._cluster.brokers if broker.is_serving and not broker.is_master]
+        if self._is_busy or not slaves:
+            return False
+        self._promote(self._rng.choice(slaves).address, lambda plan: "force" if plan.master is None else None)
+        return True
+
+    def _promote(self, who: str, judge: Callable[[PromotionPlan], str | None]) -> None:
+        self._is_busy = True
+        self._begin(self._promoting(who, judge))
+
+    async def _promoting(self, who: str, judge: Callable[[PromotionPlan], str | None]) -> None:
+        """``judge`` says what the plan may cost: "" nothing, an incident's kind, or None: it is not carried out."""
+        history = self._history
+        try:
+            async with Admin(self._name_servers, clock=self._clock) as admin:
+                plan = await make_plan(admin, who)
+                kind = judge(plan)
+                if kind is None or plan.obstacles:
+                    self._tell(f"no promotion: {plan.obstacles} {plan.risks}")
+                    return
+                name = plan.target.address
+                self._tell(f"promotes {name} ({kind or 'hand over'}), risks {plan.risks}")
+                if kind:
+                    history.incident(self.now_us, kind, name, str(plan.target.epoch + 1))
+                try:
+                    await Promotion(admin.replication, self._clock, asyncio.sleep, tell=self._tell).run(
+                        plan, force=bool(kind)
+                    )
+                    history.operations[f"promotions ({kind or 'hand over'})"] += 1
+                finally:
+                    if kind:
+                        history.incident(self.now_us, kind, name, str(plan.target.epoch + 1))
+        except PymqError as error:
+            history.operations["promotions that failed"] += 1
+            self._tell(f"promotion failed: {error}")
+        finally:
+            self._is_busy = False
+            self.held = []
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def mend(self) -> None:
+        """Sees to it that there is a master at the end."""
+        self._begin(self._mend())
+
+    async def _mend(self) -> None:
+        """Restarts who is dead; makes a master where there is none; of two that can't tell who is right, which a forced
+        promotion may leave, makes one a slave."""
+        brokers, looks = self._cluster.brokers, 0
+        while not self.is_stopping:
+            await asyncio.sleep(LOOK_S)
+            for broker in brokers:
+                if not broker.is_alive:
+                    if broker.needs_other_id:
+                        broker.configured_id = self._free_id()
+                    broker.start()
+            masters = [broker for broker in brokers if broker.is_master]
+            is_settled = len(masters) == 1 or not all(broker.is_serving for broker in brokers)
+            looks = 0 if is_settled else looks + 1
+            if looks >= PATIENCE and not self._is_busy:
+                await self._settle(masters)
+                looks = 0
+
+    async def _settle(self, masters: list[SimBroker]) -> None:
+        if not masters:
+            # What a hand-over left in its middle: the slaves have everything, and nobody is a master.
+            is_sync = self._cluster.plan.copies_needed > 1
+            self._promote(self._cluster.broker_name, lambda plan: "promote" if is_sync else "force")
+            return
+        furthest = max(masters, key=_progress)
+        other = next(broker for broker in masters if broker is not furthest)
+        self._history.operations["masters demoted by hand"] += 1
+        if not any(incident.kind == "force" for incident in self._history.incidents):
+            self._history.violated(f"{other.name} is a second master, and nobody forced that")
+        request = RoleRequest(
+            action="step_down",
+            broker_id=self._free_id(),
+            master_address=furthest.address,
+            force=True,
+        )
+        try:
+            async with Admin(self._name_servers, clock=self._clock) as admin:
+                await admin.replication.change_role(other.address, request)
+        except PymqError as error:
+            self._tell(f"{other.name} did not step down: {error}")
+
+    def _free_id(self) -> int:
+        taken = {broker.parts.role.broker_id for broker in self._cluster.brokers if broker.parts is not None}
+        return next(number for number in range(1, len(taken) + 2) if number not in taken)
+
+
+def _progress(broker: SimBroker) -> tuple[int, int]:
+    end = broker.parts.store.physical_max_offset if broker.parts is not None else -1
+    return broker.reign[0], end

@@ -57,6 +57,10 @@ class Plan:
     kinds: tuple[str, ...]
 
     @property
+    def warm_up_us(self) -> int:
+        return self.flush_age_us or 2 * SECOND
+
+    @property
     def flush_age_us(self) -> int | None:
         """How old an answered message may be and still be in page caches alone; None: it never is."""
         if self.is_sync_flush:

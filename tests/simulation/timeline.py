@@ -13,6 +13,8 @@ SECOND = 1_000_000
 
 Call = Callable[..., object]
 
+EVENTS_MAX = 20_000_000  # of one run: more is a loop in which time stands still
+
 
 class Timer:
     """Something that will happen, unless it is cancelled."""
@@ -52,6 +54,7 @@ class Timeline:
             call = timer.call
             if call is not None:
                 self.event_count += 1
+                assert self.event_count < EVENTS_MAX, "no end of events"
                 call(*timer.arguments)
         self.now_us = max(self.now_us, time_us)
 

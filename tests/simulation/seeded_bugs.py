@@ -1,0 +1,69 @@
+"""Bugs put into replication on purpose: some seed must catch each.
+
+As in tests/crash/seeded_bugs.py, a bug is a piece of the product's source that is replaced while it is planted.
+"""
+
+from __future__ import annotations
+
+import pymq.client.admin.promotion  # noqa: F401
+from tests.crash.seeded_bugs import Bug
+
+
+def _bug(name: str, where: str, old: str, new: str) -> Bug:
+    return Bug(name, where, old, new, (), "pymq")
+
+
+BUGS = (
+    # -- answers that come too early
+    _bug("answered before slaves have it", "broker.writer:Writer.commit",
+         "needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on",
+         "needs_disk, needs_slaves = self._sync_flush(), False"),
+    _bug("one slave is enough for two", "broker.replication.feeds:Feeds.confirmed",
+         "return acks[copies - 1] if len(acks) >= copies else 0", "return acks[0] if acks else 0"),
+    _bug("what was sent counts as confirmed", "broker.replication.feeds:Feeds.confirmed",
+         "[feed.acked for feed", "[feed.next for feed"),
+    _bug("shown before slaves have it", "broker.writer:Writer.commit",
+         "hide_uncopied=needs_slaves", "hide_uncopied=False"),
+    _bug("a slave reports what is not on its disk", "broker.replication.link_session:LinkSession.report",
+         "offset = min(offset, synced)", "pass"),
+    # -- lineage and cuts
+    _bug("a promoted slave begins no new epoch", "broker.replication.lineage_file:LineageKeeper.open_as_master",
+         "self.lineage.begin if begins_reign else self.lineage.renew", "self.lineage.renew"),
+    _bug("no new reign after an unclean stop", "broker.replication.lineage_file:LineageKeeper.open_as_master",
+         "is_as_left = was_clean and self._ended_at == log_end", "is_as_left = True"),
+    _bug("a diverged tail is taken for the master's", "broker.replication.join:_place_in_log",
+         "        return common.offset", "        return end"),
+    _bug("a slave keeps its own lineage", "broker.replication.lineage_file:LineageKeeper.follow",
+         "self._save(theirs.cut(log_end), None)", "pass"),
+    _bug("a diverged tail is not cut", "broker.replication.link:MasterLink._joined",
+         "if outcome.start is not None and outcome.start < end", "if outcome.start is not None and outcome.start < 0"),
+    # -- roles
+    _bug("the role is not kept on the disk", "broker.replication.role_file:RoleFile.save",
+         "self._table.save(msgspec.to_builtins(record))", "pass"),
+    _bug("an old master serves on", "broker.replication.watch:judge",
+         "newest.epoch > lineage.epoch", "newest.epoch > lineage.epoch + 1_000"),
+    _bug("a frozen master takes writes", "broker.replication.freeze:Freeze.begin",
+         "self._store.refuse_writes(", "str("),
+    _bug("promoted before it has everything", "client.admin.promotion:Promotion._caught_up",
+         "return 0 <= link", "return True or 0 <= link"),
+    _bug("promoted although it lacks the log's end", "client.admin.promotion:Promotion._caught_up",
+         "or theirs.log_end != ours.log_end", ""),
+    _bug("a slave knows of no SYNC_MASTER", "broker.replication.role_file:role_name_after_change",
+         "return record.master_role or", "return"),
+    # -- tables
+    _bug("offsets that wait are overwritten", "broker.replication.slave_cursors:SlaveCursors.take_over",
+         "self._pending.lay_over(taken, is_part=is_part)", "pass"),
+    _bug("an offset that waits is dropped when an older one arrives",
+         "broker.replication.pending_offsets:PendingOffsets.settle",
+         "if queues.get(known.queue_id) == known.offset:", "if known.queue_id in queues:"),
+    _bug("offsets that wait are forgotten by a promotion",
+         "broker.replication.pending_offsets:PendingOffsets.hand_over",
+         "cursors.advance(pending.group, pending.topic, pending.queue_id, pending.offset)", "pass"),
+    _bug("tables are copied once", "broker.replication.metadata_copy:MetadataCopy._end_round",
+         "self._is_busy = False", "pass"),
+    # -- the log
+    _bug("nothing is sent again after a reconnection", "broker.replication.feed:Feed._begin",
+         "self.next = self.acked = offset", "self.next = self.acked = self._store.physical_max_offset"),
+    _bug("the master's newest records are never sent", "broker.replication.feed:Feed._send",
+         "self.next = at", "self.next = end"),
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""Runs seeds against a seeded bug until one of them notices."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import replace
+
+from tests.crash.seeded_bugs import Bug
+from tests.simulation.cluster import simulate
+from tests.simulation.plan import Plan, drawn
+from tests.simulation.seeded_bugs import BUGS
+from tests.simulation.timeline import MS, SECOND
+
+SEEDS_MAX = 60
+
+
+def hunting_plan(seed: int) -> Plan:
+    """As drawn, but short and dense: what is wrong shows soon or with another seed."""
+    plan = drawn(seed)
+    return replace(
+        plan,
+        duration_us=min(plan.duration_us, 60 * SECOND),
+        gap_us=min(plan.gap_us, 5 * SECOND),
+        pace_us=max(plan.pace_us, 300 * MS),
+        size_max_bytes=min(plan.size_max_bytes, 2000),
+    )
+
+
+def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
+    """The first seed that noticed the bug, and what it says; None when none did."""
+    with bug.planted():
+        for seed in range(1, seeds_max + 1):
+            report = simulate(seed, plan=hunting_plan(seed))
+            if report.violations:
+                return seed, report.violations[0]
+    return None
+
+
+def look_for_all() -> int:
+    """For the command: every bug, one after another."""
+    logging.disable(logging.CRITICAL)
+    missed = 0
+    for bug in BUGS:
+        started = time.monotonic()
+        found = caught_by(bug)
+        missed += found is None
+        what = f"seed {found[0]}: {found[1][:100]}" if found else "NOT CAUGHT"
+        print(f"{bug.name}: {what} ({time.monotonic() - started:.1f} s)", flush=True)
+    print(f"{len(BUGS) - missed} of {len(BUGS)} seeded bugs caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(look_for_all())

@@ -1,0 +1,75 @@
+"""Seeds of whole clusters, as many as fit into the time; ``scripts/simulate`` goes on with others."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.seeded_bugs import Bug
+from tests.simulation.cluster import simulate
+from tests.simulation.plan import drawn
+from tests.simulation.seeded_bugs import BUGS
+from tests.simulation.tally import Tally
+from tests.simulation.teeth import caught_by, hunting_plan
+
+TIME_S = 40.0
+SEEDS_MIN = 5
+BUG_COUNT_MIN = 12
+# These show with one of the first seeds; `scripts/simulate --teeth` plants all of them.
+QUICK_BUGS = ("answered before slaves have it", "what was sent counts as confirmed", "shown before slaves have it")
+QUICK_SEEDS = 10
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What goes wrong here is logged by the product as it should be."""
+    before = logging.getLogger("asyncio").level
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("asyncio").setLevel(before)
+
+
+def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    tally, started, seed = Tally(), time.monotonic(), 0
+    while tally.seed_count < SEEDS_MIN or time.monotonic() - started < TIME_S:
+        seed += 1
+        report = simulate(seed)
+        tally.add(report)
+        assert not report.violations, f"scripts/simulate --seed {seed} --trace: {report.violations}"
+    with capsys.disabled():
+        print(f"\n{tally}")
+    assert tally.fault_count > 0
+    assert tally.operations["sends acked"] > 0
+
+
+def test_a_seed_is_always_the_same_run() -> None:
+    first, second = (simulate(3, tracing=True, plan=hunting_plan(3)) for _ in range(2))
+    assert first.trace == second.trace
+    assert (first.event_count, first.faults, first.operations) == (second.event_count, second.faults, second.operations)
+
+
+def test_plans_differ() -> None:
+    plans = [drawn(seed) for seed in range(200)]
+    assert {plan.slave_count for plan in plans} == {1, 2, 3}
+    assert {plan.copies_needed for plan in plans} == {1, 2, 3}
+    assert {plan.is_sync_flush for plan in plans} == {True, False}
+    assert drawn(7) == drawn(7)
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in QUICK_BUGS], ids=lambda bug: bug.name)
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    assert caught_by(bug, QUICK_SEEDS) is not None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_seeded_bug_fits_the_source(bug: Bug) -> None:
+    with bug.planted():
+        pass
+
+
+def test_there_are_many_seeded_bugs() -> None:
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= BUG_COUNT_MIN
+    assert {bug.name for bug in BUGS} >= set(QUICK_BUGS)
