@@ -1,0 +1,140 @@
+"""What happens to a group in one round: one thing to a process or a role, and one to a link, both drawn from a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tests.chaos.group import Broker, Group
+from tests.chaos.proxy import KINDS, Fault, Link
+
+KILL_MASTER, KILL_SLAVE = "kill -9 of the master", "kill -9 of a slave"
+STOP_MASTER, STOP_SLAVE = "SIGSTOP of the master", "SIGSTOP of a slave"
+RESTART_MASTER, RESTART_SLAVE = "restart of the master", "restart of a slave"
+FAIL_OVER, HAND_OVER = "kill -9 of the master, a slave promoted", "a slave promoted beside its master"
+EVENTS: Final = (
+    KILL_MASTER,
+    FAIL_OVER,
+    STOP_SLAVE,
+    HAND_OVER,
+    KILL_SLAVE,
+    STOP_MASTER,
+    RESTART_SLAVE,
+    RESTART_MASTER,
+)
+STOPPED_S_MIN = 1.0
+DOWN_S_MAX = 2.0
+LINK_FAULT_S = (0.5, 3.0)
+PROMOTIONS_MAX = 3
+
+
+class Plan(NamedTuple):
+    """One round's faults. ``link_index`` counts `Group.links`."""
+
+    event: str
+    link_kind: str
+    link_index: int
+    link_fault_s: float
+    stopped_s: float
+    down_s: float
+    victim: int  # which slave
+
+
+def plans(seed: int, count: int, stopped_s_max: float, events: Sequence[str] = EVENTS) -> list[Plan]:
+    """Each of ``events`` and each kind of fault comes before one of them comes again."""
+    rng = random.Random(seed)
+    drawn, kinds = _deck(rng, events, count), _deck(rng, KINDS, count)
+    return [
+        Plan(
+            event,
+            kind,
+            rng.randrange(6),
+            rng.uniform(*LINK_FAULT_S),
+            rng.uniform(STOPPED_S_MIN, stopped_s_max),
+            rng.uniform(0, DOWN_S_MAX),
+            rng.randrange(2),
+        )
+        for event, kind in zip(drawn, kinds, strict=True)
+    ]
+
+
+def _deck(rng: random.Random, cards: Sequence[str], count: int) -> list[str]:
+    drawn: list[str] = []
+    while len(drawn) < count:
+        drawn += rng.sample(cards, len(cards))
+    return drawn[:count]
+
+
+class Harm:
+    """Does to a group what plans say, and counts what was really done, by kind."""
+
+    def __init__(self, group: Group, rng: random.Random) -> None:
+        self.counts: Counter[str] = Counter()
+        self._group = group
+        self._rng = rng
+
+    async def do(self, plan: Plan, master: Broker) -> None:
+        """Both faults, side by side; the group is left to heal."""
+        slaves = [broker for broker in self._group.brokers if broker is not master]
+        link = self._link(plan, master)
+        await asyncio.gather(self._to_link(plan, link), self._to_process(plan, master, slaves[plan.victim]))
+
+    def _link(self, plan: Plan, master: Broker) -> Link:
+        """Promotion must find all slaves, as an operator would make sure: then only what copies the log is harmed."""
+        if plan.event in (FAIL_OVER, HAND_OVER):
+            return master.ha
+        # A slave's HA port has no connections.
+        links = [link for link in self._group.links if link is master.ha or "HA" not in link.name]
+        return links[plan.link_index % len(links)]
+
+    async def _to_link(self, plan: Plan, link: Link) -> None:
+        fault = Fault(plan.link_kind, self._rng)
+        link.harm(fault)
+        await asyncio.sleep(plan.link_fault_s)
+        link.heal()
+        self.counts[f"link: {fault.kind}"] += fault.hit_count > 0
+
+    async def _to_process(self, plan: Plan, master: Broker, slave: Broker) -> None:
+        if plan.event in (KILL_MASTER, KILL_SLAVE):
+            await self._kill(master if plan.event == KILL_MASTER else slave, plan.down_s)
+        elif plan.event in (STOP_MASTER, STOP_SLAVE):
+            await self._stop(master if plan.event == STOP_MASTER else slave, plan.stopped_s)
+        elif plan.event in (RESTART_MASTER, RESTART_SLAVE):
+            await self._group.restart(master if plan.event == RESTART_MASTER else slave)
+        elif plan.event == FAIL_OVER:
+            await self._fail_over(master)
+        else:
+            await self._hand_over()
+        self.counts[plan.event] += 1
+
+    async def _kill(self, broker: Broker, down_s: float) -> None:
+        await asyncio.to_thread(broker.kill)
+        assert broker.server.process.returncode == -signal.SIGKILL, f"it had ended before:\n{broker.log_tail()}"
+        await asyncio.sleep(down_s)
+        broker.launch()
+
+    async def _stop(self, broker: Broker, stopped_s: float) -> None:
+        broker.signal(signal.SIGSTOP)
+        await asyncio.sleep(stopped_s)
+        broker.signal(signal.SIGCONT)
+
+    async def _fail_over(self, master: Broker) -> None:
+        await asyncio.to_thread(master.kill)
+        assert master.server.process.returncode == -signal.SIGKILL, f"it had ended before:\n{master.log_tail()}"
+        problem = await self._group.promote(force=True)
+        assert not problem, f"no slave could be promoted: {problem}"
+        master.launch()
+
+    async def _hand_over(self) -> None:
+        """While a link is harmed it may be refused; the master must go on then, and the next one succeeds."""
+        for _ in range(PROMOTIONS_MAX):
+            problem = await self._group.promote(force=False)
+            if not problem:
+                return
+            self.counts["promotions refused"] += 1
+            await self._group.healed()
+        raise AssertionError(f"no slave could be promoted beside its master: {problem}")

@@ -1,0 +1,191 @@
+"""Three real brokers of one name and a name server, every connection but the name server's through a `Link`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+from pymq.client.admin import Admin
+from pymq.errors import PymqError
+from pymq.wire.bodies_replication import ReplicationStatus
+from tests.chaos.proxy import Link
+from tests.interop.support.process import Server
+from tests.interop.support.replicas import BROKER_NAME, REPOSITORY, NameServer, PymqMember
+
+MEMBER_COUNT = 3
+REAL_HOST, TOLD_HOST = "127.0.0.1", "127.0.0.2"
+STATUS_TIMEOUT_S = 3.0
+STOP_TIMEOUT_S = 30.0
+HEAL_TIMEOUT_S = 60.0
+POLL_S = 0.1
+FOLLOWING = "following"
+# Small files, so that faults meet their ends; silence is noticed in seconds; the disk's fill deletes nothing.
+SETTINGS: Final = {
+    "brokerIP1": TOLD_HOST,
+    "bindAddress": REAL_HOST,
+    "slaveTimeout": "1500",
+    "haSendHeartbeatInterval": "500",
+    "haHousekeepingInterval": "3000",
+    "registerNameServerPeriod": "10000",
+    "flushConsumerOffsetInterval": "100",
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "8000",
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+    "diskMaxUsedSpaceRatio": "0",
+    "diskSpaceCleanForciblyRatio": "0",
+    "diskSpaceWarningLevelRatio": "0",
+}
+
+
+class Broker(PymqMember):
+    """One broker's process; the flags it is started with never change. `told` is where others reach it."""
+
+    def __init__(self, directory: Path, namesrv: NameServer, broker_id: int, settings: dict[str, str]) -> None:
+        role = {"brokerRole": "SYNC_MASTER"} if broker_id == 0 else {}
+        super().__init__(directory, namesrv, broker_id, {**SETTINGS, **role, **settings})
+        self.told = f"{TOLD_HOST}:{self.port}"
+        self.remoting = Link(f"broker {broker_id}", (TOLD_HOST, self.port), (REAL_HOST, self.port))
+        self.ha = Link(f"broker {broker_id}, HA", (TOLD_HOST, self.port + 1), (REAL_HOST, self.port + 1))
+
+    def launch(self) -> None:
+        """Starts the process; it is not waited for."""
+        self._lives += 1
+        self._server = self._spawn(f"broker-{self._lives}")
+
+    @property
+    def server(self) -> Server:
+        """The process of this life."""
+        assert self._server is not None, "not started"
+        return self._server
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP or SIGCONT."""
+        self.server.assert_running()
+        os.kill(self.server.process.pid, number)
+
+    def committed(self, topic: str, group: str) -> dict[int, int]:
+        """Offsets by queue as its file of offsets has them."""
+        path = self.store / "config" / "consumerOffset.json"
+        if not path.exists():
+            return {}
+        table = json.loads(path.read_text())["offsetTable"].get(f"{topic}@{group}", {})
+        return {int(queue): offset for queue, offset in table.items()}
+
+
+class Group:
+    """The brokers, whoever is their master now."""
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self.namesrv = NameServer(directory / "namesrv")
+        self.brokers = [Broker(directory / f"broker-{n}", self.namesrv, n, settings) for n in range(MEMBER_COUNT)]
+        self.admin = Admin(self.namesrv.address, timeout_s=STATUS_TIMEOUT_S)
+
+    @property
+    def links(self) -> list[Link]:
+        return [link for broker in self.brokers for link in (broker.remoting, broker.ha)]
+
+    async def start(self) -> None:
+        """Links and processes; returns once the slaves follow."""
+        for link in self.links:
+            await link.start()
+        for broker in self.brokers:
+            broker.launch()
+        await self.healed()
+
+    async def stop(self) -> None:
+        """However they are."""
+        await self.admin.close()
+        for broker in self.brokers:
+            broker.end()
+        for link in self.links:
+            await link.stop()
+        self.namesrv.stop()
+
+    async def restart(self, broker: Broker) -> None:
+        """An orderly stop and a start. Raises AssertionError when the stop was not orderly."""
+        code = await asyncio.to_thread(broker.server.stop, STOP_TIMEOUT_S)
+        assert code == 0, f"{broker.told} ended with {code}:\n{broker.log_tail()}"
+        broker.launch()
+
+    async def statuses(self) -> dict[Broker, ReplicationStatus | str]:
+        """What each says of itself, asked without its link, or why it says nothing."""
+
+        async def ask(broker: Broker) -> ReplicationStatus | str:
+            try:
+                return await self.admin.replication.status(broker.broker)
+            except PymqError as error:
+                return str(error)
+
+        answers = await asyncio.gather(*[ask(broker) for broker in self.brokers])
+        return dict(zip(self.brokers, answers, strict=True))
+
+    async def healed(self) -> Broker:
+        """Waits until one is the master and all others follow it; the master. Raises AssertionError after a minute."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HEAL_TIMEOUT_S
+        while True:
+            found = await self.statuses()
+            master = _healthy_master(found)
+            if master is not None:
+                return master
+            if loop.time() > deadline:
+                raise AssertionError(f"the group has not healed in {HEAL_TIMEOUT_S:g} s: {self._told(found)}")
+            await asyncio.sleep(POLL_S)
+
+    async def same_end(self) -> int:
+        """Waits, without load, until all logs end at the same offset; that offset."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HEAL_TIMEOUT_S
+        while True:
+            found = await self.statuses()
+            ends = {status.log_end for status in found.values() if isinstance(status, ReplicationStatus)}
+            if _healthy_master(found) is not None and len(ends) == 1:
+                return ends.pop()
+            if loop.time() > deadline:
+                raise AssertionError(f"the logs differ after {HEAL_TIMEOUT_S:g} s: {self._told(found)}")
+            await asyncio.sleep(POLL_S)
+
+    async def promote(self, *, force: bool) -> str:
+        """`pymq broker promote`, as an operator would; empty, or why it failed."""
+        flags = ["--yes", "--json", "--namesrv", self.namesrv.address, *(["--force"] if force else [])]
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-m", "pymq", "broker", "promote", BROKER_NAME, *flags],
+            cwd=REPOSITORY,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate()
+        return "" if process.returncode == 0 else f"exit code {process.returncode}: {(stderr or stdout).decode()}"
+
+    def _told(self, found: dict[Broker, ReplicationStatus | str]) -> str:
+        lines = []
+        for broker, status in found.items():
+            lines.append(f"\n== {broker.told}: {status}\n{broker.log_tail()}")
+        return "".join(lines)
+
+
+def _healthy_master(found: dict[Broker, ReplicationStatus | str]) -> Broker | None:
+    """The only master, if it has the others in sync and they say that they follow it."""
+    masters = [broker for broker, status in found.items() if isinstance(status, ReplicationStatus) and not status.link]
+    if len(masters) != 1:
+        return None
+    (master,) = masters
+    theirs = found[master]
+    if not isinstance(theirs, ReplicationStatus) or theirs.in_sync_slaves != len(found) - 1:
+        return None
+    for broker, status in found.items():
+        if broker is not master and not _follows(status, master):
+            return None
+    return master
+
+
+def _follows(status: ReplicationStatus | str, master: Broker) -> bool:
+    if isinstance(status, str) or status.link is None:
+        return False
+    return status.link.state == FOLLOWING and status.link.master_address == master.told

@@ -1,0 +1,153 @@
+"""A TCP proxy that harms what passes: cuts connections inside a frame, delays, silences one direction, trickles bytes.
+
+A `Link` listens where the peers were told that a server is, and hands everything on to where it really is. At any time
+it has at most one `Fault`, which touches all its connections, those opened meanwhile too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Final
+
+CHUNK_BYTES = 64 * 1024
+TRICKLE_PAUSE_S = 0.001
+DELAY_MAX_S = 0.3
+
+CUT, DELAY, HALVE, HALVE_AND_LOSE, TRICKLE = "cut", "delay", "halve", "halve-and-lose", "trickle"
+KINDS: Final = (CUT, DELAY, HALVE, HALVE_AND_LOSE, TRICKLE)
+TO_SERVER, TO_CLIENT = "to the server", "to the client"
+
+
+class ConnectionCut(Exception):
+    """The fault wants this connection to be gone."""
+
+
+class Fault:
+    """What is wrong with a link until `end` is called; ``hit_count`` counts the chunks of bytes that felt it."""
+
+    def __init__(self, kind: str, rng: random.Random) -> None:
+        assert kind in KINDS, kind
+        self.kind = kind
+        self.hit_count = 0
+        self._rng = rng
+        self._silent = rng.choice((TO_SERVER, TO_CLIENT))
+        self._delay_s = rng.uniform(0.02, DELAY_MAX_S)
+        self._over = asyncio.Event()
+
+    def end(self) -> None:
+        """The link is well again. What was held back goes on, unless it is lost."""
+        self._over.set()
+
+    async def pass_on(self, data: bytes, writer: asyncio.StreamWriter, direction: str) -> None:
+        """Writes ``data`` as a link with this fault would. Raises ConnectionCut when it would not."""
+        if self.kind in (HALVE, HALVE_AND_LOSE) and direction != self._silent:
+            writer.write(data)
+            return
+        self.hit_count += 1
+        if self.kind == CUT:
+            writer.write(data[: self._rng.randrange(len(data))])
+            raise ConnectionCut
+        if self.kind == TRICKLE:
+            data = await self._trickle(data, writer)
+        elif self.kind == DELAY:
+            await self._wait(self._delay_s)
+        else:
+            await self._over.wait()
+            if self.kind == HALVE_AND_LOSE:
+                raise ConnectionCut
+        writer.write(data)
+
+    async def _trickle(self, data: bytes, writer: asyncio.StreamWriter) -> bytes:
+        """Byte by byte while the fault lasts; the rest."""
+        sent = 0
+        while sent < len(data) and not self._over.is_set():
+            writer.write(data[sent : sent + 1])
+            sent += 1
+            await self._wait(TRICKLE_PAUSE_S)
+        return data[sent:]
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+
+
+class Link:
+    """One address through which a server is reached. Addresses are (host, port)."""
+
+    def __init__(self, name: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
+        self.name = name
+        self.connection_count = 0  # so far
+        self._listen = listen
+        self._target = target
+        self._fault: Fault | None = None
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        """Begins to listen. Raises OSError when the address is taken."""
+        self._server = await asyncio.start_server(self._accepted, *self._listen)
+
+    async def stop(self) -> None:
+        """Listens no more and cuts what is open."""
+        if self._server is not None:
+            self._server.close()
+        self.heal()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def harm(self, fault: Fault) -> None:
+        """From now on; a fault before it ends."""
+        self.heal()
+        self._fault = fault
+
+    def heal(self) -> None:
+        """No fault any more."""
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            fault.end()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connection_count += 1
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, until either direction ends."""
+        self._writers.add(writer)
+        try:
+            server_reader, server_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            await self._closed(writer)
+            return
+        self._writers.add(server_writer)
+        pumps = [
+            asyncio.ensure_future(self._pump(reader, server_writer, TO_SERVER)),
+            asyncio.ensure_future(self._pump(server_reader, writer, TO_CLIENT)),
+        ]
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        await asyncio.gather(self._closed(writer), self._closed(server_writer))
+
+    async def _closed(self, writer: asyncio.StreamWriter) -> None:
+        """What was written is sent, then the connection is gone."""
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        self._writers.discard(writer)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: str) -> None:
+        with suppress(OSError, ConnectionCut):
+            while data := await reader.read(CHUNK_BYTES):
+                if self._fault is None:
+                    writer.write(data)
+                else:
+                    await self._fault.pass_on(data, writer, direction)
+                await writer.drain()

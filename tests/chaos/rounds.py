@@ -1,0 +1,102 @@
+"""Rounds of faults under load on one group, and the check at their end."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pymq.model.tables import TopicConfig
+from tests.chaos.checking import Commits, Watcher, check_all
+from tests.chaos.faults import EVENTS, Harm, Plan, plans
+from tests.chaos.group import Broker, Group
+from tests.chaos.load import QUEUE_COUNT, TOPIC, Sending
+from tests.client.scenarios import until
+
+STOPPED_S_MAX = 8.0
+# So many messages must be acknowledged after a round: the group serves again.
+SERVED_COUNT = 20
+SERVED_TIMEOUT_S = 60.0
+
+
+class Outcome(NamedTuple):
+    """``faults`` and ``sends`` are counts by kind; ``seen_count`` messages were read while the faults went on."""
+
+    round_count: int
+    faults: Counter[str]
+    sends: Counter[str]
+    seen_count: int
+    stored_count: int
+    cut_count: int
+
+
+class ChaosRounds:
+    """``open_load`` makes the client once the name server is known; ``report`` hears of each round when it is over."""
+
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        *,
+        open_load: Callable[[str], Sending],
+        events: Sequence[str] = EVENTS,
+        stopped_s_max: float = STOPPED_S_MAX,
+        in_sync_replicas: int = 2,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._directory = directory
+        self._seed = seed
+        self._settings = {"inSyncReplicas": str(in_sync_replicas)}
+        self._open_load = open_load
+        self._plan = lambda round_count: plans(seed, round_count, stopped_s_max, events)
+        self._report = report
+
+    async def run(self, round_count: int) -> Outcome:
+        """All rounds. Raises AssertionError when something is lost, went back, or the group does not heal."""
+        group = Group(self._directory, self._settings)
+        try:
+            await group.start()
+            config = TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
+            await group.admin.topics.put(group.brokers[0].broker, config)
+            load, watcher = self._open_load(group.namesrv.address), Watcher(group.namesrv.address)
+            try:
+                harm = await self._rounds(group, load, round_count)
+            finally:
+                await load.end()
+                await watcher.end()
+            assert not watcher.problems, watcher.problems
+            stored_count = await check_all(group, load.ledger, watcher.seen)
+            statuses = await group.statuses()
+            cut_count = sum(len(status.cuts) for status in statuses.values() if not isinstance(status, str))
+            sends = load.ledger.counts
+            return Outcome(round_count, harm.counts, sends, len(watcher.seen), stored_count, cut_count)
+        finally:
+            await group.stop()
+
+    async def _rounds(self, group: Group, load: Sending, round_count: int) -> Harm:
+        harm = Harm(group, random.Random(self._seed))
+        commits = Commits(group)
+        master = await self._served(group, load)
+        for number, plan in enumerate(self._plan(round_count), start=1):
+            try:
+                await commits.settle()
+                await harm.do(plan, master)
+                master = await self._served(group, load)
+            except AssertionError as failure:
+                raise AssertionError(f"round {number}, {_told(plan)}: {failure}") from failure
+            self._report(f"round {number}: {_told(plan)}; {load.ledger.counts['ok']} acknowledged so far")
+        await commits.settle()
+        return harm
+
+    async def _served(self, group: Group, load: Sending) -> Broker:
+        """The group has healed and takes messages; its master."""
+        master = await group.healed()
+        goal = load.ledger.counts["ok"] + SERVED_COUNT
+        await until(lambda: load.ledger.counts["ok"] >= goal, "messages to be acknowledged again", SERVED_TIMEOUT_S)
+        return master
+
+
+def _told(plan: Plan) -> str:
+    return f"{plan.event}, link: {plan.link_kind}"
