@@ -184,10 +184,11 @@ class _LagLoad:
             now = time.perf_counter()
             due = min(int((now - start) * LAG_RATE), messages) - sent
             if due > 0:
-                # The stream goes round the queues, beginning with the first.
-                sent_at += [now] * (-(-(sent + due) // QUEUES) - -(-sent // QUEUES))
-                self._producer.sendall(self._stream.take(due))
-                sent += due
+                view = self._stream.take(due)  # it may give fewer
+                self._producer.sendall(view)
+                before, sent = sent, sent + len(view) // self._stream.frame_bytes
+                # It goes round the queues, beginning with the first.
+                sent_at += [now] * (-(-sent // QUEUES) - -(-before // QUEUES))
             elif now > start + messages / LAG_RATE + LAG_DEADLINE_S:
                 raise BenchError(f"{len(sent_at) - len(delays_ms)} messages did not reach the slave")
             readable, _, _ = select.select([self._producer, self._slave], [], [], LAG_SLICE_S)
