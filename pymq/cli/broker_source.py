@@ -19,7 +19,8 @@ from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus
 T = TypeVar("T")
 
 TIMEOUT_S = 15.0
-AHEAD_BYTES = 1 << 20
+REQUEST_BYTES = 1 << 20
+AHEAD_BYTES = 8 << 20  # so many requests are under way at once that the connection never waits
 
 
 class BrokerSource:
@@ -30,8 +31,10 @@ class BrokerSource:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._runner = asyncio.Runner()
+        # Not asyncio.Runner: it formats each result, megabytes of log, into the text of an error that nobody sees.
+        self._loop = asyncio.new_event_loop()
         self._admin: Admin | None = None
+        self._facts: SourceFacts | None = None
         self._next = -1  # where a read would go on
         self._ahead = (0, b"")  # bytes that were read beyond what was asked for, and from where
 
@@ -45,10 +48,10 @@ class BrokerSource:
     ) -> None:
         if self._admin is not None:
             self._run(self._admin.close())
-        self._runner.close()
+        self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        return self._loop.run_until_complete(work)
 
     @property
     def _replication(self) -> ReplicationAdmin:
@@ -66,7 +69,7 @@ class BrokerSource:
                 f"{self._address} is a RocketMQ broker, which tells no digests of its log: copy its directory, or let "
                 f"a PyMQ slave follow it and recover from that"
             )
-        return SourceFacts(
+        self._facts = SourceFacts(
             self._address,
             status.cluster,
             status.broker_name,
@@ -74,26 +77,38 @@ class BrokerSource:
             status.log_start,
             status.log_end,
         )
+        return self._facts
 
     def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:
         request = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes)
         return self._run(self._replication.digests(self._address, request)).digests
 
     def read(self, start: int, end: int) -> bytes:
-        """One request for several calls that go on from each other, so that small pieces cost little."""
+        """Calls that go on from each other are served from what several requests at once have brought."""
         ahead_start, ahead = self._ahead
         is_next = start == self._next
         self._next = end
-        if ahead_start <= start and end <= ahead_start + len(ahead):
-            return ahead[start - ahead_start : end - ahead_start]
+        if not (ahead_start <= start and end <= ahead_start + len(ahead)):
+            stop = max(end, min(start + AHEAD_BYTES, self._readable_end(start))) if is_next else end
+            ahead_start, ahead = self._ahead = (start, self._run(self._read_many(start, stop)))
+        return ahead[start - ahead_start : end - ahead_start]
+
+    def _readable_end(self, start: int) -> int:
+        """Of the segment that holds ``start``, or of the log."""
+        assert self._facts is not None, "who reads has asked for the facts"
+        size = self._facts.segment_size_bytes
+        return min(start - start % size + size, self._facts.log_end)
+
+    async def _read_many(self, start: int, end: int) -> bytes:
+        pieces = [self._read(at, min(at + REQUEST_BYTES, end)) for at in range(start, end, REQUEST_BYTES)]
+        return b"".join(await asyncio.gather(*pieces))
+
+    async def _read(self, start: int, end: int) -> bytes:
         parts: list[bytes] = []
-        at = start
-        while at < end:
-            size = AHEAD_BYTES if is_next else end - at
-            parts.append(self._run(self._replication.read_log(self._address, at, size)))
-            at += len(parts[-1])
-        self._ahead = (start, b"".join(parts))
-        return self._ahead[1][: end - start]
+        while start < end:
+            parts.append(await self._replication.read_log(self._address, start, end - start))
+            start += len(parts[-1])
+        return b"".join(parts)
 
     def tables(self) -> dict[str, bytes]:
         found = self._run(self._replication.tables(self._address))
