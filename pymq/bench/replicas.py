@@ -60,7 +60,7 @@ def sync(bench: PairBench) -> list[Figure]:
 def beside(bench: PairBench) -> list[Figure]:
     """Single sends with the slave attached, and with none, in turn: what is left of the rate."""
     pair, messages = bench.server, bench.sizes.send_messages // 2
-    attached, alone, slaves_us, masters_us = [], [], [], []
+    attached, alone, slaves_us, masters_us, alone_us = [], [], [], [], []
     for _ in range(2):
         rate, master_us, slave_us = _send(bench, messages)
         attached.append(rate)
@@ -68,7 +68,9 @@ def beside(bench: PairBench) -> list[Figure]:
         slaves_us.append(slave_us)
         pair.stop_slave()
         try:
-            alone.append(_send(bench, messages, has_slave=False)[0])
+            rate, master_us, _ = _send(bench, messages, has_slave=False)
+            alone.append(rate)
+            alone_us.append(master_us)
         finally:
             pair.start_slave()
         attach(pair)
@@ -76,6 +78,7 @@ def beside(bench: PairBench) -> list[Figure]:
         Figure(f"{ASYNC_CASE} rate", max(attached), "msg/s", None, True),
         Figure(f"{ASYNC_CASE} rate, of that without", max(attached) / max(alone) * 100, "%", 85.0, True),
         Figure(f"{ASYNC_CASE} master CPU", min(masters_us), "us/msg", None),
+        Figure(f"{ASYNC_CASE} master CPU without", min(alone_us), "us/msg", None),
         Figure(f"{ASYNC_CASE} slave CPU", min(slaves_us), "us/msg", 1.5),
     ]
 
