@@ -289,14 +289,18 @@ class Promotion:
         await self._until(look, self._catch_up_timeout_ms, f"{what}: the master goes on")
 
     async def _stepped_down(self, slave: str, master: str) -> None:
-        """The slave has lost its master, which serves nothing any more or is a slave already."""
+        """The slave has lost its master, which says itself that it is a slave now.
+
+        One that says nothing is not enough: killed before the change was on its disk, it comes back as the master, and
+        slaves that have not heard of the new one would confirm what it takes.
+        """
 
         async def look() -> bool:
             link = (await self._calls.status(slave)).link
             if link is not None and link.state == FOLLOWING:
                 return False
             status = await self._status(master)
-            return status is None or status.broker_id != MASTER_ID
+            return status is not None and status.broker_id != MASTER_ID
 
         await self._until(look, STEP_TIMEOUT_MS, f"{master} has not stepped down: see its log, then again")
 

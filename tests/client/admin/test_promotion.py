@@ -162,6 +162,7 @@ class Group:
         self.refuses = refuses
         self.catches_up = True
         self.rejoins = True
+        self.dies = False  # the old master, as soon as it was told to step down
 
     @property
     def members(self) -> list[GroupMember]:
@@ -177,7 +178,7 @@ class Group:
 
     async def status(self, address: str) -> ReplicationStatus:
         self.looks += 1
-        if self.refuses == "status after":
+        if self.refuses == "status after" or (self.dies and address == A and "old step_down" in self.done):
             raise UnreachableError("gone")
         return self.old if address == A else self.new
 
@@ -251,6 +252,14 @@ def test_a_step_that_is_refused_leaves_the_old_master(refuses: str, done: list[s
         group.run()
     assert group.done == done
     assert group.old.broker_id == 0 and group.new.broker_id == 1
+
+
+def test_an_old_master_that_dies_before_it_says_that_it_has_stepped_down_may_come_back_as_master() -> None:
+    group = Group()
+    group.dies = True
+    with pytest.raises(RequestTimeoutError, match="has not stepped down"):
+        group.run()
+    assert group.done == ["old freeze", "old step_down"], "the slave is not promoted beside it"
 
 
 def test_an_old_master_that_does_not_come_back_is_told_and_no_failure() -> None:
