@@ -62,7 +62,7 @@ class Watcher:
         if other is not send and send.epoch > 0:
             self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
         server = self._server(send.address)
-        send.is_sync = server.is_sync_master
+        send.is_sync = server.is_sync_master or (not server.is_serving and self.copies_needed > 1)  # it was, just now
         if not send.is_sync and self.copies_needed > 1:
             # Promoted by force before it ever saw its master, a slave can't know that this is a SYNC_MASTER's group.
             self._history.operations["acknowledged by a master that forgot SYNC_MASTER"] += 1

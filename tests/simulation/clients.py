@@ -168,9 +168,12 @@ class Consumer(ClientNode):
 
     is_master_at: Callable[[str], bool] = staticmethod(lambda address: False)
     reign_at: ReignAt = staticmethod(lambda address: (-1, ""))
+    # (address) -> what changes with each start and each reign of the master there; None: no master
+    life_at: Callable[[str], object] = staticmethod(lambda address: None)
     on_seen: Callable[[Seen], None] = staticmethod(lambda seen: None)
 
     def start(self, pace_us: int) -> None:
+        self._newest: dict[tuple[object, int], int] = {}  # committed to one life of a master, by queue
         for queue_id in range(QUEUE_COUNT):
             run(self._work(queue_id, pace_us))
 
@@ -210,7 +213,10 @@ class Consumer(ClientNode):
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return 0
             raise
-        return int((answer.ext or {})["offset"])
+        offset, newest = int((answer.ext or {})["offset"]), self._newest.get((self.life_at(address), queue_id), 0)
+        if offset < newest:
+            self._history.violated(f"{self.group} went back to {offset} in queue {queue_id}, {newest} was committed")
+        return offset
 
     async def _pull(self, address: str, queue_id: int, offset: int) -> tuple[int, int]:
         """(where to go on, the broker that is suggested). Raises PymqError."""
@@ -249,7 +255,10 @@ class Consumer(ClientNode):
         fields = {
             "consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id), "commitOffset": str(offset),
         }  # fmt: skip
+        life = self.life_at(address)
         await self.client.invoke_ok(address, Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479))
+        if life is not None and life == self.life_at(address):
+            self._newest[life, queue_id] = max(offset, self._newest.get((life, queue_id), 0))
         self._history.commits.append(
             Commit(self.now_us, self.group, queue_id, offset, address, self.is_master_at(address))
         )

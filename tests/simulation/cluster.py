@@ -81,6 +81,7 @@ class Cluster:
             producer.on_answer, producer.reign_at = self._answered, self._reign_at
         for consumer in self.consumers:
             consumer.on_seen, consumer.reign_at, consumer.is_master_at = self._seen, self._reign_at, self._is_master_at
+            consumer.life_at = self._life_at
         self.operator = Operator("operator", "10.0.4.1", cluster=self, rng=self._fork(), **common)
         self.faults = Faults(self, self._fork())
 
@@ -97,6 +98,10 @@ class Cluster:
 
     def _is_master_at(self, address: str) -> bool:
         return self.broker_at(address).is_master
+
+    def _life_at(self, address: str) -> object:
+        broker = self.broker_at(address)
+        return (address, broker.start_count, broker.reign) if broker.is_master else None
 
     def _answered(self, send: Send) -> None:
         self.watcher.answered(send)

@@ -197,6 +197,8 @@ class Operator(ClientNode):
             for broker in brokers:
                 if not broker.is_alive:
                     if broker.needs_other_id:
+                        if not self._was_forced():
+                            self._history.violated(f"{broker.name} wants another id, and nothing was forced")
                         broker.configured_id = self._free_id()
                     broker.start()
             masters = [broker for broker in brokers if broker.is_master]
@@ -215,7 +217,7 @@ class Operator(ClientNode):
         furthest = max(masters, key=_progress)
         other = next(broker for broker in masters if broker is not furthest)
         self._history.operations["masters demoted by hand"] += 1
-        if not any(incident.kind == "force" for incident in self._history.incidents):
+        if not self._was_forced():
             self._history.violated(f"{other.name} is a second master, and nobody forced that")
         request = RoleRequest(
             action="step_down",
@@ -228,6 +230,9 @@ class Operator(ClientNode):
                 await admin.replication.change_role(other.address, request)
         except PymqError as error:
             self._tell(f"{other.name} did not step down: {error}")
+
+    def _was_forced(self) -> bool:
+        return any(incident.kind == "force" for incident in self._history.incidents)
 
     def _free_id(self) -> int:
         taken = {broker.parts.role.broker_id for broker in self._cluster.brokers if broker.parts is not None}

@@ -83,7 +83,7 @@ def drawn(seed: int) -> Plan:
         "flushDiskType": "SYNC_FLUSH" if is_sync_flush else "ASYNC_FLUSH",
         "flushIntervalCommitLog": chance.choice((200, 500, 2000)),
         "slaveTimeout": chance.choice((500, 1500, 3000)),
-        "haSendHeartbeatInterval": chance.choice((500, 2000, 5000)),
+        "haSendHeartbeatInterval": chance.choice((500, 1500, 2500)),
         "haHousekeepingInterval": chance.choice((5000, 20_000)),
         "haTransferBatchSize": chance.choice((1024, 8192, 262_144)),
         "haFullSync": chance.choice(("true", "false")),
