@@ -24,7 +24,8 @@ def test_a_slave_is_attached_stopped_and_catches_up(tmp_path: Path) -> None:
         pair.stop()
     assert sorted(figures) == [
         "replica-async master CPU", "replica-async master CPU without", "replica-async rate",
-        "replica-async rate, of that without", "replica-async slave CPU", "replica-catch-up rate", "replica-lag p50", "replica-lag p99",
+        "replica-async rate, of that without", "replica-async slave CPU", "replica-catch-up rate",
+        "replica-lag p50", "replica-lag p99",
     ]  # fmt: skip
     assert figures["replica-async rate"] > 0 and figures["replica-catch-up rate"] > 0
     assert 0 < figures["replica-lag p50"] <= figures["replica-lag p99"]
