@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_MS = 120_000
-REFUSED_RETRY_MS = 1000  # whoever has our id may be about to give it up
+# After a round that failed: whoever has our id may be about to give it up; who is away is tried at growing intervals.
+RETRY_MS = 1000
 UNREGISTER_TIMEOUT_S = 2.0
 
 Gather = Callable[..., Awaitable[Any]]
@@ -76,6 +77,7 @@ class Registrar:
         self._on_refused = on_refused
         self._unreachable: set[str] = set()
         self._refused: dict[str, str] = {}
+        self._retry_ms = RETRY_MS
         self._waiting: list[Callable[[], None]] = []
         self._changed = True
         self._running = False
@@ -120,8 +122,19 @@ class Registrar:
                     return
         finally:
             self._running = False
-            period_ms = REFUSED_RETRY_MS if self._refused else self._config.register_period_ms
-            self._next_ms = self._clock.monotonic_ms() + period_ms
+            self._next_ms = self._clock.monotonic_ms() + self._pause_ms()
+
+    def _pause_ms(self) -> int:
+        """Until the next round: soon after a failure, which may be the first report of a new role."""
+        period_ms = self._config.register_period_ms
+        if self._refused:
+            return RETRY_MS
+        if not self._unreachable:
+            self._retry_ms = RETRY_MS
+            return period_ms
+        pause_ms = min(self._retry_ms, period_ms)
+        self._retry_ms = pause_ms * 2
+        return pause_ms
 
     def register_now(self) -> None:
         """Has a round started: what name servers answer is wanted."""

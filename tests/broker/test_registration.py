@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.registration import REFUSED_RETRY_MS, Registrar
+from pymq.broker.registration import RETRY_MS, Registrar
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_route import body_crc32, decode_registration
@@ -113,6 +113,26 @@ def test_a_server_that_is_away_harms_nobody_and_is_tried_again() -> None:
     assert setup.registrar.unreachable == frozenset()
 
 
+def test_a_server_that_is_away_is_tried_at_growing_intervals() -> None:
+    setup = Setup()
+    setup.servers.away = {A}
+    for pause_ms in (1000, 2000, 4000, 8000, 16_000, 30_000, 30_000):
+        setup.round()
+        setup.world.clock.advance(pause_ms - 1)
+        assert not setup.registrar.is_due()
+        setup.world.clock.advance(1)
+        assert setup.registrar.is_due()
+    setup.servers.away = set()
+    setup.round()
+    setup.world.clock.advance(29_999)
+    assert not setup.registrar.is_due()
+    setup.world.clock.advance(1)
+    setup.servers.away = {A}
+    setup.round()
+    setup.world.clock.advance(1000)
+    assert setup.registrar.is_due()
+
+
 def test_a_change_during_a_round_makes_another() -> None:
     setup = Setup()
     topics = setup.world.parts.topics
@@ -168,14 +188,14 @@ def test_a_refusal_is_told_once_it_changes_and_tried_again_soon() -> None:
     setup.round()
     assert len(heard) == 1 and "10.0.0.2:10911 is master" in heard[0]
     assert list(setup.registrar.refused) == [A] and not setup.registrar.unreachable
-    setup.world.clock.advance(REFUSED_RETRY_MS - 1)
+    setup.world.clock.advance(RETRY_MS - 1)
     assert not setup.registrar.is_due()
     setup.world.clock.advance(1)
     assert setup.registrar.is_due()
     setup.servers.refused = {}
     setup.round()
     assert heard[-1] == "" and setup.registrar.refused == {}
-    setup.world.clock.advance(REFUSED_RETRY_MS)
+    setup.world.clock.advance(RETRY_MS)
     assert not setup.registrar.is_due()
 
 

@@ -76,6 +76,10 @@ class Brokers:
         """kill -9."""
         self._end(name, signal.SIGKILL)
 
+    def signal(self, name: str, which: signal.Signals) -> None:
+        """Sends a running broker a signal: SIGSTOP and SIGCONT."""
+        os.kill(self._running[name].pid, which)
+
     def _end(self, name: str, how: signal.Signals) -> None:
         running = self._running.pop(name)
         os.kill(running.pid, how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE,
 from .brokers import DEADLINE_S, Brokers
 
 Capture = Any
+RETRY_S = 0.01  # without a pause a send that fails at once leaves the others no time
 
 
 @pytest.fixture
@@ -46,6 +48,7 @@ class Load:
                 try:
                     result = await producer.send(Message("T", b"%d" % number), timeout_s=2)
                 except PymqError:
+                    await asyncio.sleep(RETRY_S)
                     continue
                 if result.status.value == "SEND_OK":
                     self.acked.append(str(number))
@@ -139,6 +142,20 @@ def test_a_dead_master_is_replaced_by_force_and_rejoins_with_its_old_flags(group
     for name in "ab":
         group.stop(name)
     assert group.log("a") == group.log("b")
+
+
+def test_a_master_that_was_only_asleep_makes_room_when_it_wakes(group: Brokers, capsys: Capture) -> None:
+    group.start("a", "--id", "0")
+    b = group.start("b", "--id", "1")
+    group.wait_for(capsys, a=0, b=1)
+    send(group, "before")
+    group.wait_for(capsys, a=0, b=1)
+    group.signal("a", signal.SIGSTOP)
+    assert group.json(capsys, "broker", "promote", b, "--yes", "--force", "--json")["target"] == b
+    send(group, "meanwhile")
+    group.signal("a", signal.SIGCONT)
+    group.wait_for(capsys, b=0, a=1)
+    assert sorted(group.bodies(capsys, "T")) == ["before", "meanwhile"]
 
 
 def test_a_second_master_of_a_name_does_not_start(group: Brokers, capfd: pytest.CaptureFixture[str]) -> None:
