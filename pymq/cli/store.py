@@ -94,6 +94,7 @@ def inspect(
         "pymq store dump ~/store --topic orders --from 2026-01-31T12:00 --to -1h",
         "pymq store dump ~/store --topic orders --from 1000 --to 2000",
         "pymq store dump ~/store -o parquet --out messages.parquet",
+        "pymq store dump ~/store/diverged/*.log",
     )
 )
 def dump(
@@ -114,7 +115,10 @@ def dump(
     commit_log: CommitLogOption = None,
     while_running: RunningOption = False,
 ) -> None:
-    """Write every message of the log, in its order. Damaged ones are told on stderr and left out (exit code 1)."""
+    """Write every message of the log, in its order. Damaged ones are told on stderr and left out (exit code 1).
+
+    DIR may also be a file under a directory's diverged/: what was cut from its log.
+    """
     from pymq.cli import store_work as work
 
     if output not in DUMP_FORMATS:

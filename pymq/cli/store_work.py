@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +25,7 @@ from pymq.offline.directory import Directory, open_directory
 from pymq.offline.files import ReadOnlyFiles, check_is_store, held
 from pymq.offline.find import by_id, by_offset
 from pymq.offline.findings import Report
+from pymq.offline.kept_log import open_kept_log
 from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
@@ -61,6 +62,22 @@ def _opened(place: Place) -> Iterator[Directory]:
             yield directory
         finally:
             directory.close()
+
+
+@contextmanager
+def _opened_or_kept(place: Place) -> Iterator[Directory]:
+    """The directory; for a file under its ``diverged/`` with the log that was kept there in place of its own."""
+    path = Path(absolute(place.directory))
+    if not path.is_file():
+        with _opened(place) as directory:
+            yield directory
+        return
+    with _opened(replace(place, directory=str(path.parent.parent))) as directory:
+        log = open_kept_log(directory.files, str(path), directory.log.segment_size)
+        try:
+            yield replace(directory, log=log)
+        finally:
+            log.close()
 
 
 def absolute(path: str) -> str:
@@ -298,7 +315,7 @@ def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
 
 def run_dump(place: Place, kind: str, target: str | None, wanted: dump.Wanted) -> bool:
     """Writes the messages; returns whether all of them could be read."""
-    with _opened(place) as directory, _log_progress("dump", directory) as advance:
+    with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
         messages = dump.Messages(directory.log, wanted, lambda text: print_note(f"pymq: {text}"), advance)
         if target is None:
             _write_lines(sys.stdout.buffer, messages)

@@ -5,14 +5,25 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 from pymq.errors import NotFoundError, StoreError
 from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.fs import File, Files
+from pymq.store.fs import Files
 
 SECTOR_BYTES = 4096
 _SEARCH_BYTES = 1 << 20
 EMPTY_LAST_SEGMENT = "is empty: made right before the stop, a start removes it"
+
+
+class SegmentBytes(Protocol):
+    """What a segment is read with: a file, a compressed one, or a part of one."""
+
+    def pread(self, at: int, size: int) -> bytes: ...
+
+    def next_data(self, at: int) -> int | None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -22,7 +33,7 @@ class SegmentFile:
     path: str
     start: int
     size: int
-    file: File
+    file: SegmentBytes
     unreadable: list[tuple[int, int]] = field(default_factory=list)  # (position, size) that gave EIO
     patches: dict[int, int] = field(default_factory=dict)  # position -> bits that are turned over in what is read
 

@@ -17,7 +17,8 @@ from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.index_keys import KeyedRecords
 from pymq.store.queue_feed import QueueFeed
-from pymq.store.scan import End, Scanned, Window, could_go_on, find_later_record, has_index_entries, scan
+from pymq.store.quick_feed import QuickFeed
+from pymq.store.scan import End, Scanned, Window, could_go_on, find_later_record, has_index_entries, read_piece, scan
 from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store_times import StoreTimes
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from pymq.store.bulk_scan import Records
     from pymq.store.store import MessageStore
 
-BULK_BYTES_MIN = 8 << 10  # less than this is handed on record by record
+BULK_BYTES_MIN = 48 << 10  # for less numpy does not pay
+_QUICK_BYTES = 1 << 20  # read at a time while it is not loaded
 # Records whose forerunner is younger come from the master's memory, over a connection with checksums: their CRC is not
 # calculated again, which is a fifth of the work. Older ones were on its disk.
 UNCHECKED_AGE_MS_MAX = 60_000
@@ -45,6 +47,7 @@ class Follower:
         self._store = store
         self._log = store.log
         self._feed: QueueFeed | None = None
+        self._quick: QuickFeed | None = None
         self._times: StoreTimes | None = None
         self._grown: dict[ConsumeQueue, int] = {}
         self._count = 0  # of records handed on
@@ -143,6 +146,8 @@ class Follower:
     def _hand_on(self, at: int, stop: int) -> None:
         """Hands on the whole records between two physical offsets, up to the first one that isn't. Raises OSError."""
         feed, times = self._ready()
+        if stop - at < BULK_BYTES_MIN or not self._store.appender.bulk_ready:
+            at = self._hand_on_quickly(at, stop)
         keys, end = KeyedRecords(), at
         try:
             for part in self._scan(at, stop):
@@ -162,6 +167,27 @@ class Follower:
         finally:
             self._show(end, keys)
 
+    def _hand_on_quickly(self, at: int, stop: int) -> int:
+        """Hands on what lies whole between the two, up to something unusual, and returns where that is."""
+        assert self._quick is not None
+        _, times = self._ready()
+        check_crc = not self._is_fresh
+        while (segment := self._log.find(at)) is not None and at < stop:
+            size, keys = min(_QUICK_BYTES, stop - at, segment.end - at), KeyedRecords()
+            piece = bytes(read_piece(segment, at - segment.start, size))
+            taken = self._quick.take(piece, at, keys, check_crc=check_crc)
+            if not taken.record_count:
+                break
+            times.add(taken.before_ms, taken.newest_ms)
+            self._count += taken.record_count
+            at += taken.size
+            self._show(at, keys)
+        return at
+
+    @property
+    def _is_fresh(self) -> bool:
+        return self._store.clock.now_ms() - self._log.last_store_ms < UNCHECKED_AGE_MS_MAX
+
     def _hand_on_many(self, records: Records, keys: KeyedRecords) -> None:
         """``keys``: those of the records before them."""
         from pymq.store.bulk_dispatch import keyed_records, record_keys  # noqa: PLC0415 - it needs numpy
@@ -178,12 +204,11 @@ class Follower:
             index.add_columns(record_keys(records))
 
     def _scan(self, at: int, stop: int) -> Iterator[Records | Scanned | End]:
-        is_fresh = self._store.clock.now_ms() - self._log.last_store_ms < UNCHECKED_AGE_MS_MAX
         if stop - at < BULK_BYTES_MIN or not self._store.appender.bulk_ready:
-            return scan(self._log, at, check_crc=not is_fresh, stop=stop)
+            return scan(self._log, at, check_crc=not self._is_fresh, stop=stop)
         from pymq.store.bulk_scan import scan_bulk  # noqa: PLC0415 - it needs numpy
 
-        return scan_bulk(self._log, at, check_crc=not is_fresh, stop=stop)
+        return scan_bulk(self._log, at, check_crc=not self._is_fresh, stop=stop)
 
     def take_again(self, starts: Mapping[str, int]) -> None:
         """Gives queues of these topics the records they lack, each from a physical offset on where some record begins.
@@ -211,6 +236,7 @@ class Follower:
                 self._log, store.queue_table, store.settings, on_grown=self._note_grown, on_gap=lambda text: None,
                 on_damage=lambda start, end, why: log.warning("%s", why), tell=lambda text: log.warning("%s", text),
             )  # fmt: skip
+            self._quick = QuickFeed(store.queue_table, self._feed, self._note_grown)
         self._times.now(now_ms)
         return self._feed, self._times
 

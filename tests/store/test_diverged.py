@@ -17,7 +17,7 @@ from pymq.store.memory_fs import Image, MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
 from tests.crash.losses import DROP_ALL, KEEP_ALL, KEEP_PAGES, Loss
-from tests.store.support import ROOT, SMALL, bodies, die, everything, make_store, put
+from tests.store.support import ROOT, SMALL, bodies, everything, make_store, put
 
 SETTINGS = StoreSettings(**SMALL)
 

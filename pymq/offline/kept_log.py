@@ -1,0 +1,47 @@
+"""A log's end that was cut and kept under ``diverged/``: one file, read as the segments it was cut from."""
+
+from __future__ import annotations
+
+from pymq.errors import NotFoundError
+from pymq.offline.log_files import LogFiles, SegmentFile
+from pymq.store.diverged import LOG_SUFFIX
+from pymq.store.fs import File, Files
+
+
+class _Part:
+    """A range of a file, as a file that can be read."""
+
+    def __init__(self, file: File, start: int, size: int) -> None:
+        self._file = file
+        self._start = start
+        self._size = size
+
+    def pread(self, at: int, size: int) -> bytes:
+        return self._file.pread(self._start + at, min(size, self._size - at))
+
+    def next_data(self, at: int) -> int | None:
+        found = self._file.next_data(self._start + at)
+        return None if found is None or found >= self._start + self._size else found - self._start
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_kept_log(files: Files, path: str, segment_size: int) -> LogFiles:
+    """``path``: ``<first offset>-<end>-<time>.log``; ``segment_size``: of the log it was cut from, in bytes.
+
+    Raises NotFoundError when the name is none of a kept log, OSError.
+    """
+    name = path.rpartition("/")[2]
+    first = name.partition("-")[0]
+    if not name.endswith(LOG_SUFFIX) or not first.isdigit() or not segment_size:
+        raise NotFoundError(f"{path} is no directory, nor a log that was cut from one and kept beside its commitlog")
+    file = files.open(path)
+    start, end = int(first), int(first) + file.size()
+    segments = []
+    at = start
+    while at < end:
+        stop = min(at - at % segment_size + segment_size, end)
+        segments.append(SegmentFile(path, at, stop - at, _Part(file, at - start, stop - at)))
+        at = stop
+    return LogFiles(path.rpartition("/")[0], segment_size, segments, [], [])

@@ -1,0 +1,102 @@
+"""Measures a log that follows another's, without a broker: ``python -m pymq.testing.store_follow``.
+
+What ``scripts/bench store-follow`` runs on one CPU: the same log of keyed 128-byte messages, spread over queues one by
+one, taken over in pieces of about 256 messages, each handed on at once, and in pieces of 1 MiB, as fast as it goes.
+Prints one JSON object: microseconds of CPU a message, and MB of log a second of CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import tempfile
+import time
+
+from pymq.clock import SystemClock
+from pymq.store.following import Follower
+from pymq.store.fs import RealFiles
+from pymq.store.store import MessageStore
+from pymq.testing.store_append import HOST, QUEUES, TICK_EVERY, batches
+
+PIECE_MESSAGES = 256
+CATCH_UP_BYTES = 1 << 20
+
+
+def opened(directory: str) -> MessageStore:
+    store = MessageStore(root=directory, files=RealFiles(), clock=SystemClock())
+    store.open()
+    return store
+
+
+def filled(directory: str, count: int) -> MessageStore:
+    """A master's store of about ``count`` messages."""
+    store = opened(directory)
+    for number, entries in enumerate(batches(count, keyed=True)):
+        for place, (_, body, properties, tags_code) in enumerate(entries):
+            store.stage(
+                "bench", (number + place) % QUEUES, body=body, properties=properties, tags_code=tags_code,
+                born_timestamp_ms=1, born_host=HOST,
+            )  # fmt: skip
+        store.commit()
+        if number % TICK_EVERY == 0:
+            store.tick()
+    return store
+
+
+def measure(directory: str, log: list[bytes]) -> float:
+    """Seconds of CPU to take the pieces over, with units, keys and digests."""
+    store = opened(directory)
+    follower = Follower(store)
+    begin = time.process_time()
+    for number, piece in enumerate(log):
+        follower.append(follower.end, piece)
+        follower.dispatch()
+        if number % TICK_EVERY == 0:
+            store.tick()
+    if store.index is not None:
+        store.index.drain()
+    store.tick()
+    seconds = time.process_time() - begin
+    store.close()
+    return seconds
+
+
+def pieces(store: MessageStore, size: int) -> list[bytes]:
+    """The store's log."""
+    made: list[bytes] = []
+    at = store.physical_min_offset
+    while at < store.physical_max_offset:
+        made.append(bytes(store.read_log(at, size)))
+        at += len(made[-1])
+    return made
+
+
+def main() -> None:
+    """Both ways, the best of some rounds each: other work on the machine only ever slows a round down."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--messages", type=int, default=500_000)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--dir", help="where the stores are made (a temporary directory)")
+    chosen = options.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    importlib.import_module("pymq.store.bulk_dispatch")  # as in a broker that runs for a while
+    with tempfile.TemporaryDirectory(dir=chosen.dir) as directory:
+        master = filled(directory, chosen.messages)
+        count = sum(queue.max_offset for queue in master.queue_table)
+        size = master.physical_max_offset
+        seconds = []
+        for piece_bytes in (size // count * PIECE_MESSAGES, CATCH_UP_BYTES):
+            log = pieces(master, piece_bytes)
+            rounds = []
+            for _ in range(chosen.rounds):
+                with tempfile.TemporaryDirectory(dir=chosen.dir) as target:
+                    rounds.append(measure(target, log))
+            seconds.append(min(rounds))
+        master.close()
+    print(json.dumps({"follow_us": seconds[0] / count * 1e6, "catch_up_mb_s": size / seconds[1] / 1e6}))
+
+
+if __name__ == "__main__":
+    main()

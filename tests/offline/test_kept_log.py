@@ -1,0 +1,47 @@
+"""What was cut from a log is dumped like a log of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.errors import NotFoundError
+from pymq.offline.dump import Messages, Wanted
+from pymq.offline.files import ReadOnlyFiles
+from pymq.offline.kept_log import open_kept_log
+from pymq.store.diverged import CutState, cut_log
+from pymq.store.fs import RealFiles
+from pymq.store.settings import StoreSettings
+from tests.store.support import SMALL, bodies, make_store, put
+
+SETTINGS = StoreSettings(**SMALL)
+
+
+def cut_at(root: Path, number: int) -> CutState:
+    """A store of 150 messages, the last of them cut from one on."""
+    store = make_store(RealFiles(), root=str(root))
+    store.open()
+    places = [put(store, "T", 0, body, keys=f"k{n}") for n, body in enumerate(bodies(150))]
+    store.close()
+    return cut_log(RealFiles(), str(root), SETTINGS, places[number].physical_offset, ManualClock())
+
+
+@pytest.mark.parametrize("number", [0, 10, 60, 149])
+def test_every_message_that_was_cut(number: int, tmp_path: Path) -> None:
+    """Over several segments, with the blanks between them."""
+    state = cut_at(tmp_path, number)
+    log = open_kept_log(ReadOnlyFiles(), state.path, SETTINGS.segment_size_bytes)
+    complaints: list[str] = []
+    found = [(message.queue_offset, message.body) for message, _ in Messages(log, Wanted(), complaints.append)]
+    log.close()
+    assert found == list(enumerate(bodies(150)))[number:]
+    assert not complaints
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000-1-2.json", "store.log", "1.log.tmp"])
+def test_another_file_is_none(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(NotFoundError, match="nor a log"):
+        open_kept_log(ReadOnlyFiles(), str(tmp_path / name), 4096)
