@@ -98,7 +98,7 @@ async def check_all(group: Group, ledger: Ledger, seen: dict[Place, bytes]) -> i
 
     The load has ended. Raises AssertionError naming the first thing that is wrong.
     """
-    assert not ledger.problems, ledger.problems
+    assert not ledger.problems, f"{len(ledger.problems)} answers are wrong, the first: {ledger.problems[0]}"
     end = await group.same_end()
     stored_count = 0
     for broker in group.brokers:

@@ -15,7 +15,10 @@ from tests.chaos.proxy import KINDS, Fault, Link
 KILL_MASTER, KILL_SLAVE = "kill -9 of the master", "kill -9 of a slave"
 STOP_MASTER, STOP_SLAVE = "SIGSTOP of the master", "SIGSTOP of a slave"
 RESTART_MASTER, RESTART_SLAVE = "restart of the master", "restart of a slave"
+KILL_ALL, KILL_NAMESRV = "kill -9 of all brokers", "kill -9 of the name server"
 FAIL_OVER, HAND_OVER = "kill -9 of the master, a slave promoted", "a slave promoted beside its master"
+TAKE_OVER = "SIGSTOP of the master, a slave promoted"
+PROMOTING = (FAIL_OVER, HAND_OVER, TAKE_OVER)
 EVENTS: Final = (
     KILL_MASTER,
     FAIL_OVER,
@@ -25,6 +28,9 @@ EVENTS: Final = (
     STOP_MASTER,
     RESTART_SLAVE,
     RESTART_MASTER,
+    TAKE_OVER,
+    KILL_ALL,
+    KILL_NAMESRV,
 )
 STOPPED_S_MIN = 1.0
 DOWN_S_MAX = 2.0
@@ -78,25 +84,28 @@ class Harm:
         self._rng = rng
 
     async def do(self, plan: Plan, master: Broker) -> None:
-        """Both faults, side by side; the group is left to heal."""
+        """The link first, and as soon as bytes have felt that the process; the group is left to heal."""
         slaves = [broker for broker in self._group.brokers if broker is not master]
-        link = self._link(plan, master)
-        await asyncio.gather(self._to_link(plan, link), self._to_process(plan, master, slaves[plan.victim]))
+        link, fault = self._link(plan, master), Fault(plan.link_kind, self._rng)
+        link.harm(fault)
+        harmed = asyncio.ensure_future(self._heal_later(plan, link, fault))
+        felt = asyncio.ensure_future(fault.felt.wait())
+        await asyncio.wait((felt, harmed), return_when=asyncio.FIRST_COMPLETED)
+        felt.cancel()
+        await asyncio.gather(harmed, self._to_process(plan, master, slaves[plan.victim]))
 
     def _link(self, plan: Plan, master: Broker) -> Link:
         """Promotion must find all slaves, as an operator would make sure: then only what copies the log is harmed."""
-        if plan.event in (FAIL_OVER, HAND_OVER):
+        if plan.event in PROMOTING:
             return master.ha
         # A slave's HA port has no connections.
         links = [link for link in self._group.links if link is master.ha or "HA" not in link.name]
         return links[plan.link_index % len(links)]
 
-    async def _to_link(self, plan: Plan, link: Link) -> None:
-        fault = Fault(plan.link_kind, self._rng)
-        link.harm(fault)
+    async def _heal_later(self, plan: Plan, link: Link, fault: Fault) -> None:
         await asyncio.sleep(plan.link_fault_s)
         link.heal()
-        self.counts[f"link: {fault.kind}"] += fault.hit_count > 0
+        self.counts[f"link: {fault.kind}"] += fault.felt.is_set()
 
     async def _to_process(self, plan: Plan, master: Broker, slave: Broker) -> None:
         if plan.event in (KILL_MASTER, KILL_SLAVE):
@@ -107,13 +116,19 @@ class Harm:
             await self._group.restart(master if plan.event == RESTART_MASTER else slave)
         elif plan.event == FAIL_OVER:
             await self._fail_over(master)
+        elif plan.event == TAKE_OVER:
+            await self._take_over(master)
+        elif plan.event == KILL_ALL:
+            await asyncio.gather(*[self._kill(broker, plan.down_s) for broker in self._group.brokers])
+        elif plan.event == KILL_NAMESRV:
+            await self._group.kill_name_server(plan.down_s)
         else:
             await self._hand_over()
         self.counts[plan.event] += 1
 
     async def _kill(self, broker: Broker, down_s: float) -> None:
         await asyncio.to_thread(broker.kill)
-        assert broker.server.process.returncode == -signal.SIGKILL, f"it had ended before:\n{broker.log_tail()}"
+        _check_killed(broker)
         await asyncio.sleep(down_s)
         broker.launch()
 
@@ -124,10 +139,18 @@ class Harm:
 
     async def _fail_over(self, master: Broker) -> None:
         await asyncio.to_thread(master.kill)
-        assert master.server.process.returncode == -signal.SIGKILL, f"it had ended before:\n{master.log_tail()}"
+        _check_killed(master)
         problem = await self._group.promote(force=True)
         assert not problem, f"no slave could be promoted: {problem}"
         master.launch()
+
+    async def _take_over(self, master: Broker) -> None:
+        """The old master wakes up when all others have left it, and must find out."""
+        master.signal(signal.SIGSTOP)
+        problem = await self._group.promote(force=True)
+        assert not problem, f"no slave could be promoted: {problem}"
+        await self._group.healed(without=master)
+        master.signal(signal.SIGCONT)
 
     async def _hand_over(self) -> None:
         """While a link is harmed it may be refused; the master must go on then, and the next one succeeds."""
@@ -138,3 +161,7 @@ class Harm:
             self.counts["promotions refused"] += 1
             await self._group.healed()
         raise AssertionError(f"no slave could be promoted beside its master: {problem}")
+
+
+def _check_killed(broker: Broker) -> None:
+    assert broker.server.process.returncode == -signal.SIGKILL, f"it had ended before:\n{broker.log_tail()}"

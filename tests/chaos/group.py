@@ -125,12 +125,20 @@ class Group:
         answers = await asyncio.gather(*[ask(broker) for broker in self.brokers])
         return dict(zip(self.brokers, answers, strict=True))
 
-    async def healed(self) -> Broker:
+    async def kill_name_server(self, down_s: float) -> None:
+        """The brokers tell the next one what there is."""
+        await asyncio.to_thread(self.namesrv.kill)
+        await asyncio.sleep(down_s)
+        await asyncio.to_thread(self.namesrv.start)
+
+    async def healed(self, without: Broker | None = None) -> Broker:
         """Waits until one is the master and all others follow it; the master. Raises AssertionError after a minute."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + HEAL_TIMEOUT_S
         while True:
             found = await self.statuses()
+            if without is not None:
+                del found[without]
             master = _healthy_master(found)
             if master is not None:
                 return master

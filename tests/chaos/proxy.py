@@ -25,12 +25,12 @@ class ConnectionCut(Exception):
 
 
 class Fault:
-    """What is wrong with a link until `end` is called; ``hit_count`` counts the chunks of bytes that felt it."""
+    """What is wrong with a link until `end` is called; ``felt`` is set once bytes have met it."""
 
     def __init__(self, kind: str, rng: random.Random) -> None:
         assert kind in KINDS, kind
         self.kind = kind
-        self.hit_count = 0
+        self.felt = asyncio.Event()
         self._rng = rng
         self._silent = rng.choice((TO_SERVER, TO_CLIENT))
         self._delay_s = rng.uniform(0.02, DELAY_MAX_S)
@@ -45,7 +45,7 @@ class Fault:
         if self.kind in (HALVE, HALVE_AND_LOSE) and direction != self._silent:
             writer.write(data)
             return
-        self.hit_count += 1
+        self.felt.set()
         if self.kind == CUT:
             writer.write(data[: self._rng.randrange(len(data))])
             raise ConnectionCut
@@ -63,6 +63,8 @@ class Fault:
         """Byte by byte while the fault lasts; the rest."""
         sent = 0
         while sent < len(data) and not self._over.is_set():
+            if writer.is_closing():
+                raise ConnectionCut
             writer.write(data[sent : sent + 1])
             sent += 1
             await self._wait(TRICKLE_PAUSE_S)

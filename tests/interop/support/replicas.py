@@ -28,12 +28,21 @@ class NameServer:
     def __init__(self, directory: Path) -> None:
         self.port = free_port_block(0, 0)
         self.address = f"127.0.0.1:{self.port}"
+        self._directory = directory
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, again after a kill, and waits until it answers."""
         command = [sys.executable, "-m", "pymq", "namesrv", "--port", str(self.port)]
-        self._server = Server("namesrv", command, directory, env={"PYTHONPATH": str(REPOSITORY)})
+        self._server = Server("namesrv", command, self._directory, env={"PYTHONPATH": str(REPOSITORY)})
         probe.wait_until("the name server", lambda: probe.call(self.address, probe.GET_CLUSTER_INFO).code == 0)
 
     def stop(self) -> None:
         self._server.stop()
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self._server.kill()
 
     def members(self) -> dict[str, str]:
         """Addresses of the brokers of ``BROKER_NAME`` by id."""
@@ -51,29 +60,40 @@ class Member:
         self.store = directory / "store"
         self.namesrv = namesrv
         self.broker_id = broker_id
-        self.port = free_port_block()
-        self.broker = f"127.0.0.1:{self.port}"
         self.settings = {
             "brokerClusterName": CLUSTER,
             "brokerName": BROKER_NAME,
             "brokerId": str(broker_id),
             "brokerIP1": "127.0.0.1",
             "bindAddress": "127.0.0.1",
-            "listenPort": str(self.port),
-            "haListenPort": str(self.port + 1),
             "namesrvAddr": namesrv.address,
             "storePathRootDir": str(self.store),
             "mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES),
             **(settings or {}),
         }
+        self._choose_ports()
         directory.mkdir(parents=True, exist_ok=True)
         self._server: Server | None = None
         self._lives = 0
 
+    def _choose_ports(self) -> None:
+        self.port = free_port_block()
+        self.broker = f"127.0.0.1:{self.port}"
+        self.settings |= {"listenPort": str(self.port), "haListenPort": str(self.port + 1)}
+
     def start(self) -> None:
-        """Starts it and waits until it answers and is registered."""
+        """Starts it and waits until it answers and is registered; for the first time, on ports that it can have."""
         self._lives += 1
-        self._server = server = self._spawn(f"{self.kind}-{self._lives}")
+        self._server = self._spawn(f"{self.kind}-{self._lives}")
+        try:
+            self._wait_until_there(self._server)
+        except AssertionError:
+            if self._lives > 1 or not self._server.found_port_taken():
+                raise
+            self._choose_ports()
+            self.start()
+
+    def _wait_until_there(self, server: Server) -> None:
 
         def is_there() -> bool:
             server.assert_running()
