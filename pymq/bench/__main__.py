@@ -25,6 +25,7 @@ from pymq.bench.cases import (
     Sizes,
     start_and_idle,
     store_append,
+    store_follow,
 )
 from pymq.bench.control import BenchError
 from pymq.bench.export import export
@@ -38,8 +39,10 @@ from pymq.bench.standalone import PyMQBroker
 START_CASE = "start"
 EXPORT_CASE = "export"
 APPEND_CASE = "store-append"
+FOLLOW_CASE = "store-follow"
 ALL_CASES = [
-    START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES, EXPORT_CASE,
+    START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES,
+    EXPORT_CASE,
 ]  # fmt: skip
 
 
@@ -111,6 +114,8 @@ class Run:
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
         if APPEND_CASE in self._names and not self._options.only_apache:
             self._append_case()
+        if FOLLOW_CASE in self._names and not self._options.only_apache:
+            self._follow_case()
         if set(self._names) & set(RESTART_CASES):
             self._restart_cases()
         self._pair_cases("pair", REPLICA_CASES, {})
@@ -149,6 +154,11 @@ class Run:
         self._note(PyMQBroker.name, APPEND_CASE)
         figures = store_append(self._sizes, self._rounds, self._directory)
         self._collected.add(PyMQBroker.name, figures)
+
+    def _follow_case(self) -> None:
+        """Following another's log without a broker."""
+        self._note(PyMQBroker.name, FOLLOW_CASE)
+        self._collected.add(PyMQBroker.name, store_follow(self._sizes, self._rounds, self._directory))
 
     def _restart_cases(self) -> None:
         wanted = [name for name in RESTART_CASES if name in self._names]

@@ -268,11 +268,27 @@ def store_append(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
     # A process of its own: what measures brokers from outside knows nothing of the store.
     command = [sys.executable, "-m", "pymq.testing.store_append", "--rounds", str(rounds), "--dir", str(directory)]
     command += ["--messages", str(sizes.send_messages)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchError(f"appending to a store failed: {done.stderr[-500:]}")
-    rates: dict[str, float] = json.loads(done.stdout)
+    rates = _run_tool(command)
     return [
         Figure("store-append with unique keys", rates["keyed"], "msg/s", 500_000, True),
         Figure("store-append without keys", rates["plain"], "msg/s", 500_000, True),
     ]
+
+
+def store_follow(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
+    """128-byte messages of another's log taken over through the store's own interface, on one CPU."""
+    command = [sys.executable, "-m", "pymq.testing.store_follow", "--rounds", str(rounds), "--dir", str(directory)]
+    figures = _run_tool([*command, "--messages", str(sizes.send_messages)])
+    return [
+        Figure("store-follow in pieces of 256 messages", figures["follow_us"], "µs CPU/msg", 1.5),
+        Figure("store-follow in pieces of 1 MiB", figures["catch_up_mb_s"], "MB/s", 200.0, True),
+    ]
+
+
+def _run_tool(command: list[str]) -> dict[str, float]:
+    """What a tool of the store prints: figures by name."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"{command[2]} failed: {done.stderr[-500:]}")
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.bench.cases import QUICK, store_append
+from pymq.bench.cases import QUICK, store_append, store_follow
 from pymq.bench.control import BenchError
 from pymq.bench.restarts import REBUILD_CASE, UNCLEAN_CASE, measure_restarts
 from pymq.bench.standalone import PyMQBroker
@@ -40,4 +40,10 @@ def test_appending_is_measured_with_and_without_keys(tmp_path: Path) -> None:
     figures = store_append(replace(QUICK, send_messages=640), 1, tmp_path)
     assert [figure.name for figure in figures] == ["store-append with unique keys", "store-append without keys"]
     assert all(figure.value > 0 for figure in figures)
+    assert not list(tmp_path.iterdir())
+
+
+def test_following_is_measured_in_small_pieces_and_large_ones(tmp_path: Path) -> None:
+    figures = store_follow(replace(QUICK, send_messages=640), 1, tmp_path)
+    assert [(figure.unit, figure.value > 0) for figure in figures] == [("µs CPU/msg", True), ("MB/s", True)]
     assert not list(tmp_path.iterdir())

@@ -9,10 +9,13 @@ import pytest
 
 from pymq.cli import main as cli
 from pymq.cli.store_work import parse_wanted
+from pymq.clock import ManualClock
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE, UsageError
 from pymq.offline.dump import OFFSET_LAST, Wanted
+from pymq.store.diverged import cut_log
 from pymq.store.fs import RealFiles
 from tests.offline.support import flip, log_place, records, small_store, snapshot, unpack
+from tests.store.test_golden_stores import SETTINGS
 
 
 @pytest.fixture
@@ -99,6 +102,18 @@ def test_dump_to_stdout_and_to_a_file(golden: Path, tmp_path: Path, capfdbinary:
     assert {row["topic"] for row in rows} == {"TopicTx", "TopicBatch"}
     assert b"66 messages in" in capfdbinary.readouterr().err
     assert not target.with_name("out.jsonl.part").exists()
+
+
+def test_dump_of_what_was_cut(golden: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    place = records(golden)[570].offset
+    cut = cut_log(RealFiles(), str(golden), SETTINGS, place, ManualClock(1_800_000_000_000))
+    assert cli.run(["store", "dump", cut.path]) == EXIT_OK
+    rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert len(rows) == 7
+    assert rows[0]["commitLogOffset"] == place
+    assert cli.run(["store", "dump", str(golden)]) == EXIT_OK
+    assert len(capfdbinary.readouterr().out.splitlines()) == 570
+    assert cli.run(["store", "dump", cut.path.removesuffix(".log") + ".json"]) == EXIT_NOT_FOUND
 
 
 def test_dump_to_parquet(golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
