@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,15 +13,23 @@ from typing import IO
 STOP_TIMEOUT_S = 30
 
 
+# No connection gets its own port from here: a port that a restarted server needs again stays free. Most systems hand
+# out 32768 and above.
+PORT_MIN = 12_000
+PORT_MAX = 32_000
+_PORT_TAKEN = ("bindexception", "address already in use", " is in use")
+_given: set[int] = set()
+
+
 def free_port_block(below: int = 2, above: int = 1) -> int:
-    """A loopback port p with p-below .. p+above all free (a broker also takes p-2 and p+1)."""
+    """A loopback port p with p-below .. p+above all free (a broker also takes p-2 and p+1), which none got before."""
     for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-        if port - below > 1024 and all(_is_free(p) for p in range(port - below, port + above + 1)):
+        port = random.randrange(PORT_MIN, PORT_MAX)
+        block = range(port - below, port + above + 1)
+        if _given.isdisjoint(block) and all(_is_free(p) for p in block):
+            _given.update(block)
             return port
-    raise AssertionError("no block of free loopback ports found in 100 tries")
+    raise AssertionError(f"no block of free loopback ports found in 100 tries between {PORT_MIN} and {PORT_MAX}")
 
 
 def _is_free(port: int) -> bool:
@@ -55,6 +64,11 @@ class Server:
         code = self.process.poll()
         assert code is None, f"{self.name} ended with {code}:\n{self.log_tail()}"
         return True
+
+    def found_port_taken(self) -> bool:
+        """Whether it has ended because another process was faster to one of its ports."""
+        log = self.log_path.read_text(errors="replace").lower()
+        return self.process.poll() is not None and any(words in log for words in _PORT_TAKEN)
 
     def log_tail(self, line_count: int = 40) -> str:
         """The last lines of the log."""

@@ -94,7 +94,6 @@ class Member:
             self.start()
 
     def _wait_until_there(self, server: Server) -> None:
-
         def is_there() -> bool:
             server.assert_running()
             # For some seconds after its start Apache's fails to make the runtime table.
