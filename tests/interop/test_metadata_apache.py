@@ -13,6 +13,7 @@ from pymq.model import fastjson
 from tests.interop.support import probe
 from tests.interop.support.replicas import ApacheMember, Member, NameServer, PymqMember, assert_same_log
 
+GET_ALL_TOPICS = 21
 UPDATE_CONSUMER_OFFSET = 15
 QUERY_CONSUMER_OFFSET = 14
 UPDATE_GROUP = 200
@@ -85,12 +86,19 @@ def fill(namesrv: NameServer, master: Member) -> None:
     commit(master, 2)
 
 
+def group_in(groups: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = groups.get("subscriptionGroupTable", {}).get(GROUP, {})
+    return found
+
+
+def topics_version(master: Member) -> object:
+    return fastjson.loads(probe.call(master.broker, GET_ALL_TOPICS).body)["dataVersion"]
+
+
 def check_copied(slave: Member) -> None:
     """What :func:`fill` made is in the slave's files."""
     wait_for("the topic", slave, lambda: TOPIC in table(slave, "topics.json").get("topicConfigTable", {}))
-    groups = "subscriptionGroupTable"
-    wait_for("the group", slave, lambda: GROUP in table(slave, "subscriptionGroup.json").get(groups, {}))
-    assert table(slave, "subscriptionGroup.json")[groups][GROUP]["retryMaxTimes"] == 3
+    wait_for("the group", slave, lambda: group_in(table(slave, "subscriptionGroup.json")).get("retryMaxTimes") == 3)
     offsets = f"{TOPIC}@{GROUP}"
     wait_for(
         "the offset",
@@ -109,8 +117,7 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     slave.start()
     assert_same_log(master, slave)
     check_copied(slave)
-    theirs = table(slave, "topics.json")["dataVersion"]
-    assert theirs == fastjson.loads(probe.call(master.broker, 21).body)["dataVersion"]
+    wait_for("the version", slave, lambda: table(slave, "topics.json")["dataVersion"] == topics_version(master))
     wait_for("request modes", slave, lambda: "messageRequestModeMap" in table(slave, "messageRequestMode.json"))
     wait_for("timer metrics", slave, lambda: "timingCount" in table(slave, "timermetrics"))
 
