@@ -110,6 +110,8 @@ class Broker:
         self.address = format_address(config.broker_ip1, port)
         self._disk_threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
         config.broker_role = role_name_at_start(record, config.broker_role)
+        if record.broker_id != record.configured_id:
+            log.warning("id %d is kept, not %d as configured: %s", record.broker_id, record.configured_id, record.why)
         parts = self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
@@ -358,6 +360,7 @@ class Broker:
     def _disconnected(self, connection: Connection) -> None:
         if self.parts is not None:
             self.parts.clients.disconnect(connection)
+            self.parts.filter_servers.disconnect(connection)
 
     async def _listen_for_slaves(self) -> None:
         """A master takes connections of slaves. Raises UsageError when the port that was set is taken."""
@@ -394,7 +397,9 @@ class Broker:
             epoch=lambda: parts.lineage.lineage.epoch,
             on_answer=parts.link.note_master if parts.link is not None else lambda address, ha_address: None,
             on_refused=parts.watch.note_refused,
+            filter_servers=parts.filter_servers.addresses,
         )
+        parts.filter_servers.on_change = registrar.register_now
         parts.when_registered = registrar.when_registered
         parts.watch.register_now = registrar.register_now
         parts.watch.on_master_role = self._note_master_role
