@@ -82,7 +82,8 @@ class Feeds:
         self._tell(feed.address, what)
 
     def close(self, why: str) -> None:
-        """Ends all connections: the broker stops, or is no master any more."""
+        """Ends all connections: the broker stops, or is no master any more. Who has caught up gets the last bytes."""
+        self.committed()
         for feed in list(self._feeds):
             feed.close(why)
 

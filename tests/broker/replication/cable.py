@@ -60,17 +60,24 @@ class End:
             self.handler.writable()
 
     def close(self) -> None:
-        self._end("it was closed here", "the peer closed it")
+        """What was written before still goes over."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._cable.later(self._close)
+
+    def _close(self) -> None:
+        self.flush()
+        self.handler.closed("it was closed here")
+        if not self.other.is_closed:
+            self.other.is_closed = True
+            self.other.handler.closed("the peer closed it")
 
     def cut(self, why: str = "connection reset") -> None:
         """The connection breaks."""
-        self._end(why, why)
-
-    def _end(self, why: str, why_there: str) -> None:
         if not self.is_closed:
             self.is_closed = self.other.is_closed = True
             self._cable.later(lambda: self.handler.closed(why))
-            self._cable.later(lambda: self.other.handler.closed(why_there))
+            self._cable.later(lambda: self.other.handler.closed(why))
 
 
 class Cable:

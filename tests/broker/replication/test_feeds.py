@@ -12,6 +12,7 @@ from pymq.clock import ManualClock
 from pymq.wire.ha import encode_report
 from tests.broker.replication.cable import Cable, End
 from tests.broker.replication.group import MASTER_HA, SEGMENT, Master, following
+from tests.store.support import put
 
 MIB = 1024 * 1024
 
@@ -340,6 +341,8 @@ def test_a_token_names_the_slave(cable: Cable, clock: ManualClock) -> None:
 def test_closing_ends_all(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     peers = [Peer(cable, 0), Peer(cable)]
+    put(master.store, "T", 0, b"the last one")
     master.feeds.close("the broker stops")
     cable.settle()
     assert all(peer.why for peer in peers)
+    assert bodies(peers[0]) == master.log
