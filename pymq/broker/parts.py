@@ -15,6 +15,7 @@ from pymq.broker.expressions import Expressions
 from pymq.broker.fast_pull import FastPulls
 from pymq.broker.fast_send import FastSends
 from pymq.broker.fast_targets import SendTargets
+from pymq.broker.filter_servers import FilterServers
 from pymq.broker.flusher import Flusher, RunInThread
 from pymq.broker.groups import GroupManager
 from pymq.broker.handlers.pull import PullHandlers
@@ -141,6 +142,7 @@ class BrokerParts:
             )
         self.leaser = Leaser(clock=clock, config=config)
         self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
+        self.filter_servers = FilterServers(clock)
         self.stats = StatsManager(clock=clock, config=config)
         self.expressions = Expressions(config=config, stats=self.stats)
 

@@ -29,6 +29,7 @@ def _shared_work(parts: BrokerParts) -> list[Job]:
         Job("groups", SLOW_TICK_PERIOD_MS, parts.groups.tick),
         Job("cursors", SLOW_TICK_PERIOD_MS, parts.cursors.tick),
         Job("clients", SLOW_TICK_PERIOD_MS, parts.clients.tick),
+        Job("filter servers", SLOW_TICK_PERIOD_MS, parts.filter_servers.tick),
         Job("leases", SLOW_TICK_PERIOD_MS, parts.leaser.tick),
         Job("statistics", SLOW_TICK_PERIOD_MS, parts.stats.tick),
         Job("group of brokers", TICK_PERIOD_MS, parts.watch.tick),

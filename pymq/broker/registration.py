@@ -57,6 +57,7 @@ class Registrar:
         epoch: Callable[[], int] = lambda: 0,
         on_answer: Callable[[str, str], None] = lambda master, ha: None,
         on_refused: Callable[[str], None] = lambda why: None,
+        filter_servers: Callable[[], list[str]] = list,
     ) -> None:
         """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
         ``wake`` is called when a round is due before its time, so that the caller may run one at once.
@@ -64,6 +65,7 @@ class Registrar:
         ``epoch``: of this broker's newest reign, by which a name server tells a new master from an old one.
         ``on_answer(address, ha_address)`` hears where the master is, as a name server tells a slave; ``on_refused``
         why a name server does not take our registration (somebody else has our name and id), empty when all do again.
+        ``filter_servers``: addresses that routes name beside this broker's.
         """
         self._client = client
         self._gather = gather
@@ -73,6 +75,7 @@ class Registrar:
         self._address = address
         self._wake = wake
         self._epoch = epoch
+        self._filter_servers = filter_servers
         self._on_answer = on_answer
         self._on_refused = on_refused
         self._unreachable: set[str] = set()
@@ -148,7 +151,7 @@ class Registrar:
         """REGISTER_BROKER with the whole topic table."""
         config = self._config
         topics = [self._as_served(topic) for topic in self._topics.all().values()]
-        body = encode_registration(topics, self._topics.data_version)
+        body = encode_registration(topics, self._topics.data_version, filter_servers=self._filter_servers())
         header = RegisterBrokerHeader(
             broker_name=config.broker_name,
             broker_addr=self._address,

@@ -6,6 +6,7 @@ from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
 from pymq.broker.handlers.consumption import ConsumptionHandlers
+from pymq.broker.handlers.filter_servers import FilterServerHandlers
 from pymq.broker.handlers.groups_admin import GroupAdminHandlers
 from pymq.broker.handlers.locks import LockHandlers
 from pymq.broker.handlers.log_copy import LogCopyHandlers
@@ -126,6 +127,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         ReplicationStatusHandlers(replication),
         RoleChangeHandlers(p.role_requests),
         LogCopyHandlers(config=config, store=store),
+        FilterServerHandlers(config=config, filter_servers=p.filter_servers),
     )
     routes = [route for handler in handlers for route in handler.routes()]
     if p.role.is_master:

@@ -89,6 +89,13 @@ def test_every_name_server_gets_the_whole_table() -> None:
     assert len(told.topics) >= 2  # fewer are refused by Java's name servers
 
 
+def test_name_servers_are_told_of_filter_servers() -> None:
+    setup = Setup()
+    setup.listen(filter_servers=lambda: ["127.0.0.1:7", "127.0.0.1:8"])
+    told = decode_registration(setup.registrar.registration().body, compressed=False, version=479)
+    assert told.filter_servers == ["127.0.0.1:7", "127.0.0.1:8"]
+
+
 def test_a_round_is_due_at_start_by_time_and_on_change() -> None:
     setup = Setup()
     assert setup.registrar.is_due()

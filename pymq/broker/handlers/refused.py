@@ -7,7 +7,7 @@ from typing import Final
 _TRANSACTIONS = "transactional messages are not served"
 _TIMER = "timer messages are not served, delay levels are"
 _REPLY = "request-reply messages are not served"
-_FILTER_SERVER = "filter servers are not served"
+_FILTER_CLASS = "a broker runs no filter classes: give them to a filter server (pymq filter-server)"
 _POP = "pop consumption is not served: use pull or push consumers"
 _STATIC = "static topics are not served"
 _CONTROLLER = "there is no controller"
@@ -20,8 +20,7 @@ REFUSED_CODES: Final[dict[int, str]] = {
     37: _TRANSACTIONS,
     60: _TIMER,
     61: _TIMER,
-    301: _FILTER_SERVER,
-    302: _FILTER_SERVER,
+    302: _FILTER_CLASS,
     323: _TRANSACTIONS,
     324: _REPLY,
     325: _REPLY,

@@ -63,6 +63,7 @@ SERVED: Final = frozenset(
         RequestCode.HEART_BEAT,
         RequestCode.UNREGISTER_CLIENT,
         RequestCode.CHECK_CLIENT_CONFIG,
+        RequestCode.REGISTER_FILTER_SERVER,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP,
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
         RequestCode.GET_PRODUCER_CONNECTION_LIST,

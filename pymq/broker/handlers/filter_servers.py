@@ -1,0 +1,32 @@
+"""REGISTER_FILTER_SERVER (301): a filter server reports every few seconds over one connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.headers.filter_server import RegisterFilterServerAnswer, RegisterFilterServerHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.filter_servers import FilterServers
+    from pymq.config import BrokerConfig
+
+
+class FilterServerHandlers:
+    """Keeps the table of filter servers."""
+
+    def __init__(self, *, config: BrokerConfig, filter_servers: FilterServers) -> None:
+        self._config = config
+        self._filter_servers = filter_servers
+
+    def routes(self) -> list[Route]:
+        """This module's row of the table."""
+        return [Route(RequestCode.REGISTER_FILTER_SERVER, RegisterFilterServerHeader, self.register, Permission.INNER)]
+
+    def register(self, request: Command, header: RegisterFilterServerHeader, peer: Peer) -> Reply:
+        """Notes it; the answer says whose filter server it is."""
+        self._filter_servers.register(peer, header.filter_server_addr)
+        answer = RegisterFilterServerAnswer(broker_name=self._config.broker_name, broker_id=self._config.broker_id)
+        return Reply(ext=answer)
