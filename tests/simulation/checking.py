@@ -240,6 +240,8 @@ class Verdict:
                     self._say(f"lost: {_named(send)}")
         self._history.operations["acknowledged messages lost as allowed"] += sum(map(len, lost_by_reign.values()))
         for reign, lost in lost_by_reign.items():
+            if reign[0] <= 0:
+                continue  # whoever answered was gone when the answer came
             first = min(send.physical for send in lost)
             kept = [
                 send

@@ -25,7 +25,6 @@ from tests.simulation.timeline import SECOND, Timeline
 
 BROKER_NAME = "broker-a"
 START_UP_US = 20 * SECOND
-QUIET_US = 600 * SECOND  # until then the cluster must have come to rest
 LOOK_US = 2 * SECOND
 
 
@@ -135,6 +134,8 @@ class Cluster:
     def _until(self, limit_us: int, is_true: Callable[[], bool], what: str) -> bool:
         end_us = self.timeline.now_us + limit_us
         while self.timeline.now_us < end_us:
+            if self.plan.is_impatient and self.history.violations:
+                return False
             if is_true():
                 return True
             self.timeline.run_until(self.timeline.now_us + LOOK_US)
@@ -146,11 +147,13 @@ class Cluster:
         self.faults.heal_all()
         self.operator.mend()
         since_us = self.timeline.now_us
-        self._until(QUIET_US, lambda: self._is_well_since(since_us), "no send works again after the last fault")
+        self._until(
+            self.plan.quiet_us, lambda: self._is_well_since(since_us), "no send works again after the last fault"
+        )
         for producer in self.producers:
             producer.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 5 * SECOND)
-        self._until(QUIET_US, self._has_converged, "the slaves have not all there is")
+        self._until(self.plan.quiet_us, self._has_converged, "the slaves have not all there is")
         for client in (*self.consumers, self.operator):
             client.is_stopping = True
         self.timeline.run_until(self.timeline.now_us + 15 * SECOND)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 HOUR_MS = 3_600_000
+FAIL_OVER = "fail over"
 
 
 class Faults:
@@ -42,7 +43,7 @@ class Faults:
             "failing fsync": self._failing_fsync,
             "slow disk": self._slow_disk,
             "hand over": lambda: cluster.operator.hand_over(),
-            "fail over": lambda: cluster.operator.fail_over(),
+            FAIL_OVER: lambda: cluster.operator.fail_over(),
             "forced fail over": lambda: cluster.operator.force(),
             "topic change": lambda: cluster.operator.change_topics(),
         }
@@ -124,9 +125,16 @@ class Faults:
     def _kill(self, broker: SimBroker | None, kind: str = "kill") -> bool:
         if broker is None:
             return False
+        was_master = broker.is_master
         self._die(broker, kind)
+        if was_master and FAIL_OVER in self._kinds and self._rng.random() < 0.5:
+            self._cluster.timeline.after(SECOND, self._fail_over)
         self._later(20 * SECOND, lambda: self._start(broker))
         return True
+
+    def _fail_over(self) -> None:
+        if not self._is_over and self._kinds[FAIL_OVER]():
+            self._cluster.history.faults[FAIL_OVER] += 1
 
     def _power(self, broker: SimBroker | None) -> bool:
         return self._kill(broker, "power")

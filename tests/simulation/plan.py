@@ -55,6 +55,8 @@ class Plan:
     duration_us: int
     gap_us: int  # between faults, on average
     kinds: tuple[str, ...]
+    quiet_us: int = 600 * SECOND  # within which the cluster must have come to rest at the end
+    is_impatient: bool = False  # ends with the first broken promise
 
     @property
     def warm_up_us(self) -> int:

@@ -14,17 +14,24 @@ from tests.simulation.seeded_bugs import BUGS
 from tests.simulation.timeline import MS, SECOND
 
 SEEDS_MAX = 60
+FAIL_OVERS = (
+    "kill the master", "power loss of the master", "fail over", "hand over", "kill a broker", "cut connections",
+)  # fmt: skip
 
 
 def hunting_plan(seed: int) -> Plan:
-    """As drawn, but short and dense: what is wrong shows soon or with another seed."""
+    """As drawn, but short and dense: what is wrong shows soon or with another seed. Every other one is about masters
+    that die and who takes over."""
     plan = drawn(seed)
     return replace(
         plan,
+        kinds=plan.kinds if seed % 2 else FAIL_OVERS,
         duration_us=min(plan.duration_us, 60 * SECOND),
         gap_us=min(plan.gap_us, 5 * SECOND),
         pace_us=max(plan.pace_us, 300 * MS),
         size_max_bytes=min(plan.size_max_bytes, 2000),
+        quiet_us=150 * SECOND,
+        is_impatient=True,
     )
 
 
