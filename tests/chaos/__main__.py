@@ -80,7 +80,9 @@ def tell(outcome: Outcome) -> None:
     print(
         f"messages: {sends['ok']} acknowledged, {sends['stored']} stored but not confirmed, "
         f"{sends['refused']} refused, {sends['unknown']} unknown; {outcome.stored_count} stored on each broker, "
-        f"{outcome.seen_count} of them read meanwhile; {outcome.cut_count} diverged tails cut; lost: 0"
+        f"{outcome.seen_count} of them read meanwhile\n"
+        f"beside them: {outcome.side_count} acknowledged in new topics or delayed, {outcome.doubled_count} doubled\n"
+        f"{outcome.cut_count} diverged tails cut; lost: 0"
     )
 
 

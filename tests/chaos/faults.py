@@ -17,6 +17,8 @@ STOP_MASTER, STOP_SLAVE = "SIGSTOP of the master", "SIGSTOP of a slave"
 RESTART_MASTER, RESTART_SLAVE = "restart of the master", "restart of a slave"
 KILL_ALL, KILL_NAMESRV = "kill -9 of all brokers", "kill -9 of the name server"
 FAIL_OVER, HAND_OVER = "kill -9 of the master, a slave promoted", "a slave promoted beside its master"
+KILL_TWO = "kill -9 of the master and a slave"
+RESTART_BESIDE = "restart of the master beside a slave under SIGSTOP"
 TAKE_OVER = "SIGSTOP of the master, a slave promoted"
 PROMOTING = (FAIL_OVER, HAND_OVER, TAKE_OVER)
 EVENTS: Final = (
@@ -31,6 +33,8 @@ EVENTS: Final = (
     TAKE_OVER,
     KILL_ALL,
     KILL_NAMESRV,
+    KILL_TWO,
+    RESTART_BESIDE,
 )
 STOPPED_S_MIN = 1.0
 DOWN_S_MAX = 2.0
@@ -39,7 +43,7 @@ PROMOTIONS_MAX = 3
 
 
 class Plan(NamedTuple):
-    """One round's faults. ``link_index`` counts `Group.links`."""
+    """One round's faults. ``link_index``: the master's port for requests or for the log; ``victim``: which slave."""
 
     event: str
     link_kind: str
@@ -47,7 +51,7 @@ class Plan(NamedTuple):
     link_fault_s: float
     stopped_s: float
     down_s: float
-    victim: int  # which slave
+    victim: int
 
 
 def plans(seed: int, count: int, stopped_s_max: float, events: Sequence[str] = EVENTS) -> list[Plan]:
@@ -58,7 +62,7 @@ def plans(seed: int, count: int, stopped_s_max: float, events: Sequence[str] = E
         Plan(
             event,
             kind,
-            rng.randrange(6),
+            rng.randrange(2),
             rng.uniform(*LINK_FAULT_S),
             rng.uniform(STOPPED_S_MIN, stopped_s_max),
             rng.uniform(0, DOWN_S_MAX),
@@ -98,9 +102,7 @@ class Harm:
         """Promotion must find all slaves, as an operator would make sure: then only what copies the log is harmed."""
         if plan.event in PROMOTING:
             return master.ha
-        # A slave's HA port has no connections.
-        links = [link for link in self._group.links if link is master.ha or "HA" not in link.name]
-        return links[plan.link_index % len(links)]
+        return (master.remoting, master.ha)[plan.link_index]
 
     async def _heal_later(self, plan: Plan, link: Link, fault: Fault) -> None:
         await asyncio.sleep(plan.link_fault_s)
@@ -120,6 +122,10 @@ class Harm:
             await self._take_over(master)
         elif plan.event == KILL_ALL:
             await asyncio.gather(*[self._kill(broker, plan.down_s) for broker in self._group.brokers])
+        elif plan.event == KILL_TWO:
+            await asyncio.gather(self._kill(master, plan.down_s), self._kill(slave, 0))
+        elif plan.event == RESTART_BESIDE:
+            await asyncio.gather(self._stop(slave, plan.stopped_s), self._group.restart(master))
         elif plan.event == KILL_NAMESRV:
             await self._group.kill_name_server(plan.down_s)
         else:

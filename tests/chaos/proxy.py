@@ -25,7 +25,10 @@ class ConnectionCut(Exception):
 
 
 class Fault:
-    """What is wrong with a link until `end` is called; ``felt`` is set once bytes have met it."""
+    """What is wrong with a link until `end` is called; ``felt`` is set once bytes have met it.
+
+    It touches all connections, or every other one: then one slave goes on where another can't.
+    """
 
     def __init__(self, kind: str, rng: random.Random) -> None:
         assert kind in KINDS, kind
@@ -34,11 +37,16 @@ class Fault:
         self._rng = rng
         self._silent = rng.choice((TO_SERVER, TO_CLIENT))
         self._delay_s = rng.uniform(0.02, DELAY_MAX_S)
+        self._remainders = rng.choice(((0, 1), (0,), (1,)))
         self._over = asyncio.Event()
 
     def end(self) -> None:
         """The link is well again. What was held back goes on, unless it is lost."""
         self._over.set()
+
+    def touches(self, number: int) -> bool:
+        """Whether the link's connection of this number feels it."""
+        return number % 2 in self._remainders
 
     async def pass_on(self, data: bytes, writer: asyncio.StreamWriter, direction: str) -> None:
         """Writes ``data`` as a link with this fault would. Raises ConnectionCut when it would not."""
@@ -114,11 +122,11 @@ class Link:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connection_count += 1
-        task = asyncio.ensure_future(self._serve(reader, writer))
+        task = asyncio.ensure_future(self._serve(reader, writer, self.connection_count))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         """One connection, until either direction ends."""
         self._writers.add(writer)
         try:
@@ -129,8 +137,8 @@ class Link:
             return
         self._writers.add(server_writer)
         pumps = [
-            asyncio.ensure_future(self._pump(reader, server_writer, TO_SERVER)),
-            asyncio.ensure_future(self._pump(server_reader, writer, TO_CLIENT)),
+            asyncio.ensure_future(self._pump(number, reader, server_writer, TO_SERVER)),
+            asyncio.ensure_future(self._pump(number, server_reader, writer, TO_CLIENT)),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
@@ -145,11 +153,14 @@ class Link:
             await writer.wait_closed()
         self._writers.discard(writer)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: str) -> None:
+    async def _pump(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: str
+    ) -> None:
         with suppress(OSError, ConnectionCut):
             while data := await reader.read(CHUNK_BYTES):
-                if self._fault is None:
+                fault = self._fault
+                if fault is None or not fault.touches(number):
                     writer.write(data)
                 else:
-                    await self._fault.pass_on(data, writer, direction)
+                    await fault.pass_on(data, writer, direction)
                 await writer.drain()

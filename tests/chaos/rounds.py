@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from tests.chaos.checking import Commits, Watcher, check_all
 from tests.chaos.faults import EVENTS, Harm, Plan, plans
 from tests.chaos.group import Broker, Group
 from tests.chaos.load import QUEUE_COUNT, TOPIC, Sending
+from tests.chaos.side_load import SideLoad
 from tests.client.scenarios import until
 
 STOPPED_S_MAX = 8.0
@@ -22,13 +24,16 @@ SERVED_TIMEOUT_S = 60.0
 
 
 class Outcome(NamedTuple):
-    """``faults`` and ``sends`` are counts by kind; ``seen_count`` messages were read while the faults went on."""
+    """``faults`` and ``sends`` are counts by kind; ``side_count`` messages of `SideLoad` were acknowledged,
+    ``seen_count`` were read while the faults went on, ``doubled_count`` delayed ones came again."""
 
     round_count: int
     faults: Counter[str]
     sends: Counter[str]
+    side_count: int
     seen_count: int
     stored_count: int
+    doubled_count: int
     cut_count: int
 
 
@@ -60,33 +65,48 @@ class ChaosRounds:
             await group.start()
             config = TopicConfig(topic_name=TOPIC, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
             await group.admin.topics.put(group.brokers[0].broker, config)
+            side = SideLoad(group)
+            await side.start(group.brokers[0])
             load, watcher = self._open_load(group.namesrv.address), Watcher(group.namesrv.address)
             try:
-                harm = await self._rounds(group, load, round_count)
+                harm = await self._rounds(group, load, side, round_count)
             finally:
                 await load.end()
                 await watcher.end()
             assert not watcher.problems, watcher.problems
+            doubled_count = await side.check(await group.healed())
             stored_count = await check_all(group, load.ledger, watcher.seen)
             statuses = await group.statuses()
             cut_count = sum(len(status.cuts) for status in statuses.values() if not isinstance(status, str))
             sends = load.ledger.counts
-            return Outcome(round_count, harm.counts, sends, len(watcher.seen), stored_count, cut_count)
+            return Outcome(
+                round_count,
+                harm.counts,
+                sends,
+                side.count,
+                len(watcher.seen),
+                stored_count,
+                doubled_count,
+                cut_count,
+            )
         finally:
             await group.stop()
 
-    async def _rounds(self, group: Group, load: Sending, round_count: int) -> Harm:
+    async def _rounds(self, group: Group, load: Sending, side: SideLoad, round_count: int) -> Harm:
+        loop = asyncio.get_running_loop()
         harm = Harm(group, random.Random(self._seed))
         commits = Commits(group)
         master = await self._served(group, load)
         for number, plan in enumerate(self._plan(round_count), start=1):
             try:
                 await commits.settle()
-                await harm.do(plan, master)
+                await asyncio.gather(harm.do(plan, master), side.send(number))
+                ended_s = loop.time()
                 master = await self._served(group, load)
             except AssertionError as failure:
                 raise AssertionError(f"round {number}, {_told(plan)}: {failure}") from failure
-            self._report(f"round {number}: {_told(plan)}; {load.ledger.counts['ok']} acknowledged so far")
+            acknowledged, healed_s = load.ledger.counts["ok"], loop.time() - ended_s
+            self._report(f"round {number}: {_told(plan)}; healed in {healed_s:.1f} s, {acknowledged} acknowledged")
         await commits.settle()
         return harm
 

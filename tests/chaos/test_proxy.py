@@ -36,9 +36,9 @@ class Wire:
         self.is_over = True
 
     def harm(self, kind: str, silent: str = TO_SERVER) -> Fault:
-        """The first fault of a kind, by seed, that silences this direction."""
+        """The first fault of a kind, by seed, that silences this direction and touches the only connection."""
         faults = (Fault(kind, random.Random(seed)) for seed in range(100))
-        fault = next(fault for fault in faults if fault._silent == silent)
+        fault = next(fault for fault in faults if fault._silent == silent and fault.touches(1))
         self.link.harm(fault)
         return fault
 
@@ -147,6 +147,21 @@ def test_a_halved_connection_can_end_with_what_was_held_back_lost() -> None:
         wire.link.heal()
         assert await wire.reader.read() == b""
         assert wire.got == b""
+
+    run(case)
+
+
+def test_a_fault_can_touch_every_other_connection_only() -> None:
+    async def case(wire: Wire) -> None:
+        faults = [Fault(CUT, random.Random(seed)) for seed in range(100)]
+        assert {(fault.touches(1), fault.touches(2)) for fault in faults} == {
+            (True, True),
+            (True, False),
+            (False, True),
+        }
+        wire.link.harm(next(fault for fault in faults if not fault.touches(1)))
+        wire.writer.write(TEXT)
+        await until(lambda: wire.got == TEXT, "the text")
 
     run(case)
 

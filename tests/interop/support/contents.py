@@ -73,6 +73,11 @@ def _read_queue(broker: str, topic: str, queue: int, found: Contents) -> None:
     found.bounds[topic, queue] = (low, low + len(records))
 
 
+def queue_count(broker: str, topic: str) -> int:
+    """How many queues of ``topic`` can be read. Raises KeyError when there is no such topic."""
+    return int(_table(broker, ALL_TOPIC_CONFIG, "topicConfigTable")[topic]["readQueueNums"])
+
+
 def read_queue(broker: str, topic: str, queue: int, offset: int = 0) -> list[Record]:
     """The records of one queue from ``offset`` to its end."""
     found: list[Record] = []
