@@ -16,7 +16,7 @@ from pymq.cli import main as cli
 
 from .test_servers import STOP_TIMEOUT_S, first_line, process
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexNum=4000")
 
 

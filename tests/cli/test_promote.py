@@ -17,6 +17,7 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE,
 
 from .brokers import DEADLINE_S, Brokers
 
+pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
 Capture = Any
 RETRY_S = 0.01  # without a pause a send that fails at once leaves the others no time
 

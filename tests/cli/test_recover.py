@@ -17,6 +17,7 @@ from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 
 from .test_slave_tables import Group, wait_for
 
+pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
 MESSAGE_COUNT = 12_000
 SEGMENT_BYTES = 1 << 20
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,20 +22,22 @@ from pymq.client.admin import Admin
 from pymq.errors import EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 90.0
 
 
 @contextmanager
 def process(*arguments: str, home: Path) -> Iterator[subprocess.Popen[str]]:
     """``pymq ARGUMENTS`` in a home directory of its own; killed at the end if it still runs."""
     environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "pymq", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**environment, "HOME": str(home), "PYTHONPATH": str(Path.cwd())},
-    )
+    with tempfile.NamedTemporaryFile(dir=home, prefix=f"{arguments[0]}-", suffix=".log", delete=False) as log:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "pymq", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**environment, "HOME": str(home), "PYTHONPATH": str(Path.cwd())},
+        )
     try:
         yield running
     finally:
@@ -46,6 +50,8 @@ def process(*arguments: str, home: Path) -> Iterator[subprocess.Popen[str]]:
 
 def first_line(running: subprocess.Popen[str]) -> str:
     assert running.stdout is not None
+    readable, _, _ = select.select([running.stdout], [], [], START_TIMEOUT_S)
+    assert readable, f"neither ready nor ended after {START_TIMEOUT_S} s: {running.args}"
     return running.stdout.readline()
 
 

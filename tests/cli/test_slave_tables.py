@@ -21,7 +21,8 @@ from pymq.model.tables import SubscriptionGroupConfig
 
 from .test_servers import first_line, process
 
-DEADLINE_S = 30.0
+pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
+DEADLINE_S = 90.0
 POLL_S = 0.02
 
 

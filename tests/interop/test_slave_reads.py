@@ -21,7 +21,9 @@ from tests.interop.support.tools import require
 TOPIC = "Replicated"
 GROUP = "replica-readers"
 QUERY_CONSUMER_OFFSET = 14
-LINE_TIMEOUT_S = 60
+UPDATE_BROKER_CONFIG = 25
+PATIENT_MS, IMPATIENT_MS = 25_000, 1500  # within what the client waits for an answer
+LINE_TIMEOUT_S = 120
 
 
 @pytest.fixture
@@ -83,6 +85,13 @@ class JavaClient:
         self.tell(f"send {body}")
         return self.outcome(body)
 
+    def send_all(self, bodies: list[str]) -> None:
+        for body in bodies:
+            self.tell(f"send {body}")
+        for body in bodies:
+            outcome = self.outcome(body)
+            assert outcome.startswith("SEND_OK"), f"{body}: {outcome}"
+
     def outcome(self, body: str) -> str:
         probe.wait_until(f"the fate of {body}", lambda: self._fate(body), timeout_s=LINE_TIMEOUT_S)
         return self._fate(body)
@@ -129,7 +138,7 @@ def committed(broker: Member) -> int:
 def test_a_java_producer_sees_what_became_of_its_message(
     namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
 ) -> None:
-    settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": "1500"}
+    settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": str(PATIENT_MS)}
     master = PymqMember(tmp_path / "master", namesrv, 0, settings)
     slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
     members += [master, slave]
@@ -146,12 +155,14 @@ def test_a_java_producer_sees_what_became_of_its_message(
     assert java.send("confirmed").split()[0] == "SEND_OK"
     seen = stored(master)
 
+    set_slave_timeout(master, IMPATIENT_MS)
     signal_to(slave, signal.SIGSTOP)
     assert java.send("slow") == f"FLUSH_SLAVE_TIMEOUT {seen}", "stored, with its place"
     assert stored(master) == seen, "and not seen"
     signal_to(slave, signal.SIGCONT)
     probe.wait_until("the late message to be seen", lambda: stored(master) == seen + 1)
 
+    set_slave_timeout(master, PATIENT_MS)
     signal_to(slave, signal.SIGSTOP)
     end = master.log_end()
     java.tell("send left")
@@ -165,6 +176,11 @@ def test_a_java_producer_sees_what_became_of_its_message(
     java.tell(f"consume {GROUP}")
     probe.wait_until("the consumer", lambda: len(java.got()) >= seen + 2)
     assert sorted(java.got()) == sorted(["probe"] * (seen - 1) + ["confirmed", "slow", "left"])
+
+
+def set_slave_timeout(master: Member, timeout_ms: int) -> None:
+    reply = probe.call(master.broker, UPDATE_BROKER_CONFIG, body=f"slaveTimeout={timeout_ms}\n".encode())
+    assert reply.code == 0, reply
 
 
 def send_fields() -> dict[str, str]:
@@ -182,14 +198,14 @@ def test_a_java_consumer_goes_on_reading_from_a_slave(
     probe.create_topic(namesrv.address, master.broker, TOPIC, queues=1)
     java.tell(f"consume {GROUP}")
     bodies = [f"before-{n}" for n in range(5)]
-    assert all(java.send(body).startswith("SEND_OK") for body in bodies)
+    java.send_all(bodies)
     probe.wait_until("what the master gives", lambda: sorted(java.got()) == sorted(bodies))
 
     java.tell("suspend")
     java.line("suspended")
     probe.wait_until("the offset at the master", lambda: committed(master) == 5)
     more = [f"copied-{n}" for n in range(20)]
-    assert all(java.send(body).startswith("SEND_OK") for body in more)
+    java.send_all(more)
     wait_for_copy(master, slave)
     probe.wait_until("the topic at the slave", lambda: probe.max_offset(slave.broker, TOPIC, 0) == 25)
     probe.wait_until("the offset at the slave", lambda: committed(slave) == 5)
@@ -218,7 +234,7 @@ def test_a_java_consumer_far_behind_is_sent_to_a_slave_and_comes_back(
     slave.start()
     probe.create_topic(namesrv.address, master.broker, TOPIC, queues=1)
     backlog = [f"backlog-{n}" for n in range(300)]
-    assert all(java.send(body).startswith("SEND_OK") for body in backlog)
+    java.send_all(backlog)
     wait_for_copy(master, slave)
     probe.wait_until("the topic at the slave", lambda: probe.max_offset(slave.broker, TOPIC, 0) == len(backlog))
     java.tell(f"consume {GROUP}")
@@ -227,7 +243,9 @@ def test_a_java_consumer_far_behind_is_sent_to_a_slave_and_comes_back(
     assert by_slave > 0 and given(master) + by_slave == len(backlog), "each message once, some by the slave"
     # At the end it is told to go back, and does so with its next pull.
     probe.wait_until("the way back", lambda: java.send("back").startswith("SEND_OK") and given(master) > 300 - by_slave)
-    probe.wait_until("all that was sent", lambda: java.got().count("back") == sum("sent back " in x for x in java.lines))
+    probe.wait_until(
+        "all that was sent", lambda: java.got().count("back") == sum("sent back " in x for x in java.lines)
+    )
     assert sorted(java.got()[:300]) == sorted(backlog)
 
 

@@ -24,6 +24,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 public final class Replicas {
     private static final int INTERVAL_MS = 1000;
+    private static final int TIMEOUT_MS = 30_000; // a new JVM on a busy machine: with the default of 3 s there is no route
 
     private final PrintStream out;
     private final String namesrv;
@@ -39,6 +40,7 @@ public final class Replicas {
     public static void main(String[] args) throws Exception {
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), true, "UTF-8");
         System.setOut(System.err);
+        System.setProperty("com.rocketmq.remoting.client.connect.timeout", String.valueOf(TIMEOUT_MS));
         new Replicas(out, args[0], args[1]).run();
         System.exit(0);
     }
@@ -49,7 +51,8 @@ public final class Replicas {
         producer.setInstanceName("producer");
         producer.setPollNameServerInterval(INTERVAL_MS);
         producer.setRetryTimesWhenSendFailed(0);
-        producer.setSendMsgTimeout(20_000);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.start();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -92,6 +95,7 @@ public final class Replicas {
         consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName("consumer");
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setPollNameServerInterval(INTERVAL_MS);
         consumer.setHeartbeatBrokerInterval(INTERVAL_MS);
         consumer.setPersistConsumerOffsetInterval(INTERVAL_MS);
