@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from pymq.client import Message, Producer, SendResult, SendStatus
+from pymq.client import Message, MessageQueue, Producer, SendResult, SendStatus
 from pymq.errors import PymqError, RefusedError
 from tests.interop.support.maven import compiled
 from tests.interop.support.tools import require
@@ -172,7 +172,7 @@ class PymqSending:
             return f"stored {result.status.value}"
         return f"ok {result.queue.queue_id} {result.queue_offset} {result.offset_message_id}"
 
-    async def _attempt(self, messages: list[Message], queue: object) -> SendResult:
+    async def _attempt(self, messages: list[Message], queue: MessageQueue) -> SendResult:
         if len(messages) == 1:
             return await self._producer.send(messages[0], queue=queue, timeout_s=SEND_TIMEOUT_S)
         return await self._producer.send_batch(messages, queue=queue, timeout_s=SEND_TIMEOUT_S)

@@ -100,7 +100,8 @@ class ChaosRounds:
         for number, plan in enumerate(self._plan(round_count), start=1):
             try:
                 await commits.settle()
-                await asyncio.gather(harm.do(plan, master), side.send(number))
+                await side.send(number)
+                await harm.do(plan, master)
                 ended_s = loop.time()
                 master = await self._served(group, load)
             except AssertionError as failure:

@@ -39,10 +39,10 @@ class SideLoad:
         await self._group.admin.topics.put(master.broker, config)
 
     async def send(self, number: int) -> None:
-        """A round's messages, all at once."""
+        """A round's messages, all at once and each tried once: what comes twice, the brokers have doubled."""
         topic = f"ChaosRound{number}"
         new = self._new[topic] = set()
-        async with Producer("chaos-side", namesrv=self._group.namesrv.address) as producer:
+        async with Producer("chaos-side", namesrv=self._group.namesrv.address, retry_count=0) as producer:
             fresh = [Message(topic, b"new-%d-%d" % (number, n)) for n in range(NEW_COUNT)]
             later = [
                 Message(LATER_TOPIC, b"later-%d-%d" % (number, n), delay_level=DELAY_LEVELS[n % len(DELAY_LEVELS)])
