@@ -51,6 +51,14 @@ class ExpressionError(UsageError):
         self.reason = text
 
 
+class FilterError(PymqError):
+    """A filter can't judge a message; what becomes of the message is the subscription's choice."""
+
+
+class FilterStopError(FilterError):
+    """A filter can't judge a message, and its subscription wants to stop then."""
+
+
 class NotFoundError(PymqError):
     """The topic, group, message or file asked for does not exist."""
 

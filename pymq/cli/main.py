@@ -28,6 +28,7 @@ COMMANDS: CommandTable = {
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
     "tail": ("pymq.cli.tail", "Show messages as they come, or from any point."),
+    "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),
     "message": ("pymq.cli.message", "Look messages up by id or by key."),
     "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
     "bench": ("pymq.cli.bench", "Load a broker with sends, pulls or round trips."),

@@ -26,6 +26,7 @@ SUBCOMMANDS = {
     "check": ["replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],
     "group": ["list", "describe", "lag"],
+    "filter": ["list", "eval", "test"],
     "message": ["get", "query"],
     "bench": ["send", "consume", "latency"],
     "store": ["verify", "inspect", "dump", "repair", "recover", "thaw"],

@@ -1,0 +1,155 @@
+"""Runs a filter for one subscription: limits on expression, time and memory, what becomes of errors, statistics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from pymq.clock import Clock
+from pymq.errors import ExpressionError, FilterError, FilterStopError, UsageError
+from pymq.filter.messages import BodyBudget, FilterMessage
+from pymq.filter.plugins import FilterPlugin, Outcome
+
+log = logging.getLogger(__name__)
+
+EXPRESSION_LENGTH_MAX = 32_768
+COMPILE_TIME_MAX_MS = 10_000  # so long that a parser may be imported on a busy machine
+BATCH_TIME_MAX_MS = 5_000
+BATCH_BODIES_MAX_BYTES = 64 * 1024 * 1024
+SLICE_COUNT = 32  # messages between two looks at the clock
+
+M = TypeVar("M")
+
+
+class OnError(StrEnum):
+    """What becomes of a message that its filter can't judge: left out, delivered, or the consumer stops before it."""
+
+    SKIP = "skip"
+    DELIVER = "deliver"
+    STOP = "stop"
+
+
+def parse_on_error(text: str) -> OnError:
+    """Raises UsageError."""
+    try:
+        return OnError(text)
+    except ValueError:
+        raise UsageError(f"on_error is {text!r}: use one of {', '.join(OnError)}") from None
+
+
+@dataclass(slots=True)
+class FilterStats:
+    """What a filter did since its subscription began: messages by outcome, batches, and time in ms."""
+
+    matched: int = 0
+    skipped: int = 0
+    errors: int = 0
+    batches: int = 0
+    time_ms: int = 0
+
+
+class RunningFilter:
+    """One compiled expression with its limits and counts; the state of a filter that has some lives as long."""
+
+    def __init__(
+        self, plugin: FilterPlugin, expression: str, *, clock: Clock, on_error: OnError = OnError.SKIP
+    ) -> None:
+        """Raises ExpressionError for an expression that is wrong, too long, or too slow to compile."""
+        self.name = plugin.name
+        self.expression = expression
+        self.on_error = on_error
+        self.stats = FilterStats()
+        self._clock = clock
+        self._failed = False
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise ExpressionError(
+                EXPRESSION_LENGTH_MAX + 1,
+                f"the expression has {len(expression)} characters, the limit is {EXPRESSION_LENGTH_MAX}: shorten it",
+            )
+        begun_ms = clock.monotonic_ms()
+        self._compiled = plugin.compile(expression)
+        spent_ms = clock.monotonic_ms() - begun_ms
+        if spent_ms > COMPILE_TIME_MAX_MS:
+            raise ExpressionError(
+                1, f"{self.name} took {spent_ms} ms to compile it, the limit is {COMPILE_TIME_MAX_MS}: simplify it"
+            )
+
+    def match(self, batch: Sequence[FilterMessage]) -> list[Outcome]:
+        """One outcome a message. Once a batch is over its time, its other messages are errors and not looked at.
+
+        A filter that is at work can't be interrupted: the clock is looked at every few messages.
+        """
+        clock, stats = self._clock, self.stats
+        budget = BodyBudget(BATCH_BODIES_MAX_BYTES)
+        begun_ms = clock.monotonic_ms()
+        outcomes: list[Outcome] = []
+        for start in range(0, len(batch), SLICE_COUNT):
+            part = batch[start : start + SLICE_COUNT]
+            spent_ms = clock.monotonic_ms() - begun_ms
+            if spent_ms > BATCH_TIME_MAX_MS:
+                outcomes += [self._out_of_time(spent_ms)] * (len(batch) - start)
+                break
+            outcomes += self._match_part(part, budget)
+        stats.batches += 1
+        stats.time_ms += clock.monotonic_ms() - begun_ms
+        self._count(outcomes)
+        return outcomes
+
+    def keep(self, messages: Sequence[M], batch: Sequence[FilterMessage]) -> list[M]:
+        """The messages to deliver, by the policy for errors; ``batch`` shows the same messages to the filter.
+
+        Raises FilterStopError when the policy is to stop: then none of these messages may count as done.
+        """
+        kept = []
+        for message, seen, outcome in zip(messages, batch, self.match(batch), strict=True):
+            if outcome is True:
+                kept.append(message)
+            elif isinstance(outcome, FilterError):
+                self._note(outcome, seen)
+                if self.on_error is OnError.DELIVER:
+                    kept.append(message)
+        return kept
+
+    def _match_part(self, part: Sequence[FilterMessage], budget: BodyBudget) -> list[Outcome]:
+        for message in part:
+            message.budget = budget
+        try:
+            outcomes = self._compiled.match(part)
+        except Exception as error:  # plugins are foreign code: whatever they raise must not stop the queue
+            return [FilterError(f"filter {self.name} failed: {_described(error)}")] * len(part)
+        if len(outcomes) != len(part):
+            text = f"filter {self.name} gave {len(outcomes)} outcomes for {len(part)} messages"
+            return [FilterError(text)] * len(part)
+        return outcomes
+
+    def _out_of_time(self, spent_ms: int) -> FilterError:
+        return FilterError(
+            f"filter {self.name} took {spent_ms} ms for one batch, the limit is {BATCH_TIME_MAX_MS}: simplify the "
+            "expression or pull fewer messages at a time"
+        )
+
+    def _count(self, outcomes: list[Outcome]) -> None:
+        matched = sum(outcome is True for outcome in outcomes)
+        errors = sum(isinstance(outcome, FilterError) for outcome in outcomes)
+        self.stats.matched += matched
+        self.stats.errors += errors
+        self.stats.skipped += len(outcomes) - matched - errors
+
+    def _note(self, error: FilterError, message: FilterMessage) -> None:
+        place = f"{message.topic} {message.broker_name}/{message.queue_id}@{message.queue_offset}"
+        if self.on_error is OnError.STOP:
+            raise FilterStopError(
+                f"filter {self.name} can't judge {place}: {error}; on_error is stop: nothing from this message on was "
+                "taken. Mend the expression, or use skip or deliver"
+            ) from error
+        if not self._failed:
+            self._failed = True
+            done = "delivered" if self.on_error is OnError.DELIVER else "left out"
+            log.warning("filter %s can't judge %s: %s; it is %s, so are further ones", self.name, place, error, done)
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, FilterError) else f"{type(error).__name__}: {error}"
