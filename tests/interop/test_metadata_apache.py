@@ -1,4 +1,7 @@
-"""Topics, groups, offsets and delay levels between a real Apache broker and PyMQ, master and slave either way."""
+"""Topics, groups, offsets and delay levels of a real Apache master on a PyMQ slave.
+
+``test_replication_apache.py`` checks them the other way round: a RocketMQ slave asks for them once a minute.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ UPDATE_GROUP = 200
 DELETE_TOPIC = 215
 SEND = 310
 TOPIC, GROUP = "Copied", "copied-group"
-COPIED_TIMEOUT_S = 120  # a RocketMQ slave asks when a minute has passed
+COPIED_TIMEOUT_S = 180  # a RocketMQ slave asks when a minute has passed
 
 
 @pytest.fixture
@@ -141,14 +144,3 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     send(master, 3)
     assert_same_log(master, slave)
     wait_for("the new queue", slave, lambda: probe.max_offset(slave.broker, TOPIC, 0) == 3)
-
-
-def test_an_apache_slave_copies_from_pymq(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
-    master = PymqMember(tmp_path / "master", namesrv, 0, None)
-    slave = ApacheMember(tmp_path / "slave", namesrv, 1, None)
-    members += [slave, master]
-    master.start()
-    fill(namesrv, master)
-    slave.start()
-    assert_same_log(master, slave)
-    check_copied(slave)

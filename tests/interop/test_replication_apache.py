@@ -21,13 +21,15 @@ from tests.interop.support.replicas import (
     PymqMember,
     assert_same_log,
 )
+from tests.interop.test_metadata_apache import check_copied, fill
 
 TOPIC = "Replicated"
 GROUP = contents.READER
 SEND = 310
 UPDATE_BROKER_CONFIG = 25
 QUEUES = 4
-SERVED_TIMEOUT_S = 120
+SERVED_TIMEOUT_S = 180
+CONFIRMED_TIMEOUT_MS = 25_000  # shorter than one call of the probe
 
 
 @pytest.fixture
@@ -131,6 +133,7 @@ def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[
     slave = ApacheMember(tmp_path / "slave", namesrv, 1, None)
     members += [slave, master]
     master.start()
+    fill(namesrv, master)
     probe.create_topic(namesrv.address, master.broker, TOPIC)
     sent = send(master, "before", 50)
     slave.start()
@@ -147,15 +150,20 @@ def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[
     master.start()
     sent += send(master, "restarted")
     assert assert_same_log(master, slave) > 2 * SEGMENT_SIZE_BYTES
-    wait_served(slave, sent)
 
     # A RocketMQ slave's reports are as good as a PyMQ slave's: what is answered is there.
-    reply = probe.call(master.broker, UPDATE_BROKER_CONFIG, body=b"brokerRole=SYNC_MASTER\ninSyncReplicas=2\n")
+    settings = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": str(CONFIRMED_TIMEOUT_MS)}
+    body = "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
+    reply = probe.call(master.broker, UPDATE_BROKER_CONFIG, body=body)
     assert reply.code == 0, reply
     for number in range(20):
-        send(master, f"sync-{number}", 1)
+        sent += send(master, f"sync-{number}", 1)
         assert slave.log_end() == master.log_end()
     assert_same_log(master, slave)
+
+    # A minute after its start it asks for topics and offsets.
+    wait_served(slave, sent)
+    check_copied(slave)
 
 
 def test_a_cluster_moves_from_apache_to_pymq(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
