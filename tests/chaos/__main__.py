@@ -77,11 +77,12 @@ def tell(outcome: Outcome) -> None:
     for kind, count in sorted(outcome.faults.items()):
         print(f"  {count:4} {kind}")
     sends = outcome.sends
+    doubled = ", ".join(f"{count} at {event}" for event, count in outcome.doubled.items() if count)
     print(
         f"messages: {sends['ok']} acknowledged, {sends['stored']} stored but not confirmed, "
         f"{sends['refused']} refused, {sends['unknown']} unknown; {outcome.stored_count} stored on each broker, "
         f"{outcome.seen_count} of them read meanwhile\n"
-        f"beside them: {outcome.side_count} acknowledged in new topics or delayed, {outcome.doubled_count} doubled\n"
+        f"beside them: {outcome.side_count} acknowledged in new topics or delayed; came again: {doubled or 'none'}\n"
         f"{outcome.cut_count} diverged tails cut; lost: 0"
     )
 

@@ -25,7 +25,8 @@ SERVED_TIMEOUT_S = 60.0
 
 class Outcome(NamedTuple):
     """``faults`` and ``sends`` are counts by kind; ``side_count`` messages of `SideLoad` were acknowledged,
-    ``seen_count`` were read while the faults went on, ``doubled_count`` delayed ones came again."""
+    ``seen_count`` were read while the faults went on, ``doubled`` counts delayed ones that came again,
+    by the event they met."""
 
     round_count: int
     faults: Counter[str]
@@ -33,7 +34,7 @@ class Outcome(NamedTuple):
     side_count: int
     seen_count: int
     stored_count: int
-    doubled_count: int
+    doubled: Counter[str]
     cut_count: int
 
 
@@ -55,6 +56,7 @@ class ChaosRounds:
         self._seed = seed
         self._settings = {"inSyncReplicas": str(in_sync_replicas)}
         self._open_load = open_load
+        self._numbers: dict[str, list[int]] = {}  # of the rounds with this event
         self._plan = lambda round_count: plans(seed, round_count, stopped_s_max, events)
         self._report = report
 
@@ -74,7 +76,7 @@ class ChaosRounds:
                 await load.end()
                 await watcher.end()
             assert not watcher.problems, watcher.problems
-            doubled_count = await side.check(await group.healed())
+            doubled = await side.check(await group.healed())
             stored_count = await check_all(group, load.ledger, watcher.seen)
             statuses = await group.statuses()
             cut_count = sum(len(status.cuts) for status in statuses.values() if not isinstance(status, str))
@@ -86,7 +88,7 @@ class ChaosRounds:
                 side.count,
                 len(watcher.seen),
                 stored_count,
-                doubled_count,
+                Counter({event: sum(doubled[n] for n in numbers) for event, numbers in self._numbers.items()}),
                 cut_count,
             )
         finally:
@@ -98,6 +100,7 @@ class ChaosRounds:
         commits = Commits(group)
         master = await self._served(group, load)
         for number, plan in enumerate(self._plan(round_count), start=1):
+            self._numbers.setdefault(plan.event, []).append(number)
             try:
                 await commits.settle()
                 await side.send(number)

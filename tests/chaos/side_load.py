@@ -53,8 +53,11 @@ class SideLoad:
                 *[_send(producer, message, self._later) for message in later],
             )
 
-    async def check(self, master: Broker) -> int:
-        """Waits for what is still to come due; how many delayed messages came twice. Raises AssertionError."""
+    async def check(self, master: Broker) -> Counter[int]:
+        """Waits for what is still to come due; by round, how often delayed messages came again.
+
+        Raises AssertionError for what is missing.
+        """
         for broker in self._group.brokers:
             for topic, wanted in self._new.items():
                 found = await asyncio.to_thread(_bodies, broker, topic) if wanted else Counter()
@@ -66,9 +69,16 @@ class SideLoad:
             found = await asyncio.to_thread(_bodies, master, LATER_TOPIC)
             missing = self._later - found.keys()
             if not missing:
-                return sum(found.values()) - len(found)
+                return _doubled(found)
             assert loop.time() < deadline, f"{len(missing)} delayed messages never came, one is {min(missing)!r}"
             await asyncio.sleep(POLL_S)
+
+
+def _doubled(found: Counter[bytes]) -> Counter[int]:
+    doubled: Counter[int] = Counter()
+    for body, count in found.items():
+        doubled[int(body.split(b"-")[1])] += count - 1
+    return doubled
 
 
 async def _send(producer: Producer, message: Message, acknowledged: set[bytes]) -> None:

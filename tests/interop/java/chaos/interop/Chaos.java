@@ -29,6 +29,7 @@ public final class Chaos {
     private final String topic;
     private final int pauseMs;
     private final PrintStream out;
+    private volatile List<MessageQueue> queues;
     private volatile boolean isOver;
 
     private Chaos(DefaultMQProducer producer, String topic, int pauseMs, PrintStream out) {
@@ -82,7 +83,9 @@ public final class Chaos {
     private boolean send(int sender, int turn, int number, int count) {
         String what = " " + sender + " " + number + " " + count;
         try {
-            List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
+            if (queues == null) {
+                queues = producer.fetchPublishMessageQueues(topic);
+            }
             MessageQueue queue = queues.get((sender + turn) % queues.size());
             List<Message> messages = new ArrayList<>();
             for (int i = 0; i < count; i++) {
