@@ -107,11 +107,18 @@ class Brokers:
         """Until each named broker has its id, and those that are slaves follow and lack nothing."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
-            found = {one["address"]: one for one in self.json(capsys, "cluster", "list", "-o", "json")}
+            found = self._listed(capsys)
             if all(self._is_as_said(found.get(self.addresses[name]), broker_id) for name, broker_id in ids.items()):
                 return
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
+
+    def _listed(self, capsys: Any) -> dict[str, dict[str, Any]]:
+        """Brokers by address; none when the name server does not answer in time."""
+        capsys.readouterr()
+        code = self.run("cluster", "list", "-o", "json")
+        out = capsys.readouterr().out
+        return {one["address"]: one for one in json.loads(out)} if code == 0 else {}
 
     @staticmethod
     def _is_as_said(found: dict[str, Any] | None, broker_id: int) -> bool:
