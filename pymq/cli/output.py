@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Protocol
+
+_MIB = 1 << 20
 
 
 class OutputFormat(StrEnum):
@@ -163,3 +165,19 @@ def progress(description: str, total: int | None = None, *, wanted: bool = True)
     )
     with bar:
         yield _RichProgress(bar, bar.add_task(description, total=total))
+
+
+@contextmanager
+def progress_in_mib(description: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A bar over MiB; yields what is told the bytes done."""
+    done = shown = 0
+    with progress(f"{description} (MiB)", total_bytes // _MIB) as bar:
+
+        def advance(size: int) -> None:
+            nonlocal done, shown
+            done += size
+            if done // _MIB > shown:
+                bar.advance(done // _MIB - shown)
+                shown = done // _MIB
+
+        yield advance

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pymq.cli.broker_source import BrokerSource
 from pymq.cli.options import split_addresses
-from pymq.cli.output import OutputFormat, print_fields, print_json, print_note, progress
+from pymq.cli.output import OutputFormat, print_fields, print_json, print_note, progress_in_mib
 from pymq.cli.store_work import Place, absolute, read_options
 from pymq.errors import NotFoundError, UsageError
 from pymq.offline.files import ReadOnlyFiles, held
@@ -17,7 +17,6 @@ from pymq.offline.recover import Recovery, RecoveryOutcome
 from pymq.store.fs import RealFiles
 from pymq.units import format_bytes
 
-_MIB = 1 << 20
 _SHOWN_MAX = 20
 
 
@@ -48,16 +47,14 @@ def run_recover(place: Place, address: str, output: OutputFormat, *, verify_only
 @contextmanager
 def _stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar over MiB; afterwards a line on stderr with the rate, when there was something to do."""
-    done = shown = 0
     started = time.monotonic()
-    with progress(f"{name} (MiB)", total // _MIB) as bar:
+    done = 0
+    with progress_in_mib(name, total) as show:
 
         def advance(size: int) -> None:
-            nonlocal done, shown
+            nonlocal done
             done += size
-            if done // _MIB > shown:
-                bar.advance(done // _MIB - shown)
-                shown = done // _MIB
+            show(size)
 
         yield advance
     if done:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import msgspec
 
 from pymq.cli.message_text import message_record, printable, shown_body
-from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_note, print_section, progress
+from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_note, print_section, progress_in_mib
 from pymq.cli.tail_start import OFFSET_MAX
 from pymq.cli.times import local_time
 from pymq.clock import SystemClock
@@ -33,7 +33,6 @@ from pymq.store.cold import thaw
 from pymq.store.fs import RealFiles
 from pymq.units import format_bytes, parse_time_ms
 
-_MIB = 1 << 20
 _SHOWN_MAX = 20  # findings and lost ranges that people see; JSON has more
 
 
@@ -98,17 +97,8 @@ def read_options(path: str | None) -> dict[str, str]:
 @contextmanager
 def _log_progress(what: str, directory: Directory, readings: int = 1) -> Iterator[Callable[[int], None]]:
     """A bar over MiB of log; yields what is told the bytes done."""
-    done = shown = 0
     total = sum(segment.size for segment in directory.log.segments) * readings
-    with progress(f"{what} (MiB)", total // _MIB) as bar:
-
-        def advance(size: int) -> None:
-            nonlocal done, shown
-            done += size
-            if done // _MIB > shown:
-                bar.advance(done // _MIB - shown)
-                shown = done // _MIB
-
+    with progress_in_mib(what, total) as advance:
         yield advance
 
 
