@@ -12,7 +12,16 @@ from typing import IO, Any
 import msgspec
 
 from pymq.cli.message_text import message_record, printable, shown_body
-from pymq.cli.output import Column, OutputFormat, print_fields, print_json, print_note, print_section, progress_in_mib
+from pymq.cli.output import (
+    Column,
+    OutputFormat,
+    print_fields,
+    print_json,
+    print_note,
+    print_section,
+    progress,
+    progress_in_mib,
+)
 from pymq.cli.tail_start import OFFSET_MAX
 from pymq.cli.times import local_time
 from pymq.clock import SystemClock
