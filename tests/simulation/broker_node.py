@@ -27,6 +27,7 @@ from tests.simulation.timeline import MS, SECOND, NodeClock, Process, Timeline
 ROOT = "/data"
 PORT = 10911
 SEGMENT_BYTES = 65_536
+SYNC_DELAYS_US = (200, 2_000, 30_000)  # how long an fsync usually takes, by machine
 SMALL = {
     "storePathRootDir": ROOT,
     "listenPort": PORT,
@@ -114,7 +115,7 @@ class SimBroker:
         self.address = f"{host}:{PORT}"
         self.configured_id = configured_id
         self.clock = NodeClock(timeline)
-        self.disk = SimDisk(self.clock.now_ms)
+        self.disk = SimDisk(self.clock.now_ms, rng.choice(SYNC_DELAYS_US))
         self.disk.on_failed_sync = self._be_still
         self.start_count = 0
         self.needs_other_id = False  # it refused to be the master its flags make it

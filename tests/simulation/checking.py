@@ -17,34 +17,39 @@ from tests.simulation.timeline import MS, SECOND
 OFFSETS_OLD_US = 5_000 * MS
 
 
-def log_bytes(broker: SimBroker, start: int, size: int) -> bytes:
-    """What stands in a broker's log files, as its operating system has them."""
+def log_bytes(broker: SimBroker, start: int, size: int, *, on_disk: bool = False) -> bytes:
+    """What stands in a broker's log files, as its operating system has them, or its disk alone."""
     found = []
     nodes = broker.disk.files.nodes
     while size > 0:
         segment = start - start % SEGMENT_BYTES
         node = nodes.get(f"{ROOT}/commitlog/{segment:020d}")
         take = min(size, segment + SEGMENT_BYTES - start)
-        found.append(bytes(node.data[start - segment : start - segment + take]) if node else b"")
+        content = b"" if node is None else (node.synced or b"") if on_disk else node.data
+        found.append(bytes(content[start - segment : start - segment + take]))
         start += take
         size -= take
     return b"".join(found)
 
 
-def holds(broker: SimBroker, physical: int, content: bytes) -> bool:
+def holds(broker: SimBroker, physical: int, content: bytes, *, on_disk: bool = False) -> bool:
     """True when the message stands at this place of the broker's log."""
-    head = log_bytes(broker, physical, 8)
+    head = log_bytes(broker, physical, 8, on_disk=on_disk)
     if len(head) < 8:
         return False
     size = int.from_bytes(head[:4], "big")
-    return len(content) < size <= SEGMENT_BYTES and content in log_bytes(broker, physical, size)
+    return len(content) < size <= SEGMENT_BYTES and content in log_bytes(broker, physical, size, on_disk=on_disk)
 
 
 class Watcher:
     """Looks at each answer in the moment it comes."""
 
-    def __init__(self, brokers: list[SimBroker], history: History, copies_needed: int) -> None:
-        """``copies_needed``: how many logs must hold a message when its send is answered; 1 under ASYNC_MASTER."""
+    def __init__(self, brokers: list[SimBroker], history: History, copies_needed: int, *, is_sync_flush: bool) -> None:
+        """``copies_needed``: how many logs must hold a message when its send is answered; 1 under ASYNC_MASTER.
+
+        ``is_sync_flush``: so many disks.
+        """
+        self._is_sync_flush = is_sync_flush
         self._brokers = brokers
         self._history = history
         self.copies_needed = copies_needed
@@ -71,7 +76,11 @@ class Watcher:
             return
         if self._disturbed_us >= send.invoked_us:
             return
-        copies = [broker.name for broker in self._brokers if holds(broker, send.physical, send.content)]
+        copies = [
+            broker.name
+            for broker in self._brokers
+            if holds(broker, send.physical, send.content, on_disk=self._is_sync_flush)
+        ]
         if len(copies) < self.copies_needed:
             self._history.violated(f"{_named(send)} was acknowledged with copies on {copies or 'no broker'}")
 

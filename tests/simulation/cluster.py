@@ -65,7 +65,7 @@ class Cluster:
             )
             for i in range(plan.slave_count + 1)
         ]  # fmt: skip
-        self.watcher = Watcher(self.brokers, self.history, plan.copies_needed)
+        self.watcher = Watcher(self.brokers, self.history, plan.copies_needed, is_sync_flush=plan.is_sync_flush)
         common = {
             "timeline": self.timeline, "network": self.network, "history": self.history,
             "name_servers": addresses, "broker_name": BROKER_NAME,

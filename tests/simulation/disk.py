@@ -17,12 +17,13 @@ SPACE_TAKING = frozenset({"pwrite", "allocate"})
 class SimDisk:
     """``files`` changes with each power loss: ask for it at each start."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], usual_sync_delay_us: int) -> None:
         self._now_ms = now_ms
         self.files = MemoryFiles(now_ms=now_ms)
         self.is_full = False
         self.failing_sync_count = 0  # so many syncs fail from now on
-        self.sync_delay_us = 500
+        self._usual_sync_delay_us = usual_sync_delay_us
+        self.sync_delay_us = usual_sync_delay_us
         self.was_faulty = False  # some call failed since the last healing
         self.on_failed_sync: Callable[[], None] = lambda: None
         self._attach()
@@ -43,8 +44,12 @@ class SimDisk:
         self.was_faulty = False
         self.is_full = False
         self.failing_sync_count = 0
-        self.sync_delay_us = 500
+        self.speed_up()
         self._attach()
+
+    def speed_up(self) -> None:
+        """It is as fast as usual."""
+        self.sync_delay_us = self._usual_sync_delay_us
 
     def _fault(self, call: str, path: str) -> None:
         if self.is_full and call in SPACE_TAKING:

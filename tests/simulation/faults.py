@@ -217,10 +217,7 @@ class Faults:
         broker.disk.sync_delay_us = self._rng.choice((20, 200, 2000)) * MS
         self._note(f"fsync of {broker.name} takes {broker.disk.sync_delay_us / MS} ms")
 
-        def mend() -> None:
-            broker.disk.sync_delay_us = 500
-
-        self._later(30 * SECOND, mend)
+        self._later(30 * SECOND, broker.disk.speed_up)
         return True
 
     # -- network ------------------------------------------------------------------------------------------------
