@@ -327,7 +327,8 @@ class Verdict:
                         for incident in self._history.incidents
                     )
                 ]
-                if safe and now < min(max(safe), end):
+                is_chosen = self._history.operations["masters demoted by hand"] > 0  # with the offsets it took
+                if safe and not is_chosen and now < min(max(safe), end):
                     self._say(f"{group} stands at {now} in queue {queue_id}, {max(safe)} was committed and safe")
 
 

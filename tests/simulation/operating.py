@@ -232,7 +232,9 @@ class Operator(ClientNode):
             self._tell(f"{other.name} did not step down: {error}")
 
     def _was_forced(self) -> bool:
-        return any(incident.kind == "force" for incident in self._history.incidents)
+        """A slave was promoted without its master: if it dies before anybody hears of its reign, the next promotion
+        gives the same epoch again, and of two such masters an operator must choose."""
+        return any(incident.kind in ("force", "promote") for incident in self._history.incidents)
 
     def _free_id(self) -> int:
         taken = {broker.parts.role.broker_id for broker in self._cluster.brokers if broker.parts is not None}
