@@ -84,6 +84,7 @@ class Registrar:
         self._waiting: list[Callable[[], None]] = []
         self._changed = True
         self._running = False
+        self._lost = False  # a name server's connection, since the newest round began
         self._next_ms = clock.monotonic_ms()
         topics.add_listener(self._on_change)
 
@@ -116,7 +117,7 @@ class Registrar:
         self._running = True
         try:
             while True:
-                self._changed = False
+                self._changed = self._lost = False
                 waiting, self._waiting = self._waiting, []
                 await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
                 for callback in waiting:
@@ -130,7 +131,7 @@ class Registrar:
     def _pause_ms(self) -> int:
         """Until the next round: soon after a failure, which may be the first report of a new role."""
         period_ms = self._config.register_period_ms
-        if self._refused:
+        if self._refused or self._lost:
             return RETRY_MS
         if not self._unreachable:
             self._retry_ms = RETRY_MS
@@ -142,6 +143,12 @@ class Registrar:
     def register_now(self) -> None:
         """Has a round started: what name servers answer is wanted."""
         self._on_change([])
+
+    def note_lost(self, address: str) -> None:
+        """A connection ended. A name server that starts again knows nothing: it is told soon, not in half a minute."""
+        if address in self._config.namesrv_addresses:
+            self._lost = True
+            self._next_ms = min(self._next_ms, self._clock.monotonic_ms() + RETRY_MS)
 
     async def unregister_all(self) -> None:
         """Takes the broker out of every reachable name server's routes. Never raises for a server that is away."""

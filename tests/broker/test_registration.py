@@ -140,6 +140,29 @@ def test_a_server_that_is_away_is_tried_at_growing_intervals() -> None:
     assert setup.registrar.is_due()
 
 
+def test_a_server_whose_connection_ends_is_told_again_soon() -> None:
+    setup = Setup()
+    setup.round()
+    setup.registrar.note_lost("127.0.0.1:3")  # another broker
+    setup.world.clock.advance(RETRY_MS)
+    assert not setup.registrar.is_due()
+    setup.registrar.note_lost(B)
+    setup.world.clock.advance(RETRY_MS - 1)
+    assert not setup.registrar.is_due()
+    setup.world.clock.advance(1)
+    assert setup.registrar.is_due() and setup.round() == [A, B]
+    setup.world.clock.advance(29_999)
+    assert not setup.registrar.is_due(), "once for each loss"
+
+
+def test_a_connection_that_ends_during_a_round_makes_another_soon() -> None:
+    setup = Setup()
+    setup.servers.during = [lambda: setup.registrar.note_lost(A)]
+    setup.round()
+    setup.world.clock.advance(RETRY_MS)
+    assert setup.registrar.is_due()
+
+
 def test_a_change_during_a_round_makes_another() -> None:
     setup = Setup()
     topics = setup.world.parts.topics
