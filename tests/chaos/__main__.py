@@ -11,7 +11,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.chaos.load import JavaSending, PymqSending, Sending
+from tests.chaos.load import JavaSending, PymqSending, Sending, compile_program
 from tests.chaos.rounds import ChaosRounds, Outcome
 
 JAVA_TOOLS = ("java", "javac", "mvn")
@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     seed = int(time.time()) if options.seed is None else options.seed
     directory = options.dir or Path(tempfile.mkdtemp(prefix="pymq-chaos-"))
     print(f"seed {seed}, {options.rounds} rounds under load from the {client} client, in {directory}", flush=True)
+
+    if client == "java":
+        compile_program()  # now: the proxy would stand still meanwhile
 
     def open_load(namesrv: str) -> Sending:
         return JavaSending(namesrv, directory / "java") if client == "java" else PymqSending(namesrv)

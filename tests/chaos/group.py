@@ -126,10 +126,18 @@ class Group:
         return dict(zip(self.brokers, answers, strict=True))
 
     async def kill_name_server(self, down_s: float) -> None:
-        """The brokers tell the next one what there is."""
+        """Returns when the brokers have told the next one what there is."""
         await asyncio.to_thread(self.namesrv.kill)
         await asyncio.sleep(down_s)
         await asyncio.to_thread(self.namesrv.start)
+        told = set()
+        deadline = asyncio.get_running_loop().time() + HEAL_TIMEOUT_S
+        while told != {broker.told for broker in self.brokers}:
+            assert asyncio.get_running_loop().time() < deadline, (
+                f"the name server knows {told} after {HEAL_TIMEOUT_S:g} s"
+            )
+            await asyncio.sleep(POLL_S)
+            told = set((await asyncio.to_thread(self.namesrv.members)).values())
 
     async def healed(self, without: Broker | None = None) -> Broker:
         """Waits until one is the master and all others follow it; the master. Raises AssertionError after a minute."""

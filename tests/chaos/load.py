@@ -91,6 +91,11 @@ class Sending(Protocol):
         ...
 
 
+def compile_program() -> str:
+    """The class path of the Java program, compiled if need be."""
+    return compiled("chaos", "client-5.3.3")
+
+
 class JavaSending:
     """A running ``interop.Chaos``."""
 
@@ -98,7 +103,7 @@ class JavaSending:
         (java,) = require("java")
         directory.mkdir(parents=True, exist_ok=True)
         flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
-        flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-cp", compiled("chaos", "client-5.3.3")]
+        flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-cp", compile_program()]
         self.ledger = Ledger()
         self._log = (directory / "java.log").open("wb")
         self._process = subprocess.Popen(
