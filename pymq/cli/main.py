@@ -22,6 +22,7 @@ COMMANDS: CommandTable = {
     "standalone": ("pymq.cli.standalone", "Name server and broker in one process: the quick start."),
     "namesrv": ("pymq.cli.namesrv", "Run a name server."),
     "broker": ("pymq.cli.broker", "Run a broker."),
+    "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
     "check": ("pymq.cli.check", "Check that slaves have what their masters have."),
     "topic": ("pymq.cli.topic", "List, create, update, delete and look into topics."),

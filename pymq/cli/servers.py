@@ -80,7 +80,7 @@ async def start_namesrv(config: NamesrvConfig) -> NameServer:
     try:
         await server.start()
     except OSError as error:
-        raise _port_problem(error, config.bind_address, config.listen_port) from error
+        raise port_problem(error, config.bind_address, config.listen_port) from error
     return server
 
 
@@ -101,7 +101,7 @@ async def start_broker(config: BrokerConfig, signals: StopSignals) -> Broker:
     except BaseException as error:
         await broker.stop()
         if isinstance(error, OSError):
-            raise _port_problem(error, config.bind_address, config.listen_port) from error
+            raise port_problem(error, config.bind_address, config.listen_port) from error
         raise
     return broker
 
@@ -116,7 +116,7 @@ async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:
         await signals.unless_stopped(broker.wait_failed())
 
 
-def _port_problem(error: OSError, host: str, port: int) -> Exception:
+def port_problem(error: OSError, host: str, port: int) -> Exception:
     import errno
 
     from pymq.errors import UsageError

@@ -1,0 +1,111 @@
+"""``pymq filter-server``: runs a filter server for one broker until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pymq.cli.lazy import examples, new_app
+from pymq.cli.output import print_json_line
+from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
+
+if TYPE_CHECKING:
+    from pymq.filterserver.server import FilterServerSettings
+
+app = new_app()
+
+
+@app.command(
+    epilog=examples(
+        "pymq filter-server --broker 127.0.0.1:10911",
+        "pymq filter-server --broker 127.0.0.1:10911 --workers 4 --on-error deliver",
+        "pymq filter-server --broker 10.0.0.5:10911 --host 0.0.0.0 --advertise 10.0.0.5 --port 10921",
+    )
+)
+def filter_server(
+    broker: Annotated[str, typer.Option("--broker", metavar="HOST:PORT", help="The broker whose messages it filters.")],
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; default any free one.")
+    ] = 0,
+    host: HostOption = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option("--advertise", metavar="ADDRESS", help="Address that consumers connect to; default as --host."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, max=64, help="Processes that run filters; default one a core."),
+    ] = None,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            "--on-error",
+            metavar="POLICY",
+            help="A message that its filter can't judge: skip, deliver, or stop the queue there.",
+        ),
+    ] = "skip",
+    as_json: JsonOption = False,
+    log_level: LogLevelOption = "info",
+) -> None:
+    """Run plugin filters between a broker and its consumers, in processes of their own.
+
+    Consumers find it through the route of their topic.
+    """
+    from pymq.cli.servers import set_up_logging
+    from pymq.net.runtime import run
+
+    set_up_logging(log_level)
+    run(_serve(_settings(broker, host or "127.0.0.1", port, advertise, workers, on_error), as_json))
+
+
+def _settings(
+    broker: str, host: str, port: int, advertise: str | None, workers: int | None, on_error: str
+) -> FilterServerSettings:
+    from pymq.errors import UsageError
+    from pymq.filter.running import parse_on_error
+    from pymq.filterserver.server import FilterServerSettings
+    from pymq.filterserver.workers import WORKER_COUNT_MAX
+    from pymq.model.hosts import format_address, parse_address
+
+    try:
+        broker = format_address(*parse_address(broker))
+    except ValueError as error:
+        raise UsageError(f"--broker: {error}") from error
+    if host in ("0.0.0.0", "::") and not advertise:
+        raise UsageError(f"--host {host} is no address to connect to: say with --advertise what consumers are to use")
+    return FilterServerSettings(
+        broker=broker,
+        host=host,
+        port=port,
+        advertised_host=advertise or "",
+        worker_count=workers or min(os.cpu_count() or 1, WORKER_COUNT_MAX),
+        on_error=parse_on_error(on_error),
+    )
+
+
+async def _serve(settings: FilterServerSettings, as_json: bool) -> None:
+    from pymq.cli.servers import port_problem
+    from pymq.clock import SystemClock
+    from pymq.filterserver.server import FilterServer
+    from pymq.net.runtime import StopSignals
+
+    with StopSignals() as signals:
+        server = FilterServer(settings, clock=SystemClock())
+        try:
+            try:
+                await server.start()
+            except OSError as error:
+                raise port_problem(error, settings.host, settings.port) from error
+            _tell_ready(server.address, settings.broker, as_json)
+            await signals.wait()
+        finally:
+            await server.stop()
+
+
+def _tell_ready(address: str, broker: str, as_json: bool) -> None:
+    if as_json:
+        print_json_line({"filter_server": address, "broker": broker, "pid": os.getpid()})
+    else:
+        print(f"filter server of broker {broker} ready on {address}", flush=True)

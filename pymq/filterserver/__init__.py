@@ -1,0 +1,1 @@
+"""The filter server: runs plugin filters between a broker and its consumers, in processes of its own."""

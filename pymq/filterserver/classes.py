@@ -1,0 +1,140 @@
+"""Which filter a group wants for a topic: what consumers call a filter class, and the table of them.
+
+A class name selects a filter: its last dotted part is the filter's name (``pymq.filters.jsonpath``, ``jsonpath``), the
+part before may be what becomes of messages that can't be judged (``pymq.filters.stop.jsonpath``). The expression is
+the class's source text, or stands in the name behind a colon (``jsonpath:$.amount > 3``). Nothing is run as code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pymq.clock import Clock
+from pymq.errors import Refusal
+from pymq.filter.running import EXPRESSION_LENGTH_MAX, OnError
+from pymq.filterserver.workers import Filter
+from pymq.wire.codes import ResponseCode
+
+CLASS_COUNT_MAX = 1024
+CLASS_IDLE_MS = 300_000  # whoever has not pulled for so long gives its place to another
+BAD_MESSAGE_COUNT_MAX = 1000
+NAME_LENGTH_MAX = 100
+UPLOADED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FilterText:
+    """What a class name and its source say. ``on_error`` is None when they leave it to the server."""
+
+    name: str
+    expression: str
+    on_error: OnError | None = None
+
+
+def parse_class(class_name: str, source: str | None) -> FilterText:
+    """``source`` is None when the consumer's client does not bring one. Raises Refusal."""
+    path, colon, expression = class_name.partition(":")
+    *before, name = path.strip().lower().split(".")
+    if not name or len(name) > NAME_LENGTH_MAX:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"the class name {class_name[:NAME_LENGTH_MAX]!r} names no filter: its last part must, for example "
+            "pymq.filters.jsonpath",
+        )
+    if not colon:
+        if source is None:
+            raise Refusal(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"no expression for filter {name}: Java clients from 5.0 on send no source, write it into the class "
+                f'name: "{path}:EXPRESSION"',
+            )
+        expression = source.strip()
+    if len(expression) > EXPRESSION_LENGTH_MAX:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"the expression has {len(expression)} characters, the limit is {EXPRESSION_LENGTH_MAX}: shorten it",
+        )
+    policy = OnError(before[-1]) if before and before[-1] in set(OnError) else None
+    return FilterText(name.replace("_", "-"), expression, policy)
+
+
+@dataclass(slots=True)
+class ClassStats:
+    """Messages by outcome, batches, and what the filter took."""
+
+    matched: int = 0
+    skipped: int = 0
+    errors: int = 0
+    batches: int = 0
+    time_us: int = 0
+
+
+@dataclass(slots=True)
+class FilterClass:
+    """A group's filter for a topic. ``version`` is its subscription's, UPLOADED for one that a consumer brought."""
+
+    group: str
+    topic: str
+    text: FilterText
+    filter: Filter
+    version: int
+    used_ms: int  # monotonic
+    stats: ClassStats = field(default_factory=ClassStats)
+    # Queue id -> where messages end among which is one that a worker failed at: see filtering.
+    suspects: dict[int, int] = field(default_factory=dict)
+    bad_messages: dict[tuple[int, int], str] = field(default_factory=dict)
+    told_error: bool = False
+
+    def note_bad(self, queue_id: int, offset: int, why: str) -> None:
+        """Remembers a message that a worker did not survive, so that it costs only one."""
+        if len(self.bad_messages) >= BAD_MESSAGE_COUNT_MAX:
+            del self.bad_messages[next(iter(self.bad_messages))]
+        self.bad_messages[queue_id, offset] = why
+
+
+class ClassTable:
+    """All classes by group and topic; at most ``CLASS_COUNT_MAX``. ``on_removed`` hears of filters nobody needs."""
+
+    def __init__(self, clock: Clock, on_removed: Callable[[Filter], None]) -> None:
+        self._clock = clock
+        self._on_removed = on_removed
+        self._classes: dict[tuple[str, str], FilterClass] = {}
+
+    def all(self) -> list[FilterClass]:
+        """Sorted by group and topic."""
+        return [self._classes[key] for key in sorted(self._classes)]
+
+    def find(self, group: str, topic: str) -> FilterClass | None:
+        """The class that a pull is for, which counts as its use."""
+        found = self._classes.get((group, topic))
+        if found is not None:
+            found.used_ms = self._clock.monotonic_ms()
+        return found
+
+    def check_room(self, group: str, topic: str) -> None:
+        """Raises Refusal when there is no place for another class."""
+        if (group, topic) in self._classes or len(self._classes) < CLASS_COUNT_MAX:
+            return
+        oldest = min(self._classes.values(), key=lambda known: known.used_ms)
+        if self._clock.monotonic_ms() - oldest.used_ms < CLASS_IDLE_MS:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(self._classes)} filter classes are in use, the limit is {CLASS_COUNT_MAX}: start another filter "
+                "server",
+            )
+        self._remove(oldest)
+
+    def put(self, group: str, topic: str, text: FilterText, compiled: Filter, version: int) -> FilterClass:
+        """Takes a class, in the place of the one before. Raises Refusal."""
+        self.check_room(group, topic)
+        known = self._classes.get((group, topic))
+        if known is not None:
+            self._remove(known)
+        new = FilterClass(group, topic, text, compiled, version, self._clock.monotonic_ms())
+        self._classes[group, topic] = new
+        return new
+
+    def _remove(self, known: FilterClass) -> None:
+        del self._classes[known.group, known.topic]
+        self._on_removed(known.filter)

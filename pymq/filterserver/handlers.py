@@ -1,0 +1,215 @@
+"""What consumers ask a filter server: to take a filter class (302), to pull through it (11), and for its figures (28).
+
+Answers come later, from tasks of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Coroutine
+from typing import Any
+
+from pymq.errors import PymqError, Refusal, RefusedError, UnreachableError
+from pymq.filterserver.broker_link import BrokerLink
+from pymq.filterserver.classes import UPLOADED, ClassTable, FilterClass, FilterText, parse_class
+from pymq.filterserver.figures import figures
+from pymq.filterserver.filtering import Filtering
+from pymq.filterserver.workers import Filter, WorkerPool
+from pymq.model.names import check_group, check_topic
+from pymq.wire.bodies_client import encode_body
+from pymq.wire.bodies_route import KvTable
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Permission, Reply, Route, error_reply
+from pymq.wire.header import decode_header
+from pymq.wire.headers.filter_server import RegisterFilterClassHeader
+from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+
+log = logging.getLogger(__name__)
+
+SOURCE_SIZE_MAX_BYTES = 128 * 1024
+PENDING_COUNT_MAX = 4096
+
+
+class FilterServerHandlers:
+    """Filters what the broker gives."""
+
+    def __init__(self, *, link: BrokerLink, classes: ClassTable, workers: WorkerPool, filtering: Filtering) -> None:
+        self._link = link
+        self._classes = classes
+        self._workers = workers
+        self._filtering = filtering
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._learning: dict[tuple[str, str], asyncio.Lock] = {}
+
+    def routes(self) -> list[Route]:
+        """The filter server's table."""
+        subscribe = Permission.SUBSCRIBE
+        return [
+            Route(RequestCode.REGISTER_MESSAGE_FILTER_CLASS, RegisterFilterClassHeader, self.take_class, subscribe),
+            Route(RequestCode.PULL_MESSAGE, PullMessageHeader, self.pull, subscribe),
+            Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, self.runtime_info, Permission.ADMIN),
+        ]
+
+    def take_class(self, request: Command, header: RegisterFilterClassHeader, peer: Peer) -> Reply | None:
+        """A consumer brings its filter; it is compiled before the answer."""
+        group, topic = check_group(header.consumer_group), check_topic(header.topic)
+        text = parse_class(header.class_name, _source(request.body, header.class_crc))
+        known = self._classes.find(group, topic)
+        if known is not None and known.text == text and known.version == UPLOADED:
+            return Reply()
+        self._classes.check_room(group, topic)
+        self._answer_later(request, peer, self._take_class(group, topic, text))
+        return None
+
+    def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
+        """Messages of the broker that the group's filter lets through."""
+        self._answer_later(request, peer, self._pull(header))
+        return None
+
+    def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
+        """Figures, of each group too."""
+        return Reply(
+            body=encode_body(KvTable(table=figures(self._link, self._classes, self._workers, len(self._tasks))))
+        )
+
+    async def stop(self) -> None:
+        """Drops what waits for an answer."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- later answers -------------------------------------------------------------------------------------------
+
+    def _answer_later(self, request: Command, peer: Peer, work: Coroutine[Any, Any, Reply]) -> None:
+        if len(self._tasks) >= PENDING_COUNT_MAX:
+            work.close()
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(self._tasks)} requests wait at this filter server, the limit is {PENDING_COUNT_MAX}: start "
+                "another one",
+            )
+        task = asyncio.get_running_loop().create_task(self._answer(request, peer, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: Command, peer: Peer, work: Coroutine[Any, Any, Reply]) -> None:
+        try:
+            reply = await work
+        except UnreachableError as error:
+            reply = Reply(ResponseCode.SERVICE_NOT_AVAILABLE, f"the filter server's broker: {error}")
+        except RefusedError as error:
+            reply = Reply(error.code, error.remark)
+        except PymqError as error:
+            reply = error_reply(error)
+        except Exception as error:
+            log.exception("a request of %s failed", peer.address)
+            reply = Reply(
+                ResponseCode.SYSTEM_ERROR, f"failed inside the filter server: {type(error).__name__}: {error}"
+            )
+        peer.answer(request, reply)
+
+    # -- classes -------------------------------------------------------------------------------------------------
+
+    async def _take_class(self, group: str, topic: str, text: FilterText) -> Reply:
+        await self._compile(group, topic, text, UPLOADED)
+        return Reply()
+
+    async def _compile(self, group: str, topic: str, text: FilterText, version: int) -> FilterClass:
+        compiled = Filter(text.name, text.expression)
+        if error := await self._workers.compile(compiled):
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"filter {text.name} of {group} for {topic}: {error}")
+        log.info("%s reads %s through filter %s", group, topic, text.name)
+        return self._classes.put(group, topic, text, compiled, version)
+
+    async def _class_for(self, header: PullMessageHeader) -> FilterClass:
+        """The class that was brought, or what the group's heartbeats name at the broker."""
+        group, topic = header.consumer_group, header.topic
+        known = self._classes.find(group, topic)
+        if known is not None and (known.version == UPLOADED or known.version >= header.sub_version):
+            return known
+        lock = self._learning.setdefault((group, topic), asyncio.Lock())
+        try:
+            async with lock:
+                known = self._classes.find(group, topic)
+                if known is not None and (known.version == UPLOADED or known.version >= header.sub_version):
+                    return known
+                return await self._learn(group, topic, header.sub_version, known)
+        finally:
+            if not lock.locked():
+                self._learning.pop((group, topic), None)
+
+    async def _learn(self, group: str, topic: str, sub_version: int, known: FilterClass | None) -> FilterClass:
+        """Java clients from 5.0 on don't bring their class, but their heartbeats name it."""
+        found = await self._link.subscription(group, topic)
+        if found is None or not found.class_filter_mode:
+            raise Refusal(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"no filter of {group} for {topic} is known here: the consumer brings it with its next heartbeat",
+            )
+        if found.sub_version < sub_version:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"{group}'s subscription to {topic} is of version {found.sub_version} at the broker, the pull's is "
+                f"{sub_version}: the next heartbeat brings it",
+            )
+        text = parse_class(found.sub_string or "", None)
+        if known is not None and known.text == text:
+            known.version = found.sub_version
+            return known
+        return await self._compile(group, topic, text, found.sub_version)
+
+    # -- pulls ---------------------------------------------------------------------------------------------------
+
+    async def _pull(self, header: PullMessageHeader) -> Reply:
+        wanted = await self._class_for(header)
+        answer = await self._link.pull(header)
+        if answer.code not in _PULL_RESULTS:
+            return Reply(answer.code, answer.remark)
+        told = decode_header(PullMessageAnswer, answer.ext)
+        code, remark, body, next_offset = answer.code, answer.remark, b"", told.next_begin_offset
+        if code == ResponseCode.SUCCESS and answer.body:
+            self._filtering.broker_name = self._link.broker_name
+            filtered = await self._filtering.run(wanted, header.queue_id, answer.body)
+            if filtered.stopped_by:
+                return Reply(ResponseCode.SYSTEM_ERROR, filtered.stopped_by)
+            body = b"".join(filtered.parts)
+            if filtered.next_offset is not None:
+                next_offset = filtered.next_offset
+            if not body:
+                code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"
+        header_out = PullMessageAnswer(
+            next_begin_offset=next_offset, min_offset=told.min_offset, max_offset=told.max_offset
+        )
+        return Reply(code, remark, header_out, body)
+
+
+_PULL_RESULTS = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+def _source(body: bytes, crc: int) -> str:
+    """The text of a class. Raises Refusal."""
+    if len(body) > SOURCE_SIZE_MAX_BYTES:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"the class's source has {len(body)} bytes, the limit is {SOURCE_SIZE_MAX_BYTES}: shorten the expression",
+        )
+    found = zlib.crc32(body) & 0x7FFFFFFF
+    if crc not in (0, found):
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER, f"the class's source has CRC {found}, classCRC says {crc}: send it again"
+        )
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"the class's source is no UTF-8: {error}") from error

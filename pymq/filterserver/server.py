@@ -1,0 +1,93 @@
+"""FilterServer: the composition root. Listens for consumers, reports to its broker, keeps the worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymq.clock import Clock
+from pymq.filter.running import OnError
+from pymq.filterserver.broker_link import BrokerLink
+from pymq.filterserver.classes import ClassTable
+from pymq.filterserver.filtering import Filtering
+from pymq.filterserver.handlers import FilterServerHandlers
+from pymq.filterserver.workers import COMMAND, Filter, WorkerPool
+from pymq.model.hosts import format_address
+from pymq.net.client import RemotingClient
+from pymq.net.server import Server
+from pymq.wire.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterServerSettings:
+    """``broker``: "host:port". ``advertised_host``: what consumers connect to; by default the one listened on."""
+
+    broker: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised_host: str = ""
+    worker_count: int = 1
+    on_error: OnError = OnError.SKIP
+
+
+class FilterServer:
+    """One filter server for one broker."""
+
+    def __init__(
+        self, settings: FilterServerSettings, *, clock: Clock, worker_command: Sequence[str] = COMMAND
+    ) -> None:
+        self.settings = settings
+        self.address = ""
+        self.workers = WorkerPool(settings.worker_count, command=worker_command)
+        self.classes = ClassTable(clock, self._forget_later)
+        self._clock = clock
+        self._server = Server(Dispatcher([], "filter server"), clock=clock)
+        self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost())
+        self._link: BrokerLink | None = None
+        self._handlers: FilterServerHandlers | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> str:
+        """Listens, and reports to the broker whenever that is there; the address consumers are told. Raises OSError."""
+        settings = self.settings
+        port = await self._server.start(settings.host, settings.port)
+        self.address = format_address(settings.advertised_host or settings.host, port)
+        self._link = BrokerLink(self._client, settings.broker, self.address)
+        self._handlers = FilterServerHandlers(
+            link=self._link,
+            classes=self.classes,
+            workers=self.workers,
+            filtering=Filtering(self.workers, on_error=settings.on_error),
+        )
+        self._server.dispatcher = Dispatcher(self._handlers.routes(), "filter server")
+        self._spawn(self._link.keep_registered())
+        log.info("filter server of broker %s listens on %s", settings.broker, self.address)
+        return self.address
+
+    async def stop(self) -> None:
+        """Leaves the broker, whose routes then don't name this server any more, and ends connections and workers."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+        if self._handlers is not None:
+            await self._handlers.stop()
+        await self._server.stop()
+        await self.workers.stop()
+
+    def _lost(self) -> None:
+        if self._link is not None:
+            self._link.note_lost()
+
+    def _forget_later(self, unwanted: Filter) -> None:
+        self._spawn(self.workers.forget(unwanted))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

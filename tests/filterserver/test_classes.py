@@ -1,0 +1,72 @@
+"""What class names mean, and the table of classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.errors import Refusal
+from pymq.filter.running import EXPRESSION_LENGTH_MAX, OnError
+from pymq.filterserver.classes import CLASS_COUNT_MAX, CLASS_IDLE_MS, ClassTable, FilterText, parse_class
+from pymq.filterserver.workers import Filter
+from pymq.wire.codes import ResponseCode
+
+
+@pytest.mark.parametrize(
+    ("class_name", "source", "text"),
+    [
+        ("pymq.filters.jsonpath", " $.a > 3\n", FilterText("jsonpath", "$.a > 3")),
+        ("org.example.JSONPath", "$.a", FilterText("jsonpath", "$.a")),
+        ("regex:^a.*:b$", None, FilterText("regex", "^a.*:b$")),
+        ("regex:^a", "ignored", FilterText("regex", "^a")),
+        ("pymq.filters.stop.cel", "x == 1", FilterText("cel", "x == 1", OnError.STOP)),
+        ("Deliver.tag:a", None, FilterText("tag", "a", OnError.DELIVER)),
+        ("org.example.my_filter", "", FilterText("my-filter", "")),
+        ("tag:" + "a" * EXPRESSION_LENGTH_MAX, None, FilterText("tag", "a" * EXPRESSION_LENGTH_MAX)),
+    ],
+)
+def test_a_class_name_selects_a_filter(class_name: str, source: str | None, text: FilterText) -> None:
+    assert parse_class(class_name, source) == text
+
+
+@pytest.mark.parametrize(
+    ("class_name", "source", "code", "why"),
+    [
+        ("", "x", ResponseCode.INVALID_PARAMETER, "names no filter"),
+        ("org.example.", "x", ResponseCode.INVALID_PARAMETER, "names no filter"),
+        ("a" * 101, "x", ResponseCode.INVALID_PARAMETER, "names no filter"),
+        ("tag:" + "a" * (EXPRESSION_LENGTH_MAX + 1), None, ResponseCode.INVALID_PARAMETER, "the limit is"),
+        ("jsonpath", None, ResponseCode.FILTER_DATA_NOT_EXIST, '"jsonpath:EXPRESSION"'),
+    ],
+)
+def test_what_names_no_filter_is_refused(class_name: str, source: str | None, code: int, why: str) -> None:
+    with pytest.raises(Refusal, match=why) as caught:
+        parse_class(class_name, source)
+    assert caught.value.code == code
+
+
+def put(table: ClassTable, number: int) -> Filter:
+    made = Filter("tag", "a")
+    table.put(f"G{number}", "T", FilterText("tag", "a"), made, 0)
+    return made
+
+
+def test_the_table_is_bounded_and_forgets_only_what_is_not_in_use() -> None:
+    clock, removed = ManualClock(), list[Filter]()
+    table = ClassTable(clock, removed.append)
+    filters = [put(table, number) for number in range(CLASS_COUNT_MAX)]
+    clock.advance(CLASS_IDLE_MS - 1)
+    with pytest.raises(Refusal, match=f"the limit is {CLASS_COUNT_MAX}"):
+        put(table, CLASS_COUNT_MAX)
+    assert table.find("G0", "T") is not None
+    clock.advance(1)
+    put(table, CLASS_COUNT_MAX)
+    assert removed == [filters[1]] and len(table.all()) == CLASS_COUNT_MAX
+    assert table.find("G0", "T") is not None and table.find("G1", "T") is None
+
+
+def test_a_groups_new_class_takes_the_place_of_the_one_before() -> None:
+    removed = list[Filter]()
+    table = ClassTable(ManualClock(), removed.append)
+    old, new = put(table, 1), put(table, 1)
+    assert removed == [old] and [known.filter for known in table.all()] == [new]

@@ -1,0 +1,126 @@
+"""Filtering: policies for errors, and the way past messages that no worker survives."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.filter.running import OnError
+from pymq.filterserver.classes import BAD_MESSAGE_COUNT_MAX, FilterClass, FilterText
+from pymq.filterserver.filtering import Filtered, Filtering, record_spans
+from pymq.filterserver.work import FAILED, MATCH, NO_MATCH, Judged
+from pymq.filterserver.workers import Filter, WorkerFailedError
+from pymq.model.record import MalformedRecordError
+from tests.filterserver.records import bodies, records
+
+KILLER = b"kill"
+OUTCOMES = {b"yes": MATCH, b"no": NO_MATCH, b"bad": FAILED}
+
+
+class FakeWorkers:
+    """Judges by the bodies; a batch with a killer in it fails."""
+
+    def __init__(self) -> None:
+        self.failure_count = 0
+        self.sizes: list[int] = []
+
+    async def judge(self, wanted: Filter, broker_name: str, raw: bytes) -> Judged:
+        found = bodies(raw)
+        self.sizes.append(len(found))
+        if KILLER in found:
+            self.failure_count += 1
+            raise WorkerFailedError("a worker died")
+        outcomes = bytes(OUTCOMES[body] for body in found)
+        return Judged(outcomes, "it is bad" if FAILED in outcomes else "", 5)
+
+
+def make_class(policy: OnError | None = None) -> FilterClass:
+    return FilterClass("G", "T", FilterText("f", "x", policy), Filter("f", "x"), 0, 0)
+
+
+def pull(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], start: int, count: int = 32) -> Filtered:
+    raw = records(queue[start : start + count], start)
+    return asyncio.run(Filtering(workers).run(wanted, 0, raw))
+
+
+def read_all(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], count: int) -> tuple[list[bytes], str]:
+    """What a consumer gets that pulls to the end, or to where it is stopped."""
+    got: list[bytes] = []
+    offset = 0
+    while offset < len(queue):
+        filtered = pull(workers, wanted, queue, offset, count)
+        if filtered.stopped_by:
+            return got, filtered.stopped_by
+        got += [body for part in filtered.parts for body in bodies(part)]
+        moved_to = min(offset + count, len(queue)) if filtered.next_offset is None else filtered.next_offset
+        assert moved_to > offset
+        offset = moved_to
+    return got, ""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"yes", b"no", b"bad", KILLER, b"yes", b"no"]), max_size=40),
+    st.integers(1, 17),
+    st.sampled_from(OnError),
+)
+def test_a_consumer_gets_what_it_should_whatever_fails(queue: list[bytes], count: int, policy: OnError) -> None:
+    got, stopped_by = read_all(FakeWorkers(), make_class(policy), queue, count)
+    failing = [index for index, body in enumerate(queue) if body in (b"bad", KILLER)]
+    if policy is OnError.STOP and failing:
+        assert got == [body for body in queue[: failing[0]] if body == b"yes"]
+        assert f"offset {failing[0]}:" in stopped_by
+        return
+    wanted = {b"yes"} if policy is not OnError.DELIVER else {b"yes", b"bad", KILLER}
+    assert got == [body for body in queue if body in wanted] and not stopped_by
+
+
+def test_finding_a_killer_costs_few_workers() -> None:
+    workers = FakeWorkers()
+    queue = [b"yes"] * 21 + [KILLER] + [b"yes"] * 42
+    got, _ = read_all(workers, make_class(), queue, 32)
+    assert len(got) == 63 and workers.failure_count <= 6  # 32, 16, 8, 4, 2, 1
+    workers.sizes.clear()
+    wanted = make_class()
+    read_all(workers, wanted, queue, 32)
+    assert wanted.suspects == {}
+
+
+def test_a_killer_under_stop_costs_no_worker_the_second_time() -> None:
+    workers, wanted = FakeWorkers(), make_class(OnError.STOP)
+    first = pull(workers, wanted, [KILLER], 0)
+    again = pull(workers, wanted, [KILLER], 0)
+    assert workers.failure_count == 1
+    assert first.stopped_by == again.stopped_by and "a worker died" in first.stopped_by
+
+
+def test_bad_messages_are_remembered_up_to_a_limit() -> None:
+    wanted = make_class()
+    for offset in range(BAD_MESSAGE_COUNT_MAX + 1):
+        wanted.note_bad(0, offset, "x")
+    assert len(wanted.bad_messages) == BAD_MESSAGE_COUNT_MAX and (0, 0) not in wanted.bad_messages
+
+
+def test_records_are_handed_on_as_they_were_and_counted() -> None:
+    wanted = make_class()
+    raw = records([b"yes", b"no", b"bad", b"yes"])
+    filtered = asyncio.run(Filtering(FakeWorkers()).run(wanted, 0, raw))
+    spans = record_spans(raw)
+    assert filtered.parts == [raw[: spans[0].end], raw[spans[3].start :]] and filtered.next_offset is None
+    stats = wanted.stats
+    assert (stats.matched, stats.skipped, stats.errors, stats.batches, stats.time_us) == (2, 1, 1, 1, 5)
+
+
+@pytest.mark.parametrize("cut", [1, 50, 90])
+def test_an_answer_that_is_cut_short_is_refused(cut: int) -> None:
+    with pytest.raises(MalformedRecordError):
+        record_spans(records([b"yes", b"no"])[:-cut])
+
+
+def test_a_class_that_says_nothing_has_the_servers_policy() -> None:
+    filtering = Filtering(FakeWorkers(), on_error=OnError.DELIVER)
+    filtered = asyncio.run(filtering.run(make_class(), 0, records([b"bad", b"no"])))
+    assert bodies(b"".join(filtered.parts)) == [b"bad"]

@@ -1,0 +1,113 @@
+"""WorkerPool and its processes: what they answer, and what becomes of those that hang, die or eat memory."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pymq.filterserver.work import FAILED, MATCH, NO_MATCH
+from pymq.filterserver.workers import Filter, WorkerFailedError, WorkerPool
+from tests.filterserver.records import record, records
+
+HOSTILE = (sys.executable, "-m", "tests.filterserver.hostile_worker")
+TASK_TIME_MAX_S = 1.0
+
+
+def run(scenario: Callable[[WorkerPool], Awaitable[None]], count: int = 1) -> None:
+    async def work() -> None:
+        pool = WorkerPool(count, command=HOSTILE, task_time_max_s=TASK_TIME_MAX_S)
+        try:
+            await scenario(pool)
+        finally:
+            await pool.stop()
+
+    asyncio.run(work())
+
+
+def test_outcomes_come_for_each_record_with_the_first_error() -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        orders = Filter("hostile", "obey")
+        judged = await pool.judge(orders, "b", records([b"yes", b"no", b"null", b"bad", b"print"]))
+        assert judged.outcomes == bytes([MATCH, NO_MATCH, NO_MATCH, FAILED, MATCH])
+        assert "this one is bad" in judged.error and judged.time_us > 0
+        judged = await pool.judge(orders, "b", records([b"memory"]))
+        assert judged.outcomes == bytes([FAILED]) and "MemoryError" in judged.error
+        tags = Filter("tag", "red || blue")
+        judged = await pool.judge(tags, "b", record(0, tags="red") + record(1, tags="green"))
+        assert judged.outcomes == bytes([MATCH, NO_MATCH])
+        assert pool.restart_count == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "text"),
+    [
+        ("nobody", "x", "no filter 'nobody'"),
+        ("sql92", "a >", "column"),
+        ("hostile", "raise", "no such luck"),
+        ("hostile", "hang", "while it compiled"),
+    ],
+)
+def test_an_expression_that_can_not_be_used_says_why(name: str, expression: str, text: str) -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        assert text in await pool.compile(Filter(name, expression))
+        assert await pool.compile(Filter("tag", "a")) == ""
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("order", [b"hang", b"die"])
+def test_a_worker_that_hangs_or_dies_is_replaced(order: bytes) -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        orders = Filter("hostile", "obey")
+        with pytest.raises(WorkerFailedError):
+            await pool.judge(orders, "b", records([b"yes", order]))
+        assert pool.restart_count == 1
+        judged = await pool.judge(orders, "b", records([b"yes", b"no"]))
+        assert judged.outcomes == bytes([MATCH, NO_MATCH])
+
+    run(scenario)
+
+
+def test_a_task_that_is_given_up_leaves_no_answer_for_the_next() -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        orders = Filter("hostile", "obey")
+        await pool.compile(orders)
+        given_up = asyncio.ensure_future(pool.judge(orders, "b", records([b"hang"])))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert (await pool.judge(orders, "b", records([b"no", b"no"]))).outcomes == bytes([NO_MATCH, NO_MATCH])
+
+    run(scenario)
+
+
+async def process_ids(pool: WorkerPool, wanted: Filter) -> set[str]:
+    """Where three batches at once are judged."""
+    asked = [pool.judge(wanted, "b", records([b"pid"])) for _ in range(3)]
+    return {judged.error for judged in await asyncio.gather(*asked)}
+
+
+def test_batches_go_to_all_workers_unless_the_filter_keeps_state() -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        assert len(await process_ids(pool, Filter("hostile", "obey"))) == 2
+        stateful = Filter("stateful", "obey")
+        assert await pool.compile(stateful) == ""
+        assert len(await process_ids(pool, stateful)) == 1
+
+    run(scenario, count=2)
+
+
+def test_a_filter_that_was_forgotten_is_compiled_again_when_it_is_wanted() -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        orders = Filter("hostile", "obey")
+        assert await pool.compile(orders) == ""
+        await pool.forget(orders)
+        await pool.forget(orders)
+        assert (await pool.judge(orders, "b", records([b"yes"]))).outcomes == bytes([MATCH])
+
+    run(scenario)
