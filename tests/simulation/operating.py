@@ -168,9 +168,10 @@ class Operator(ClientNode):
                 if kind:
                     history.incident(self.now_us, kind, name, str(plan.target.epoch + 1))
                 try:
-                    await Promotion(admin.replication, self._clock, asyncio.sleep, tell=self._tell).run(
-                        plan, force=bool(kind)
-                    )
+                    promotion = Promotion(admin.replication, self._clock, asyncio.sleep, tell=self._tell)
+                    result = await promotion.run(plan, force=bool(kind))
+                    if result.master.lineage[-1].epoch <= plan.target.epoch:
+                        history.violated(f"{name} became the master without a new epoch: {result.master.lineage}")
                     history.operations[f"promotions ({kind or 'hand over'})"] += 1
                 finally:
                     if kind:
@@ -217,8 +218,8 @@ class Operator(ClientNode):
         furthest = max(masters, key=_progress)
         other = next(broker for broker in masters if broker is not furthest)
         self._history.operations["masters demoted by hand"] += 1
-        if not self._was_forced():
-            self._history.violated(f"{other.name} is a second master, and nobody forced that")
+        if other.reign[0] != furthest.reign[0] or not self._was_forced():
+            self._history.violated(f"{other.name} is a second master, of {other.reign}, beside {furthest.reign}")
         request = RoleRequest(
             action="step_down",
             broker_id=self._free_id(),

@@ -28,7 +28,7 @@ def hunting_plan(seed: int) -> Plan:
         kinds=plan.kinds if seed % 2 else FAIL_OVERS,
         duration_us=min(plan.duration_us, 60 * SECOND),
         gap_us=min(plan.gap_us, 5 * SECOND),
-        pace_us=max(plan.pace_us, 300 * MS),
+        pace_us=max(plan.pace_us, 300 * MS) if seed % 2 else 50 * MS,
         size_max_bytes=min(plan.size_max_bytes, 2000),
         quiet_us=150 * SECOND,
         is_impatient=True,
