@@ -100,7 +100,7 @@ class Broker:
         config = self.config
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
-        self._client = RemotingClient(clock=self._clock, on_lost=self._note_lost)
+        self._client = RemotingClient(clock=self._clock)
         self._network = SocketNetwork(self._client)
         record, role = await self._role_at_start()
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
@@ -400,14 +400,11 @@ class Broker:
             filter_servers=parts.filter_servers.addresses,
         )
         parts.filter_servers.on_change = registrar.register_now
+        self._client.on_lost = registrar.note_lost
         parts.when_registered = registrar.when_registered
         parts.watch.register_now = registrar.register_now
         parts.watch.on_master_role = self._note_master_role
         return registrar
-
-    def _note_lost(self, address: str) -> None:
-        if self._registrar is not None:
-            self._registrar.note_lost(address)
 
     def _register_soon(self) -> None:
         """Starts a round of registrations unless one runs."""
