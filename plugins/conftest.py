@@ -1,0 +1,14 @@
+"""Tests of plugins run where the plugin is installed (scripts/test installs all)."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+MISSING = sorted(one.name for one in HERE.glob("pymq-filter-*") if find_spec(one.name.replace("-", "_")) is None)
+collect_ignore = MISSING
+
+
+def pytest_report_header() -> str:
+    return f"plugins not installed, not tested: {', '.join(MISSING)}" if MISSING else "plugins: all installed"
