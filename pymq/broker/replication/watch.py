@@ -27,6 +27,8 @@ _NO_HISTORY = (
 
 WATCH_PERIOD_MS = 5000
 SEARCH_PERIOD_MS = 1000  # a slave that does not follow
+# How long an old master waits for the id of the slave that is to become the master.
+SUCCESSOR_WAIT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class GroupWatch:
         self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._is_asking = False
         self._is_closed = False
-        self._looked_ms = clock.monotonic_ms()
+        self._looked_ms = self._began_ms = clock.monotonic_ms()
         self._is_urgent = not role.is_master  # what kind of master the group has is not known yet
         self._known_master = ""
         self.master_role = role.master_role  # what a slave's master was when it was last seen
@@ -203,11 +205,16 @@ class GroupWatch:
         ours = [member for member in members if _is_of(member, config.broker_cluster_name, config.broker_name)]
         settled = [member for member in ours if member.answered and not member.is_changing]
         holder = next((member for member in settled if member.broker_id == own_id), None)
-        if not self._refusal or holder is None:
+        if not self._refusal or holder is None or self._is_successor(holder):
             return
         free = _lowest_free_id(ours)
         why = f"id {own_id} of {config.broker_name} belongs to {holder.address} now, {free} is free"
         self._change_role(RoleChange(replace(self._role, broker_id=free), why))
+
+    def _is_successor(self, slave: Member) -> bool:
+        """Whether it is about to become the master that this broker stepped down for, and so leaves its id."""
+        waited_ms = self._clock.monotonic_ms() - self._began_ms
+        return slave.address == self._role.master_address and waited_ms < SUCCESSOR_WAIT_MS
 
     def _check_masters(self, members: list[Member]) -> None:
         config = self._config

@@ -7,7 +7,14 @@ import pytest
 from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.lineage import Lineage, Reign
 from pymq.broker.replication.role import Role, RoleChange
-from pymq.broker.replication.watch import SEARCH_PERIOD_MS, WATCH_PERIOD_MS, Findings, GroupWatch, judge
+from pymq.broker.replication.watch import (
+    SEARCH_PERIOD_MS,
+    SUCCESSOR_WAIT_MS,
+    WATCH_PERIOD_MS,
+    Findings,
+    GroupWatch,
+    judge,
+)
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.wire.bodies_replication import MasterLinkState, ReignBody
@@ -250,6 +257,19 @@ def test_a_slave_whose_id_is_about_to_be_left_waits_for_that() -> None:
     setup.watch.note_refused(f"{THIRD} is slave 1")
     setup.after(0)
     assert not setup.changes
+
+
+def test_the_old_master_waits_for_its_successor_s_id_until_the_promotion_must_have_failed() -> None:
+    """It is a slave already, and the other one has not been told to become the master yet."""
+    setup = Setup(Role(1, master_address=THIRD))
+    setup.group(third=(THIRD, 1, 4))
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(SUCCESSOR_WAIT_MS - 1)
+    assert not setup.changes
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(1)
+    (change,) = setup.changes
+    assert change.role.broker_id == 2
 
 
 def test_of_two_masters_a_slave_takes_the_newer() -> None:
