@@ -24,6 +24,7 @@ from tests.interop.support.replicas import (
     assert_same_log,
 )
 from tests.interop.support.second_runs import SecondRuns
+from tests.interop.test_metadata_apache import table, wait_for
 from tests.interop.test_replication_apache import TOPIC, send
 
 REGISTERED_TIMEOUT_S = 120
@@ -141,8 +142,10 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
     code, out = pymq(namesrv, "broker", "status", apache_slave.broker)
     assert code == 0 and "connected" in out, out
 
+    # RocketMQ's slaves copy topics, then groups, once a minute.
+    wait_for("the topic", apache_slave, lambda: TOPIC in table(apache_slave, "topics.json").get("topicConfigTable", {}))
+
     def is_checked() -> bool:
-        """RocketMQ's slaves copy topics and groups once a minute."""
         code, out = pymq(namesrv, "check", "replica", "-o", "json")
         records = json.loads(out)
         return code == 0 and all("no digests" in record["notes"][0] for record in records)
