@@ -15,6 +15,7 @@ public final class Main {
         PullScenarios.addTo(harness);
         QueryScenarios.addTo(harness);
         SqlScenarios.addTo(harness);
+        FilterScenarios.addTo(harness);
         boolean good = harness.runAll(Arrays.asList(args).subList(2, args.length));
         out.flush();
         // Client threads that are no daemons must not keep a finished run alive.
