@@ -37,7 +37,11 @@ class Expressions:
         if is_tag_type(expression_type):
             return wanted_tags(text)
         if expression_type != EXPRESSION_SQL92:
-            raise Refusal(wrong, f"expression type {expression_type} is unknown: use TAG or SQL92")
+            raise Refusal(
+                wrong,
+                f"expression type {expression_type} is unknown: brokers run TAG and SQL92; other filters run in a "
+                "filter server (pymq filter-server) or in the client",
+            )
         if not self._config.enable_property_filter:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,

@@ -33,6 +33,7 @@ class TailCommand(TyperCommand):
         "pymq tail orders -100                      (the last 100, then what comes)",
         "pymq tail orders payments -15m --tag paid",
         "pymq tail orders --sql \"amount > 100 AND country IN ('DE', 'FR')\"",
+        "pymq tail orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq tail orders --from start --no-follow -o json",
         "pymq tail orders --from 1000 --queue 0 --count 5",
         "pymq tail orders --grep 'id.: 17' -o raw",
@@ -64,6 +65,10 @@ def tail(
     sql: Annotated[
         str | None,
         typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND color = 'red'\"."),
+    ] = None,
+    plugin: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="NAME:EXPR", help="Only what this filter takes; it runs in this command."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
     grep: Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only bodies with a match.")] = None,
@@ -102,7 +107,7 @@ def tail(
         start=begin,
         count=count,
         follow=follow,
-        wanted=work.Wanted(tag, key, grep, sql),
+        wanted=work.Wanted(tag, key, grep, sql, plugin),
         queue_id=queue,
         group=group or DEFAULT_GROUP,
         commit=commit,

@@ -16,6 +16,7 @@ from pymq.cli.output import print_note, progress
 from pymq.cli.tail_start import Start, StartKind
 from pymq.cli.topic_work import user_topics
 from pymq.client import Admin, MessageQueue, PullConsumer, PullStatus, StoredMessage
+from pymq.client.local_filter import LocalFilter
 from pymq.errors import ExpressionError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
 from pymq.filter.sql92 import compile_sql
 
@@ -27,11 +28,19 @@ RETRY_AFTER_S = 1.0
 
 
 class Wanted:
-    """Which messages to show. The broker filters by ``tag`` or ``sql``; key and pattern are checked here."""
+    """Which messages to show. The broker filters by ``tag`` or ``sql``; plugins, key and pattern are checked here."""
 
-    def __init__(self, tag: str = "*", key: str | None = None, grep: str | None = None, sql: str | None = None) -> None:
-        """Raises UsageError for tags beside SQL, wrong SQL, or a pattern that is no regular expression."""
+    def __init__(
+        self,
+        tag: str = "*",
+        key: str | None = None,
+        grep: str | None = None,
+        sql: str | None = None,
+        plugin: str | None = None,
+    ) -> None:
+        """``plugin``: ``NAME:EXPRESSION``. Raises UsageError for tags beside SQL, or an expression that is wrong."""
         self.tag = tag or "*"
+        self._plugin = None if plugin is None else _plugin_filter(plugin)
         self.sql = sql
         if sql is not None:
             if self.tag != "*":
@@ -51,6 +60,10 @@ class Wanted:
             raise UsageError(f"--sql {sql!r} is wrong at {error}") from error
         if ignored_from is not None:
             print_note(f"--sql: brokers ignore what begins at column {ignored_from}: {sql[ignored_from - 1 :]!r}")
+
+    def keep(self, messages: list[StoredMessage]) -> list[StoredMessage]:
+        """What the plugin takes of the messages of one pull."""
+        return messages if self._plugin is None else self._plugin.keep(messages)
 
     def takes(self, message: StoredMessage) -> bool:
         if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
@@ -208,7 +221,7 @@ class Tail:
         )
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset > offset:
             print_note(f"{_name(queue)}: offsets {offset} to {result.next_offset - 1} are no longer stored")
-        return result.messages() if result.status is PullStatus.FOUND else [], result.next_offset
+        return wanted.keep(result.messages()) if result.status is PullStatus.FOUND else [], result.next_offset
 
     # What comes
 
@@ -309,6 +322,20 @@ class Tail:
         while True:
             await asyncio.sleep(COMMIT_EVERY_S)
             await self._commit(pull)
+
+
+def _plugin_filter(text: str) -> LocalFilter:
+    from pymq.clock import SystemClock
+    from pymq.filter.registry import installed_filters
+    from pymq.filter.running import RunningFilter
+
+    name, colon, expression = text.partition(":")
+    if not colon:
+        raise UsageError(f"--filter {text!r} has no NAME:EXPRESSION form: write for example 'regex:total.: 9'")
+    try:
+        return LocalFilter(RunningFilter(installed_filters().find(name), expression, clock=SystemClock()))
+    except ExpressionError as error:
+        raise UsageError(f"--filter {text!r}: the expression is wrong at {error}") from error
 
 
 def _name(queue: MessageQueue) -> str:

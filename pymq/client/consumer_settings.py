@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pymq.client.offset_store import OffsetStore
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import Subscription
-from pymq.errors import UsageError
+from pymq.errors import PymqError, UsageError
 from pymq.model.message import MessageQueue
 
 FIRST = "first"
@@ -69,13 +70,17 @@ class ConsumerSettings:
 
 @dataclass
 class ConsumerState:
-    """What the parts of one push consumer share. ``queues`` are the ones assigned to this member now."""
+    """What the parts of one push consumer share. ``queues`` are the ones assigned to this member now.
+
+    ``fail`` stops the consumer with an error that it can't work on with.
+    """
 
     group: str
     instance: ClientInstance
     settings: ConsumerSettings
     queue_offsets: QueueOffsets
     offsets: OffsetStore
+    fail: Callable[[PymqError], None]
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     queues: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
     counters: ConsumeCounters = field(default_factory=ConsumeCounters)

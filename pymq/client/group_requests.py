@@ -95,7 +95,8 @@ class GroupRequests:
         """Subscriptions, queues and rates of this consumer as operators see them."""
         settings = self._state.settings
         return ConsumerRunningInfo(
-            properties=running_properties(
+            properties=self._filter_figures()
+            | running_properties(
                 namesrv=";".join(self._state.instance.name_servers.addresses),
                 orderly=settings.orderly,
                 thread_count=settings.concurrency_max,
@@ -106,6 +107,14 @@ class GroupRequests:
             mq_table={queue: to_fields(self._queue_info(one)) for queue, one in self._state.queues.items()},
             status_table={topic: self._topic_status(topic) for topic in self._state.subscriptions},
         )
+
+    def _filter_figures(self) -> dict[str, str]:
+        """Of the filters that run here, by topic."""
+        return {
+            f"filter.{topic}": one.local.figures()
+            for topic, one in self._state.subscriptions.items()
+            if one.local is not None
+        }
 
     def _queue_info(self, one: ProcessQueue) -> ProcessQueueInfo:
         return ProcessQueueInfo(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Sequence
 from types import TracebackType
@@ -13,6 +15,7 @@ from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
+from pymq.client.local_filter import filtered_subscription
 from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from pymq.client.orderly import OrderlyConsumption
 from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
@@ -21,7 +24,7 @@ from pymq.client.queue_reader import Consumption
 from pymq.client.rebalancer import Rebalancer
 from pymq.client.subscription import EVERYTHING, TAG, explained, parse_subscription
 from pymq.clock import Clock
-from pymq.errors import NotFoundError, RefusedError, UsageError
+from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
 from pymq.model.names import check_group, check_topic, retry_topic
 from pymq.wire.bodies_client import encode_body
@@ -29,6 +32,8 @@ from pymq.wire.bodies_consumer import ClientCheck, to_fields
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, request
 from pymq.wire.dispatch import Reply
+
+log = logging.getLogger(__name__)
 
 
 class PushConsumer:
@@ -68,7 +73,10 @@ class PushConsumer:
         offsets: OffsetStore = BrokerOffsets(group, queue_offsets)
         if self.settings.broadcasting:
             offsets = FileOffsets(self.settings.offsets_path)
-        self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets)
+        self._state = ConsumerState(group, self._instance, self.settings, queue_offsets, offsets, self._fail)
+        self._failure: PymqError | None = None
+        self._failing: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
         self._handler = MessageHandler(
             on_message, self._state.counters, self._instance.clock, self.settings.concurrency_max
         )
@@ -92,6 +100,11 @@ class PushConsumer:
         """The queues this member reads now, sorted."""
         return sorted(self._state.queues)
 
+    @property
+    def failure(self) -> PymqError | None:
+        """Why the consumer stopped by itself: a filter with ``on_error="stop"`` met a message it can't judge."""
+        return self._failure
+
     async def __aenter__(self) -> PushConsumer:
         await self.start()
         return self
@@ -102,15 +115,32 @@ class PushConsumer:
         await self.stop()
 
     def subscribe(
-        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None, expression_type: str = TAG
+        self,
+        topic: str,
+        expression: str = EVERYTHING,
+        *,
+        sql: str | None = None,
+        expression_type: str = TAG,
+        filter: str | None = None,
+        on_error: str = "skip",
     ) -> None:
         """Wants messages of ``topic``: ``*``, ``TagA || TagB``, or those with ``sql="a > 5 AND b = 'x'"``.
 
-        ``expression_type`` names another language that the broker knows. All members of a group must subscribe to the
-        same. Raises UsageError for an illegal topic or expression.
+        ``expression_type`` names another language that the broker knows; ``filter`` an installed filter that this
+        client runs (``filter="jsonpath", expression="$.total"``), with ``on_error`` skip, deliver or stop for messages
+        that it can't judge. All members of a group must subscribe to the same. Raises UsageError for an illegal topic,
+        filter or expression.
         """
         version = self._instance.clock.now_ms()
-        subscription = parse_subscription(check_topic(topic), expression, version, expression_type, sql)
+        if filter is None:
+            subscription = parse_subscription(check_topic(topic), expression, version, expression_type, sql)
+        elif sql is not None or expression_type != TAG:
+            raise UsageError(f"filter={filter!r} excludes sql and expression_type: give one of them")
+        else:
+            clock = self._instance.clock
+            subscription = filtered_subscription(
+                check_topic(topic), filter, expression, version, clock=clock, on_error=on_error
+            )
         self._state.subscriptions[topic] = subscription
         if self._instance.running:
             self._rebalancer.wake()
@@ -141,6 +171,21 @@ class PushConsumer:
 
     async def stop(self) -> None:
         """Leaves the group: no more pulls, running handlers end, offsets are stored, locks given back."""
+        if self._failing is not None and self._failing is not asyncio.current_task():
+            await asyncio.shield(self._failing)  # it stops by itself already
+            return
+        try:
+            await self._leave()
+        finally:
+            self._stopped.set()
+
+    async def wait(self) -> None:
+        """Returns once the consumer has stopped. Raises what it stopped with by itself (see :attr:`failure`)."""
+        await self._stopped.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _leave(self) -> None:
         if not self._instance.running:
             await self._instance.close()
             return
@@ -187,6 +232,13 @@ class PushConsumer:
                     await self._instance.remoting.invoke_ok(address, command)
                 except RefusedError as error:
                     raise explained(error, subscription) from None
+
+    def _fail(self, error: PymqError) -> None:
+        """Stops the consumer: in a task of its own, since the caller is one of those that are stopped."""
+        if self._failing is None:
+            log.error("consumer of group %s stops: %s", self.group, error)
+            self._failure = error
+            self._failing = asyncio.get_running_loop().create_task(self.stop())
 
     def _start_jobs(self) -> None:
         self._instance.spawn(self._rebalancer.run())

@@ -11,7 +11,7 @@ from pymq.client.process_queue import ProcessQueue
 from pymq.client.pulling import pull_once
 from pymq.client.queue_locks import QueueLocks
 from pymq.client.to_end import to_end
-from pymq.errors import PymqError, RefusedError, UnreachableError
+from pymq.errors import FilterStopError, PymqError, RefusedError, UnreachableError
 from pymq.model import sysflag
 from pymq.model.message import PullResult, PullStatus
 from pymq.model.names import retry_topic
@@ -55,7 +55,7 @@ class QueueReader:
         self._carried_offset = process_queue.next_pull_offset
 
     async def run(self) -> None:
-        """Pulls until the queue is dropped; failures are waited out."""
+        """Pulls until the queue is dropped; failures are waited out, but for a filter that wants to stop."""
         while not self._process_queue.dropped:
             try:
                 await self._step()
@@ -64,6 +64,9 @@ class QueueReader:
             except UnreachableError as error:
                 log.warning("no pull from %s: %s", self._queue, error)
                 await self._start_over()
+            except FilterStopError as error:
+                self._state.fail(error)
+                return
             except PymqError as error:
                 log.warning("no pull from %s: %s", self._queue, error)
                 await asyncio.sleep(self._state.settings.retry_interval_s)
@@ -133,6 +136,8 @@ class QueueReader:
         self._state.counters.pulled(self._queue.topic, len(messages), spent_ms)
         if subscription.tags:
             messages = [message for message in messages if subscription.accepts(message.tags)]
+        if subscription.local is not None:
+            messages = subscription.local.keep(messages)
         if self._queue.topic == self._retry_topic:
             for message in messages:
                 message.topic = message.properties.get(RETRY_TOPIC, message.topic)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pymq.errors import RefusedError, UsageError
 from pymq.filter.sql92 import compile_sql
 from pymq.model.javahash import string_hash
+
+if TYPE_CHECKING:
+    from pymq.client.local_filter import LocalFilter
 
 EVERYTHING = "*"
 TAG = "TAG"
@@ -15,13 +19,17 @@ SQL92 = "SQL92"
 
 @dataclass(slots=True)
 class Subscription:
-    """A topic and its expression. ``version`` (Unix ms) grows whenever the broker must look at it again."""
+    """A topic and its expression. ``version`` (Unix ms) grows whenever the broker must look at it again.
+
+    ``local``: a filter that this client runs over what the broker sends.
+    """
 
     topic: str
     expression: str
     tags: frozenset[str]
     version: int
     expression_type: str = TAG
+    local: LocalFilter | None = None
 
     @property
     def tag_codes(self) -> list[int]:

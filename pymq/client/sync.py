@@ -160,11 +160,24 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         return _shared.call(_on_loop(lambda: self._client.assigned))
 
     def subscribe(
-        self, topic: str, expression: str = EVERYTHING, *, sql: str | None = None, expression_type: str = TAG
+        self,
+        topic: str,
+        expression: str = EVERYTHING,
+        *,
+        sql: str | None = None,
+        expression_type: str = TAG,
+        filter: str | None = None,
+        on_error: str = "skip",
     ) -> None:
         """Wants messages of ``topic``."""
         subscribe = self._client.subscribe
-        _shared.call(_on_loop(lambda: subscribe(topic, expression, sql=sql, expression_type=expression_type)))
+        _shared.call(
+            _on_loop(
+                lambda: subscribe(
+                    topic, expression, sql=sql, expression_type=expression_type, filter=filter, on_error=on_error
+                )
+            )
+        )
 
     def commit(self) -> None:
         """Stores the offsets of what is done now."""

@@ -206,3 +206,14 @@ def test_an_expression_is_tried_on_a_topic(pymq: Pymq) -> None:
     shown = pymq("filter", "test", "tried", "size > 5", "-n", "2").out
     assert "messages    2" in shown and "matched: broker-a/0@3  m9" in shown
     assert pymq("filter", "test", "tried", "size >").code == EXIT_USAGE
+
+
+def test_tail_through_a_filter(pymq: Pymq) -> None:
+    assert pymq("topic", "create", "tail_filtered", "--wq", "1").code == EXIT_OK
+    for size in ("3", "7", "x", "12"):
+        assert pymq("send", "tail_filtered", f"m{size}", "--property", f"size={size}").code == EXIT_OK
+    outcome = pymq("tail", "tail_filtered", "-F", "--from", "start", "--filter", "sql92:size > 5", "-o", "raw")
+    assert outcome.out.splitlines() == ["m7", "m12"]
+    outcome = pymq("tail", "tail_filtered", "-F", "--filter", "sql92:size >")
+    assert outcome.code == EXIT_USAGE and "the expression is wrong at column 7" in outcome.err
+    assert "no NAME:EXPRESSION form" in pymq("tail", "tail_filtered", "-F", "--filter", "sql92").err

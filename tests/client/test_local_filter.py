@@ -1,0 +1,177 @@
+"""A consumer that runs a filter itself: what arrives, what counts as done, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pymq.client import MessageQueue, PushConsumer
+from pymq.client.local_filter import LocalFilter, filtered_subscription
+from pymq.clock import ManualClock
+from pymq.errors import ExpressionError, FilterError, FilterStopError, UsageError
+from pymq.filter import registry
+from pymq.filter.messages import FilterMessage
+from pymq.filter.plugins import EachMessage, hookimpl
+from pymq.filter.registry import FilterRegistry
+from pymq.wire.bodies_client import HeartbeatData, decode_body
+from pymq.wire.codes import RequestCode
+from tests.client.fake_group import GROUP, FakeGroup
+from tests.client.scenarios import Inbox, until
+
+QUEUE = MessageQueue("T", "b", 0)
+
+
+class LengthFilter:
+    """Bodies of at least so many bytes; ``?`` can't be judged."""
+
+    name = "length"
+    doc = "A number of bytes."
+
+    def compile(self, expression: str) -> EachMessage:
+        if not expression.isdigit():
+            raise ExpressionError(1, f"{expression!r} is no number")
+
+        def long_enough(message: FilterMessage) -> bool:
+            if message.body == b"?":
+                raise FilterError("it is a riddle")
+            return len(message.body) >= int(expression)
+
+        return EachMessage(long_enough)
+
+    @hookimpl
+    def pymq_filters(self) -> list[LengthFilter]:
+        return [self]
+
+
+class Entry:
+    name, module, dist = "length", "length", None
+
+    def load(self) -> LengthFilter:
+        return LengthFilter()
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = FilterRegistry(lambda: [Entry()])  # type: ignore[list-item]
+    monkeypatch.setattr(registry, "installed_filters", lambda: filters)
+
+
+def run(scenario: Any, *bodies: bytes, **subscription: Any) -> None:
+    """``scenario(group, consumer, inbox)`` with a consumer that is not started yet, and messages in its queue."""
+
+    async def main() -> None:
+        group = await FakeGroup(1).start()
+        inbox = Inbox()
+        consumer = PushConsumer(
+            GROUP,
+            namesrv=group.server.address,
+            on_message=inbox,
+            consume_from="first",
+            retry_interval_s=0.02,
+            commit_interval_s=0.02,
+        )
+        consumer.subscribe("T", filter="length", **subscription)
+        for body in bodies:
+            group.put(body)
+        try:
+            await consumer.start()
+            await scenario(group, consumer, inbox)
+        finally:
+            await consumer.stop()
+            await group.server.stop()
+
+    asyncio.run(main())
+
+
+def received(inbox: Inbox) -> list[bytes]:
+    return sorted(message.content() for message in inbox.messages)
+
+
+def test_the_handler_sees_what_the_filter_takes() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        await until(lambda: group.offsets.get(QUEUE) == 4, "all of them are done")
+        assert received(inbox) == [b"long", b"longer"]
+        assert consumer.failure is None
+        figures = consumer.running_info()["properties"]["filter.T"]  # type: ignore[index]
+        assert figures.startswith("length: matched 2, skipped 2, errors 0, ")
+
+    run(scenario, b"long", b"s", b"longer", b"t", expression="4")
+
+
+def test_the_broker_hears_of_no_filter() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        await until(lambda: inbox.messages, "the message")
+        heartbeat = decode_body(HeartbeatData, group.server.requests[RequestCode.HEART_BEAT][-1].body)
+        [data] = [one for one in heartbeat.consumer_data_set[0].subscription_data_set if one.topic == "T"]
+        assert (data.sub_string, data.expression_type) == ("*", "TAG")
+
+    run(scenario, b"long", expression="4")
+
+
+@pytest.mark.parametrize(("on_error", "expected"), [("skip", [b"long"]), ("deliver", [b"?", b"long"])])
+def test_errors_never_hold_a_queue_up(on_error: str, expected: list[bytes]) -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        await until(lambda: group.offsets.get(QUEUE) == 2, "both are done")
+        assert received(inbox) == expected
+
+    run(scenario, b"?", b"long", expression="4", on_error=on_error)
+
+
+def test_stop_ends_the_consumer_before_the_message() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        await until(lambda: group.offsets.get(QUEUE) == 1, "the first is done")
+        group.put(b"long")
+        group.put(b"?")
+        with pytest.raises(
+            FilterStopError, match=r"filter length can't judge T b/0@\d: it is a riddle; on_error is st"
+        ):
+            await asyncio.wait_for(consumer.wait(), 20)
+        assert isinstance(consumer.failure, FilterStopError)
+        assert consumer.assigned == []
+        done = group.offsets[QUEUE]
+        assert done in (1, 2) and len(inbox.messages) == done, "nothing counts as done that the handler did not see"
+
+    run(scenario, b"first", expression="4", on_error="stop")
+
+
+def test_wait_returns_after_an_ordinary_stop() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        waiting = asyncio.create_task(consumer.wait())
+        await consumer.stop()
+        await asyncio.wait_for(waiting, 20)
+        assert consumer.failure is None
+
+    run(scenario, expression="4")
+
+
+def subscribed(name: str, expression: str, on_error: str = "skip") -> Any:
+    return filtered_subscription("T", name, expression, 7, clock=ManualClock(), on_error=on_error)
+
+
+def test_filters_that_brokers_know_are_left_to_them() -> None:
+    tags = subscribed("tag", "a || b")
+    assert (tags.tags, tags.local) == ({"a", "b"}, None)
+    sql = subscribed("SQL92", "a > 5")
+    assert (sql.expression, sql.expression_type, sql.local) == ("a > 5", "SQL92", None)
+    assert isinstance(subscribed("length", "4").local, LocalFilter)
+
+
+def test_what_is_wrong_is_refused_before_anything_starts() -> None:
+    with pytest.raises(UsageError, match=r"no filter 'lenght'.*did you mean length"):
+        subscribed("lenght", "4")
+    with pytest.raises(ExpressionError, match="'x' is no number"):
+        subscribed("length", "x")
+    with pytest.raises(UsageError, match="on_error is 'retry'"):
+        subscribed("length", "4", "retry")
+
+
+def test_one_language_at_a_time() -> None:
+    async def main() -> None:
+        consumer = PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print)
+        with pytest.raises(UsageError, match="excludes sql"):
+            consumer.subscribe("T", "4", filter="length", sql="a > 5")
+        await consumer.stop()
+
+    asyncio.run(main())
