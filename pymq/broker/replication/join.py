@@ -36,6 +36,7 @@ def decide(request: JoinRequest, own: OwnLog) -> int:
     """
     _check_identity(request, own)
     _check_sense(request, own)
+    _check_epoch(request, own)
     if request.log_start == request.log_end:
         return own.start if request.full_sync else last_segment_start(own.start, own.end, own.segment_size_bytes)
     return _place_in_log(request, own)
@@ -91,6 +92,16 @@ def _check_sense(request: JoinRequest, own: OwnLog) -> None:
         raise _refusal(
             f"a log from {request.log_start} to {request.log_end} with a tail of {request.tail_bytes} bytes makes no "
             f"sense: the tail has {whole}"
+        )
+
+
+def _check_epoch(request: JoinRequest, own: OwnLog) -> None:
+    """Whoever has followed a newer master may have confirmed messages that this one never saw: it must not cut them."""
+    theirs, ours = lineage_of_body(request.lineage).epoch, own.lineage.epoch
+    if 0 < ours < theirs:
+        raise _refusal(
+            f"the slave at {request.address} has followed a master of epoch {theirs}, this one's epoch is {ours}: "
+            "another broker was made master since; start that one, or promote this slave"
         )
 
 

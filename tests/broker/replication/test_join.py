@@ -94,6 +94,14 @@ def test_a_diverged_tail_is_cut_at_the_common_point() -> None:
     assert decide(slave(180_000, FIRST.begin(120_000, "z")), master()) == 120_000
 
 
+def test_a_slave_of_a_newer_master_is_never_cut_for_an_older_one() -> None:
+    newer = SECOND.begin(240_000, "c")
+    for request in (slave(245_000, newer), slave(200_000, newer), slave(0, newer)):
+        error = refusal(request, master())
+        for word in ("epoch 3", "epoch is 2", "promote"):
+            assert word in error.remark
+
+
 def test_a_log_ahead_of_its_master_in_the_same_reign_is_cut() -> None:
     assert decide(slave(260_000, SECOND), master()) == 250_000
 
