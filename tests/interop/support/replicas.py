@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.interop.support import probe
-from tests.interop.support.apache import JVM_FLAGS, STOP_TIMEOUT_S, TERMINATED
+from tests.interop.support.apache import JVM_FLAGS, STOP_TIMEOUT_S, TERMINATED, TIMER_FLUSH_INTERVAL_MS
 from tests.interop.support.maven import class_path
 from tests.interop.support.process import Server, free_port_block
 from tests.interop.support.tools import require
@@ -157,6 +157,7 @@ class ApacheMember(Member):
             "waitTimeMillsInSendQueue": "20000",
             "osPageCacheBusyTimeOutMills": "20000",
             "slaveReadEnable": "true",
+            "timerFlushIntervalMs": TIMER_FLUSH_INTERVAL_MS,
         }
         config = self._write_config({**extra, **self.settings})
         base = [java, *JVM_FLAGS, f"-Drocketmq.home.dir={self.directory}", f"-Duser.home={self.directory}"]
