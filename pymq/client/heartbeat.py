@@ -15,6 +15,7 @@ def subscription_data(subscription: Subscription) -> SubscriptionData:
         topic=subscription.topic,
         sub_string=subscription.expression,
         expression_type=subscription.expression_type,
+        class_filter_mode=subscription.class_filter,
         sub_version=subscription.version,
         tags_set=sorted(subscription.tags),
         code_set=subscription.tag_codes,

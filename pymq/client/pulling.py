@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pymq.client.answers import read_answer
+from pymq.client.filter_servers import filter_server_address
 from pymq.client.instance import ClientInstance
 from pymq.client.subscription import Subscription, explained
 from pymq.errors import RefusedError
@@ -51,7 +52,9 @@ async def pull_once(
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count_max,
-        sys_flag=sys_flag | (sysflag.PULL_SUSPEND if suspend_ms else 0),
+        sys_flag=sys_flag
+        | (sysflag.PULL_SUSPEND if suspend_ms else 0)
+        | (sysflag.PULL_CLASS_FILTER if subscription.class_filter else 0),
         commit_offset=commit_offset,
         suspend_timeout_millis=suspend_ms,
         sub_version=0 if carries_subscription else subscription.version,
@@ -60,6 +63,8 @@ async def pull_once(
         max_msg_bytes=bytes_max,
     )
     address = await instance.routes.read_address(queue, broker_id)
+    if subscription.class_filter:
+        address = await filter_server_address(instance, queue, address)
     timeout_s = suspend_ms / 1000 + SUSPEND_SLACK_S if suspend_ms else PULL_TIMEOUT_S
     answer = await instance.remoting.invoke(address, request(RequestCode.PULL_MESSAGE, header), timeout_s)
     status = _STATUS.get(answer.code)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pymq.client.concurrent import ConcurrentConsumption
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
+from pymq.client.filter_servers import FILTER_SERVER, served_subscription
 from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
@@ -123,19 +124,24 @@ class PushConsumer:
         expression_type: str = TAG,
         filter: str | None = None,
         on_error: str = "skip",
+        via: str | None = None,
     ) -> None:
         """Wants messages of ``topic``: ``*``, ``TagA || TagB``, or those with ``sql="a > 5 AND b = 'x'"``.
 
         ``expression_type`` names another language that the broker knows; ``filter`` an installed filter that this
         client runs (``filter="jsonpath", expression="$.total"``), with ``on_error`` skip, deliver or stop for messages
-        that it can't judge. All members of a group must subscribe to the same. Raises UsageError for an illegal topic,
-        filter or expression.
+        that it can't judge. With ``via="filter-server"`` the filter runs in a filter server of the broker instead. All
+        members of a group must subscribe to the same. Raises UsageError for an illegal topic, filter or expression.
         """
         version = self._instance.clock.now_ms()
+        if via is not None and (via != FILTER_SERVER or filter is None):
+            raise UsageError(f"via={via!r}: only {FILTER_SERVER!r} is possible, together with a filter")
         if filter is None:
             subscription = parse_subscription(check_topic(topic), expression, version, expression_type, sql)
         elif sql is not None or expression_type != TAG:
             raise UsageError(f"filter={filter!r} excludes sql and expression_type: give one of them")
+        elif via is not None:
+            subscription = served_subscription(check_topic(topic), filter, expression, version, on_error=on_error)
         else:
             clock = self._instance.clock
             subscription = filtered_subscription(

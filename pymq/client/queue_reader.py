@@ -27,6 +27,7 @@ BUSY_PAUSE_S = 0.02
 LOCK_PAUSE_S = 0.1
 _BUSY_CODES = {ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL}
 _SUBSCRIPTION_CODES = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
+_CLASS_FILTER_CODES = {*_SUBSCRIPTION_CODES, ResponseCode.FILTER_DATA_NOT_EXIST}
 
 
 class Consumption(Protocol):
@@ -170,10 +171,11 @@ class QueueReader:
         if error.code in _BUSY_CODES:
             await asyncio.sleep(BUSY_PAUSE_S)
             return
-        if error.code in _SUBSCRIPTION_CODES:
+        is_filtered = self._state.subscriptions[self._queue.topic].class_filter
+        if error.code in (_CLASS_FILTER_CODES if is_filtered else _SUBSCRIPTION_CODES):
             # The broker has not heard of this subscription, or not of its newest version: tell it again.
             log.info("%s knows no current subscription: %s", error.address, error)
-            await self._greet(error.address)
+            await self._greet(await self._state.instance.routes.read_address(self._queue, self._broker_id))
         else:
             log.warning("a pull from %s was refused: %s", self._queue, error)
         await asyncio.sleep(self._state.settings.retry_interval_s)

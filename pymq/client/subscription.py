@@ -21,7 +21,8 @@ SQL92 = "SQL92"
 class Subscription:
     """A topic and its expression. ``version`` (Unix ms) grows whenever the broker must look at it again.
 
-    ``local``: a filter that this client runs over what the broker sends.
+    ``local``: a filter that this client runs over what the broker sends. ``class_filter``: a filter server runs one,
+    which ``expression`` names.
     """
 
     topic: str
@@ -30,6 +31,7 @@ class Subscription:
     version: int
     expression_type: str = TAG
     local: LocalFilter | None = None
+    class_filter: bool = False
 
     @property
     def tag_codes(self) -> list[int]:

@@ -168,13 +168,20 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         expression_type: str = TAG,
         filter: str | None = None,
         on_error: str = "skip",
+        via: str | None = None,
     ) -> None:
         """Wants messages of ``topic``."""
         subscribe = self._client.subscribe
         _shared.call(
             _on_loop(
                 lambda: subscribe(
-                    topic, expression, sql=sql, expression_type=expression_type, filter=filter, on_error=on_error
+                    topic,
+                    expression,
+                    sql=sql,
+                    expression_type=expression_type,
+                    filter=filter,
+                    on_error=on_error,
+                    via=via,
                 )
             )
         )

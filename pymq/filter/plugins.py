@@ -33,7 +33,11 @@ class CompiledFilter(Protocol):
 
 
 class FilterPlugin(Protocol):
-    """A kind of filter. ``name``: lower-case letters, digits and ``-``; ``doc``: one line, with an expression."""
+    """A kind of filter. ``name``: lower-case letters, digits and ``-``; ``doc``: one line, with an expression.
+
+    A filter whose outcomes depend on earlier messages has ``keeps_state = True``: a filter server then gives all
+    messages of a subscription to one process.
+    """
 
     @property
     def name(self) -> str: ...

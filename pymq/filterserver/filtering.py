@@ -1,8 +1,8 @@
 """One pull's records through a filter: what is delivered, where to go on, and what becomes of messages it fails at.
 
-A batch that a worker does not survive is halved until the message is found; what was judged before it is delivered, and
-the search goes on with the next pull. So a queue never stands still, and no worker's failure skips a message that could
-be judged.
+A batch that a worker does not survive is halved until the message is found: one try a pull, so that no consumer waits
+long; a consumer that gets nothing pulls from the same offset at once. What was judged before the message is delivered.
+So a queue never stands still, and no worker's failure skips a message that could be judged.
 """
 
 from __future__ import annotations
@@ -86,21 +86,19 @@ class Filtering:
         if bad is not None:
             return 1, bytes([FAILED]), bad
         count = self._count_to_try(wanted, queue_id, spans)
-        while True:
-            records = raw if count == len(spans) else raw[: spans[count - 1].end]
-            try:
-                judged = await self._judge.judge(wanted.filter, self.broker_name, records)
-            except WorkerFailedError as error:
-                if count == 1:
-                    wanted.suspects.pop(queue_id, None)
-                    wanted.note_bad(queue_id, spans[0].offset, str(error))
-                    return 1, bytes([FAILED]), str(error)
+        records = raw if count == len(spans) else raw[: spans[count - 1].end]
+        try:
+            judged = await self._judge.judge(wanted.filter, self.broker_name, records)
+        except WorkerFailedError as error:
+            if count > 1:
                 wanted.suspects[queue_id] = spans[count - 1].offset + 1
-                count //= 2
-                continue
-            wanted.stats.batches += 1
-            wanted.stats.time_us += judged.time_us
-            return count, judged.outcomes, judged.error
+                return 0, b"", ""
+            wanted.suspects.pop(queue_id, None)
+            wanted.note_bad(queue_id, spans[0].offset, str(error))
+            return 1, bytes([FAILED]), str(error)
+        wanted.stats.batches += 1
+        wanted.stats.time_us += judged.time_us
+        return count, judged.outcomes, judged.error
 
     def _count_to_try(self, wanted: FilterClass, queue_id: int, spans: list[Span]) -> int:
         """All records; half of those among which one is suspect, and that one alone in the end."""

@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "pymq.filterserver.worker")
 START_TIME_MAX_S = 30.0  # of a process with its imports, on a machine that is busy
-TASK_TIME_MAX_S = 4.0  # above what a filter may take for a batch: who is over this can't be reasoned with
+COMPILE_TIME_MAX_S = 20.0  # a filter may import what it needs
+TASK_TIME_MAX_S = 8.0  # above what a filter may take for a batch: who is over this can't be reasoned with
 WORKER_COUNT_MAX = 64
 
 AnswerT = TypeVar("AnswerT", Compiled, Judged)
@@ -45,10 +46,15 @@ class WorkerPool:
     """
 
     def __init__(
-        self, count: int, *, command: Sequence[str] = COMMAND, task_time_max_s: float = TASK_TIME_MAX_S
+        self,
+        count: int,
+        *,
+        command: Sequence[str] = COMMAND,
+        compile_time_max_s: float = COMPILE_TIME_MAX_S,
+        task_time_max_s: float = TASK_TIME_MAX_S,
     ) -> None:
         assert 0 < count <= WORKER_COUNT_MAX
-        self._workers = [_Process(command, task_time_max_s) for _ in range(count)]
+        self._workers = [_Process(command, compile_time_max_s, task_time_max_s) for _ in range(count)]
 
     @property
     def count(self) -> int:
@@ -89,8 +95,9 @@ class WorkerPool:
 class _Process:
     """One process, or the place of one that is not running. Its tasks are done one after the other."""
 
-    def __init__(self, command: Sequence[str], task_time_max_s: float) -> None:
+    def __init__(self, command: Sequence[str], compile_time_max_s: float, task_time_max_s: float) -> None:
         self._command = command
+        self._compile_time_max_s = compile_time_max_s
         self._task_time_max_s = task_time_max_s
         self._running: asyncio.subprocess.Process | None = None
         self._known: set[int] = set()
@@ -143,7 +150,8 @@ class _Process:
     async def _ask(self, task: Task, kind: type[AnswerT]) -> AnswerT:
         if self._running is None:
             await self._start()
-        answer = await self._within(self._task_time_max_s, self._exchange(task))
+        limit_s = self._compile_time_max_s if isinstance(task, Compile) else self._task_time_max_s
+        answer = await self._within(limit_s, self._exchange(task))
         assert isinstance(answer, kind)
         return answer
 

@@ -9,16 +9,20 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pymq.filterserver.work import FAILED, MATCH, NO_MATCH
-from pymq.filterserver.workers import Filter, WorkerFailedError, WorkerPool
+from pymq.filterserver.workers import COMPILE_TIME_MAX_S, Filter, WorkerFailedError, WorkerPool
 from tests.filterserver.records import record, records
 
 HOSTILE = (sys.executable, "-m", "tests.filterserver.hostile_worker")
-TASK_TIME_MAX_S = 1.0
+TASK_TIME_MAX_S = 3.0
 
 
-def run(scenario: Callable[[WorkerPool], Awaitable[None]], count: int = 1) -> None:
+def run(
+    scenario: Callable[[WorkerPool], Awaitable[None]], count: int = 1, compile_time_max_s: float = COMPILE_TIME_MAX_S
+) -> None:
     async def work() -> None:
-        pool = WorkerPool(count, command=HOSTILE, task_time_max_s=TASK_TIME_MAX_S)
+        pool = WorkerPool(
+            count, command=HOSTILE, compile_time_max_s=compile_time_max_s, task_time_max_s=TASK_TIME_MAX_S
+        )
         try:
             await scenario(pool)
         finally:
@@ -49,7 +53,6 @@ def test_outcomes_come_for_each_record_with_the_first_error() -> None:
         ("nobody", "x", "no filter 'nobody'"),
         ("sql92", "a >", "column"),
         ("hostile", "raise", "no such luck"),
-        ("hostile", "hang", "while it compiled"),
     ],
 )
 def test_an_expression_that_can_not_be_used_says_why(name: str, expression: str, text: str) -> None:
@@ -58,6 +61,14 @@ def test_an_expression_that_can_not_be_used_says_why(name: str, expression: str,
         assert await pool.compile(Filter("tag", "a")) == ""
 
     run(scenario)
+
+
+def test_an_expression_that_takes_for_ever_to_compile_costs_its_worker() -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        assert "while it compiled" in await pool.compile(Filter("hostile", "hang"))
+        assert pool.restart_count == 1
+
+    run(scenario, compile_time_max_s=1.0)
 
 
 @pytest.mark.parametrize("order", [b"hang", b"die"])
@@ -110,4 +121,16 @@ def test_a_filter_that_was_forgotten_is_compiled_again_when_it_is_wanted() -> No
         await pool.forget(orders)
         assert (await pool.judge(orders, "b", records([b"yes"]))).outcomes == bytes([MATCH])
 
+    run(scenario)
+
+
+def test_the_filter_for_repetitions_says_that_it_keeps_state() -> None:
+    async def scenario(pool: WorkerPool) -> None:
+        repetitions = Filter("dedup", "by body")
+        assert await pool.compile(repetitions) == ""
+        assert repetitions.keeps_state
+        judged = await pool.judge(repetitions, "b", records([b"a", b"b", b"a"]))
+        assert judged.outcomes == bytes([MATCH, MATCH, NO_MATCH])
+
+    pytest.importorskip("pymq_filter_dedup")
     run(scenario)

@@ -30,6 +30,7 @@ class DedupFilter:
     """``by FIELD [within TIME] [last COUNT]``."""
 
     name = "dedup"
+    keeps_state = True
     doc = "Leaves repeated keys out: 'by KEYS', 'by body within 10m', 'by orderId within 1h last 500000'."
 
     def compile(self, expression: str) -> CompiledFilter:
