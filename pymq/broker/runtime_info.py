@@ -66,6 +66,7 @@ class RuntimeInfo:
         result.update(self._disk())
         result.update(self._delay_levels())
         result.update(self._replication.figures())
+        result.update(self._stats.filters.figures())
         result.update(_resting())
         return result
 

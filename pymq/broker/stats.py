@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
+from pymq.broker.filter_figures import FilterFigures
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 
@@ -96,6 +97,7 @@ class StatsManager:
         self.missed_pulls = 0
         self.put_failures = 0
         self.filter_errors = 0  # messages that an expression could not be evaluated for
+        self.filters = FilterFigures()
         self._retired_put = Meter()
         self._retired_get = Meter()
         self._broker_put = Meter()
@@ -134,11 +136,13 @@ class StatsManager:
         _retire(self.topic_put, lambda key: key == topic, self._retired_put)
         _retire(self.group_get, lambda key: key[0] == topic, self._retired_get)
         _retire(self.send_back, lambda key: key[0] == topic, Meter())
+        self.filters.forget(topic=topic)
 
     def forget_group(self, group: str) -> None:
         """Drops the meters of a deleted group."""
         _retire(self.group_get, lambda key: key[1] == group, self._retired_get)
         _retire(self.send_back, lambda key: key[1] == group, Meter())
+        self.filters.forget(group=group)
 
     # -- periodic ------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ def describe(
     print_section("subscriptions", described["subscriptions"], subscription_columns, "none")
     lag_columns = [Column("topic"), Column("queues", right=True), Column("lag", right=True)]
     print_section("progress", described["progress"], lag_columns, "nothing read yet")
+    if described["filters"]:
+        print_section("SQL92", described["filters"], [Column("topic"), Column("broker"), Column("figures")], "none")
 
 
 @app.command(

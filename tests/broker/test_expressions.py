@@ -109,6 +109,22 @@ def test_a_message_that_can_t_be_compared_does_not_match(world: World, caplog: p
     assert runtime["table"]["filterErrorTimes"] == "4"
 
 
+def test_what_an_expression_did_is_counted_for_each_group(world: World) -> None:
+    world.put("T", size="large")
+    for expression in ("size > 9", "size > 100", "color = 'red'"):
+        pull(world, **sql(expression))
+    pull(world, **sql("size > 100", queueOffset=13))  # nothing there to judge
+    pull(world, queueOffset=0)  # by tags: counts nothing
+    [text] = world.parts.stats.filters.figures().values()
+    assert text == "matched 6, skipped 31, errors 2, 0 ms"
+    table = Caller(world).json(Code.GET_BROKER_RUNTIME_INFO)["table"]
+    assert [value for name, value in table.items() if name.startswith("filter.T@")] == [text]
+    world.parts.stats.forget_group("another")
+    assert world.parts.stats.filters.figures()
+    world.parts.stats.forget_topic("T")
+    assert not world.parts.stats.filters.figures()
+
+
 def test_many_messages_that_can_t_be_compared_are_all_counted(world: World) -> None:
     for _ in range(20):
         world.put("T", size="large")

@@ -217,3 +217,14 @@ def test_tail_through_a_filter(pymq: Pymq) -> None:
     outcome = pymq("tail", "tail_filtered", "-F", "--filter", "sql92:size >")
     assert outcome.code == EXIT_USAGE and "the expression is wrong at column 7" in outcome.err
     assert "no NAME:EXPRESSION form" in pymq("tail", "tail_filtered", "-F", "--filter", "sql92").err
+
+
+def test_a_group_shows_what_sql_did_for_it(pymq: Pymq) -> None:
+    assert pymq("topic", "create", "counted", "--wq", "1").code == EXIT_OK
+    for size in ("3", "7", "x"):
+        assert pymq("send", "counted", f"m{size}", "--property", f"size={size}").code == EXIT_OK
+    assert pymq("tail", "counted", "-F", "--group", "sql_group", "--sql", "size > 5", "-o", "raw").out == "m7\n"
+    [filters] = pymq("group", "describe", "sql_group", "-o", "json").json()["filters"]
+    assert (filters["topic"], filters["broker"]) == ("counted", "broker-a")
+    assert filters["figures"].startswith("matched 1, skipped 1, errors 1, ")
+    assert "SQL92" in pymq("group", "describe", "sql_group").out

@@ -49,6 +49,7 @@ class PullHandlers:
         stats: StatsManager,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._topics = topics
         self._groups = groups
         self._clients = clients
@@ -179,13 +180,31 @@ class PullHandlers:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _read(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
-        outcome = self._reader.read(
-            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, wanted
-        )
+        outcome = self._read_counted(header, wanted) if wanted.accept is not None else self._read_plain(header, wanted)
         if outcome.code == ResponseCode.PULL_OFFSET_MOVED and self._advice.is_slave:
             # What lies outside this slave's log may well be in its master's: the consumer must not lose its place.
             outcome.result.next_offset = header.queue_offset
             return ReadOutcome(ResponseCode.PULL_NOT_FOUND, outcome.result)
+        return outcome
+
+    def _read_plain(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
+        return self._reader.read(
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, wanted
+        )
+
+    def _read_counted(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
+        """A read through an expression, with figures for its group."""
+        stats, clock = self._stats, self._clock
+        errors, begun_ms = stats.filter_errors, clock.monotonic_ms()
+        outcome = self._read_plain(header, wanted)
+        stats.filters.add(
+            header.topic,
+            header.consumer_group,
+            header.queue_offset,
+            outcome.result,
+            stats.filter_errors - errors,
+            clock.monotonic_ms() - begun_ms,
+        )
         return outcome
 
     def _suggestion(self, header: PullMessageHeader, result: GetResult) -> int:

@@ -211,7 +211,7 @@ def test_tags_are_filtered(world: World, old_client: bool) -> None:
 def test_other_expressions_are_refused(world: World) -> None:
     code, remark = refusal(world, expressionType="XPATH", subscription="/a")
     assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert "XPATH is unknown" in remark and "TAG or SQL92" in remark
+    assert "XPATH is unknown" in remark and "run TAG and SQL92" in remark and "pymq filter-server" in remark
 
 
 # -- who may pull ------------------------------------------------------------------------------------------------
