@@ -2,8 +2,9 @@
 
 At a master's start and every few seconds after it, a census is taken. Whoever knows of a newer epoch proves that
 another master was made since: this broker becomes a slave; but not at its start with a directory that has nothing of
-that master's history, then it was not meant and the broker refuses to run. Another master with the same or an older
-epoch is nobody's to overrule: at the start this broker refuses to run, later both go on and say so.
+that master's history, then it was not meant and the broker refuses to run. Another master with the same epoch, or
+none, is nobody's to overrule: at the start this broker refuses to run, later both go on and say so. One with an older
+epoch will find this broker, and step down.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def judge(
             return Findings(rival=f"{own_address} can't be master (id 0) of {broker_name}: {why}; {_NO_HISTORY}")
         return Findings(step_down=Role(_free_id(newest, ours), master_address=_master_by(newest)), why=why)
     masters = [member for member in ours if member.broker_id == MASTER_ID]
-    living = next((member for member in masters if member.answered), None)
+    living = next((member for member in masters if member.answered and not _is_older(member, lineage)), None)
     if living is not None:
         return Findings(
             rival=f"{own_address} and {living.address} are both masters (id 0) of {broker_name} in cluster {cluster}, "
@@ -73,11 +74,20 @@ def judge(
         )
     return Findings(
         warnings=tuple(
-            f"the name servers have {member.address} as master of {broker_name}, which does not answer: it is taken "
-            "for dead"
+            f"{member.address} is a master of {broker_name} too, of epoch {member.epoch}, ours is {lineage.epoch}: it "
+            "steps down when it hears of us"
+            if member.answered
+            else f"the name servers have {member.address} as master of {broker_name}, which does not answer: it is "
+            "taken for dead"
             for member in masters
         )
     )
+
+
+def _is_older(member: Member, lineage: Lineage) -> bool:
+    """It has not heard yet that another was made master since: it steps down when it does. If the newer one kept away
+    until then, the older would go on."""
+    return member.answered and 0 < member.epoch < lineage.epoch
 
 
 def _is_of(member: Member, cluster: str, broker_name: str) -> bool:

@@ -39,6 +39,14 @@ def test_alone_or_with_slaves_a_master_goes_on() -> None:
     assert found(member(THEIRS, 1, 3), member(THIRD, 2)) == Findings()
 
 
+def test_an_older_master_does_not_keep_the_newer_one_away() -> None:
+    findings = found(member(THEIRS, 0, 2))
+    assert findings.step_down is None and not findings.rival
+    (warning,) = findings.warnings
+    for word in (THEIRS, "epoch 2", "ours is 3"):
+        assert word in warning
+
+
 def test_a_newer_master_is_followed_with_the_id_it_left() -> None:
     findings = found(member(THEIRS, 0, 4, former_id=2), member(THIRD, 1, 4))
     assert findings.step_down == Role(2, master_address=THEIRS)
@@ -83,8 +91,8 @@ def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_h
 
 @pytest.mark.parametrize(
     "other",
-    [member(THEIRS, 0, 3), member(THEIRS, 0, 2), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
-    ids=["same epoch", "older", "without a lineage", "RocketMQ's"],
+    [member(THEIRS, 0, 3), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
+    ids=["same epoch", "without a lineage", "RocketMQ's"],
 )
 def test_a_master_that_can_not_be_overruled_is_a_rival(other: Member) -> None:
     findings = found(other)
