@@ -10,7 +10,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
-from tests.simulation.history import ACKED, History, Seen, Send
+from tests.simulation.history import ACKED, History, Incident, Seen, Send
 from tests.simulation.timeline import MS, SECOND
 
 # A saved table is this old at most when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.
@@ -271,6 +271,10 @@ class Verdict:
                 end = self._reign_ends.get((send.epoch, send.reign_id), -1)
                 if send.invoked_us <= at_us or send.physical >= end:
                     return True
+            elif incident.kind == "promote" and send.answered_us >= at_us and send.epoch < int(incident.detail):
+                # The new master died before anybody heard of it, and the old one, thought to be dead, went on.
+                if self._died(incident):
+                    return True
             elif incident.kind == "promote" and not send.is_sync:
                 if send.invoked_us <= at_us or send.epoch < int(incident.detail):
                     return True
@@ -279,6 +283,17 @@ class Verdict:
                 if 0 <= node.moving_us(send.answered_us, at_us) <= self._flush_age_us:
                     return True
         return False
+
+    def _died(self, promotion: Incident) -> bool:
+        """The promoted broker, later."""
+        return any(
+            incident.kind in ("kill", "power", "stop") and self._address(incident.node) == promotion.node
+            for incident in self._history.incidents
+            if incident.time_us >= promotion.time_us
+        )
+
+    def _address(self, name: str) -> str:
+        return next(broker.address for broker in self._brokers if broker.name == name)
 
     def _seen_are_there(self, queues: dict[int, list[StoredMessage]]) -> None:
         """What one consumer saw at a place, no other sees differently, unless messages may have been lost."""
