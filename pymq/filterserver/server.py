@@ -79,6 +79,21 @@ class FilterServer:
             await self._handlers.stop()
         await self._server.stop()
         await self.workers.stop()
+        self._log_figures()
+
+    def _log_figures(self) -> None:
+        for known in self.classes.all():
+            stats = known.stats
+            log.info(
+                "%s read %s through filter %s: %d matched, %d skipped, %d errors, %d ms",
+                known.group,
+                known.topic,
+                known.text.name,
+                stats.matched,
+                stats.skipped,
+                stats.errors,
+                stats.time_us // 1000,
+            )
 
     def _lost(self) -> None:
         if self._link is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -268,6 +269,17 @@ def test_it_registers_again_with_a_broker_that_was_away(tmp_path: Path) -> None:
         assert bodies((await made.pull(0)).body) == [b"yes"]
 
     run(tmp_path, scenario)
+
+
+def test_figures_are_in_the_log_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(made: Cluster) -> None:
+        await made.send(b"yes", b"no", b"bad")
+        await made.bring("hostile", "obey")
+        await made.pull(0)
+
+    with caplog.at_level(logging.INFO, "pymq.filterserver"):
+        run(tmp_path, scenario)
+    assert "G read T through filter hostile: 1 matched, 1 skipped, 1 errors" in caplog.text
 
 
 def test_a_second_server_is_in_the_route_and_leaves_it_at_once_when_it_stops(tmp_path: Path) -> None:
