@@ -119,7 +119,9 @@ class RunningFilter:
         try:
             outcomes = self._compiled.match(part)
         except Exception as error:  # plugins are foreign code: whatever they raise must not stop the queue
-            return [FilterError(f"filter {self.name} failed: {_described(error)}")] * len(part)
+            if len(part) > 1:  # one message did it; the others are judged all the same
+                return [outcome for message in part for outcome in self._match_part([message], budget)]
+            return [FilterError(f"filter {self.name} failed: {_described(error)}")]
         if len(outcomes) != len(part):
             text = f"filter {self.name} gave {len(outcomes)} outcomes for {len(part)} messages"
             return [FilterError(text)] * len(part)

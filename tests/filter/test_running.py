@@ -98,6 +98,16 @@ def test_an_exception_of_a_plugin_is_an_error_of_its_messages() -> None:
     assert str(outcome) == "filter own failed: ZeroDivisionError: by zero"
 
 
+def test_an_exception_costs_the_message_that_made_it_alone() -> None:
+    def match(batch: Sequence[FilterMessage]) -> list[Outcome]:
+        if any(message.queue_offset == 2 for message in batch):
+            raise RecursionError("deep")
+        return [True] * len(batch)
+
+    outcomes = start(Plugin(match)).match(messages(5))
+    assert [outcome is True for outcome in outcomes] == [True, True, False, True, True]
+
+
 def test_a_wrong_number_of_outcomes_is_an_error() -> None:
     [one, two] = start(Plugin(lambda batch: [True])).match(messages(2))
     assert str(one) == str(two) == "filter own gave 1 outcomes for 2 messages"
