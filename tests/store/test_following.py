@@ -331,6 +331,29 @@ def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
     assert follower.dispatched_end == end
 
 
+def test_a_checkpoint_never_vouches_for_bytes_that_were_not_handed_on() -> None:
+    """Queues are written out, and the checkpoint moves, between a record's arrival and its dispatch."""
+    files, master, clock = MemoryFiles(), master_with(9), ManualClock()
+    slave = opened(files, clock)
+    follower = Follower(slave)
+    feed(follower, master, 1 << 20)
+    known = follower.dispatched_end
+    put(master, "T", 0, b"new", tags="TagA", keys="new")
+    follower.append(follower.end, master.read_log(follower.end, 1 << 20))
+    assert slave.log.visible_end[0] == known < follower.end
+    clock.advance(slave.settings.checkpoint_interval_ms)
+    slave.tick()
+    slave.sync()
+    durable = CheckpointFile(files, f"{ROOT}/checkpoint").load().durable
+    assert durable is not None
+    assert durable.queue_offset == known
+    follower.dispatch()
+    die(slave)
+    slave = opened(files)
+    assert everything(slave) == everything(master)
+    assert found_by_key(slave, "T", "new") == [b"new"]
+
+
 def test_a_slave_becomes_the_master_behind_its_last_whole_record() -> None:
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
