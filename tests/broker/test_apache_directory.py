@@ -91,7 +91,8 @@ def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
 
 def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
     """What PyMQ saves has Apache's members with Apache's values; only topics of PyMQ's own defaults come to it."""
-    parts.topics._state._is_dirty = parts.groups._state._is_dirty = True
+    parts.topics._state.change_at_once(lambda topics: None)
+    parts.groups._state.change_at_once(lambda groups: None)
     parts.topics.save()
     parts.groups.save()
     parts.cursors._dirty = parts.delays._dirty = True

@@ -220,11 +220,11 @@ def test_tail_through_a_filter(pymq: Pymq) -> None:
 
 
 def test_a_group_shows_what_sql_did_for_it(pymq: Pymq) -> None:
-    assert pymq("topic", "create", "counted", "--wq", "1").code == EXIT_OK
+    assert pymq("topic", "create", "sql_counted", "--wq", "1").code == EXIT_OK
     for size in ("3", "7", "x"):
-        assert pymq("send", "counted", f"m{size}", "--property", f"size={size}").code == EXIT_OK
-    assert pymq("tail", "counted", "-F", "--group", "sql_group", "--sql", "size > 5", "-o", "raw").out == "m7\n"
+        assert pymq("send", "sql_counted", f"m{size}", "--property", f"size={size}").code == EXIT_OK
+    assert pymq("tail", "sql_counted", "-F", "--group", "sql_group", "--sql", "size > 5", "-o", "raw").out == "m7\n"
     [filters] = pymq("group", "describe", "sql_group", "-o", "json").json()["filters"]
-    assert (filters["topic"], filters["broker"]) == ("counted", "broker-a")
+    assert (filters["topic"], filters["broker"]) == ("sql_counted", "broker-a")
     assert filters["figures"].startswith("matched 1, skipped 1, errors 1, ")
     assert "SQL92" in pymq("group", "describe", "sql_group").out

@@ -150,9 +150,10 @@ class SimBroker:
 
     @property
     def opened_end(self) -> int:
-        """How far its log went when it was opened last."""
-        recovery = self._broker.recovery if self._broker is not None else None
-        return recovery.log_end if recovery is not None else 0
+        """How far its log went when it was opened last; an answer may come when it is dead again."""
+        brokers = [self._broker, *(broker for broker, _ in reversed(self._graves))]
+        recoveries = (broker.recovery for broker in brokers if broker is not None)
+        return next((recovery.log_end for recovery in recoveries if recovery is not None), 0)
 
     @property
     def is_master(self) -> bool:
