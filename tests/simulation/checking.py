@@ -10,11 +10,13 @@ from pymq.broker.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
-from tests.simulation.history import ACKED, History, Incident, Seen, Send
+from tests.simulation.history import ACKED, Commit, History, Incident, Seen, Send
 from tests.simulation.timeline import MS, SECOND
 
 # A saved table is this old at most when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.
 OFFSETS_OLD_US = 5_000 * MS
+# So long a message of a SYNC_FLUSH master may wait for the disk: the slowest fsync, and the one before it.
+SYNCING_US = 5 * SECOND
 
 
 def log_bytes(broker: SimBroker, start: int, size: int, *, on_disk: bool = False) -> bytes:
@@ -153,7 +155,7 @@ class Verdict:
         self._sent(queues)
         self._losses(master, queues)
         self._seen_are_there(queues)
-        self._offsets(master)
+        self._offsets(master, queues)
 
     # -- copies -------------------------------------------------------------------------------------------------
 
@@ -186,12 +188,26 @@ class Verdict:
         """Also of topics that came and went."""
         if slave.parts is None or master.parts is None:
             return
+        taken_back = self._deletions_taken_back(master.parts, slave.parts)
         ends = []
         for parts in (master.parts, slave.parts):
             store = parts.store
-            ends.append({queue: store.max_offset(*queue) for queue in store.queues() if store.max_offset(*queue)})
+            ends.append(
+                {
+                    (topic, queue_id): store.max_offset(topic, queue_id)
+                    for topic, queue_id in store.queues()
+                    if store.max_offset(topic, queue_id) and topic not in taken_back
+                }
+            )
         if ends[0] != ends[1]:
             self._say(f"queues of {slave.name} differ from {master.name}'s: {_difference(*ends)}")
+
+    def _deletions_taken_back(self, ours: BrokerParts, theirs: BrokerParts) -> set[str]:
+        """Topics whose deletion a slave had heard of, but not the one that was promoted without its master."""
+        if not any(incident.kind in ("promote", "force") for incident in self._history.incidents):
+            return set()
+        known = ours.store.deletions
+        return {topic for topic, end in theirs.store.deletions.ends.items() if end > known.end(topic)}
 
     def _same_tables(self, master: SimBroker, slave: SimBroker) -> None:
         if slave.parts is None or master.parts is None:
@@ -238,9 +254,7 @@ class Verdict:
 
     def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
         """Each acknowledged message is where its answer said, unless something happened that may cost it."""
-        there = {
-            (queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found
-        }
+        there = _placed(queues)
         lost_by_reign: dict[tuple[int, str], list[Send]] = defaultdict(list)
         for send in self._history.sends:
             if send.outcome == ACKED and there.get((send.queue_id, send.queue_offset)) != send.content:
@@ -298,9 +312,7 @@ class Verdict:
     def _seen_are_there(self, queues: dict[int, list[StoredMessage]]) -> None:
         """What one consumer saw at a place, no other sees differently, unless messages may have been lost."""
         sends = {send.content: send for send in self._history.sends}
-        there = {
-            (queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found
-        }
+        there = _placed(queues)
         for seen in self._history.seen:
             send = sends.get(seen.content)
             if send is None:
@@ -318,33 +330,80 @@ class Verdict:
             send.content, send.producer, send.queue_id, seen.address, send.invoked_us, seen.time_us, epoch=seen.epoch,
             physical=seen.physical, reign_id=seen.reign_id, is_sync=send.is_sync,
         )  # fmt: skip
-        return self._may_be_lost(shown) or (send.answered_us >= 0 and self._may_be_lost(send))
+        return (
+            self._may_be_lost(shown)
+            or (send.answered_us >= 0 and self._may_be_lost(send))
+            or any(self._was_not_on_its_disk(seen, send, incident) for incident in self._history.incidents)
+        )
+
+    def _was_not_on_its_disk(self, seen: Seen, send: Send, incident: Incident) -> bool:
+        """A slave showed it, and its master had it in the page cache alone when it lost power and went on without."""
+        if incident.kind != "power" or incident.detail != seen.reign_id:
+            return False
+        node = next(broker for broker in self._brokers if broker.name == incident.node)
+        age_us = node.moving_us(send.invoked_us, incident.time_us)
+        if self._flush_age_us is None:
+            return send.outcome != ACKED and 0 <= age_us <= SYNCING_US
+        return 0 <= age_us <= self._flush_age_us
 
     # -- offsets ------------------------------------------------------------------------------------------------
 
-    def _offsets(self, master: SimBroker) -> None:
+    def _offsets(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
         """A group's offset is the newest that was taken, or one that a death may have left; never beyond the queue."""
         assert master.parts is not None
+        there = _placed(queues)
         commits = self._history.commits
+        is_chosen = self._history.operations["masters demoted by hand"] > 0  # with the offsets it took
         for group in {commit.group for commit in commits}:
             for queue_id in range(QUEUE_COUNT):
                 now = master.parts.cursors.query(group, TOPIC, queue_id)
                 end = master.parts.store.max_offset(TOPIC, queue_id)
                 if now > end:
                     self._say(f"{group} stands at {now} in queue {queue_id}, which ends at {end}")
-                taken = [commit for commit in commits if commit.group == group and commit.queue_id == queue_id]
-                safe = [
+                missing = [
                     commit.offset
-                    for commit in taken
-                    if not any(
-                        incident.time_us - OFFSETS_OLD_US <= commit.time_us <= incident.time_us + SECOND
-                        or incident.kind == "force"
-                        for incident in self._history.incidents
-                    )
-                ]
-                is_chosen = self._history.operations["masters demoted by hand"] > 0  # with the offsets it took
-                if safe and not is_chosen and now < min(max(safe), end):
-                    self._say(f"{group} stands at {now} in queue {queue_id}, {max(safe)} was committed and safe")
+                    for commit in commits
+                    if (commit.group, commit.queue_id) == (group, queue_id) and now < min(commit.offset, end)
+                    and self._is_safe(commit) and self._is_backed(commit, there)
+                ]  # fmt: skip
+                if missing and not is_chosen:
+                    self._say(f"{group} stands at {now} in queue {queue_id}, {max(missing)} was committed and safe")
+
+    def _is_safe(self, commit: Commit) -> bool:
+        """No death, and no promotion, came before it was saved, and copied. Who is paused does neither."""
+        return not any(
+            incident.kind == "force"
+            or (
+                commit.time_us <= incident.time_us + SECOND
+                and self._node(incident).moving_us(commit.time_us, incident.time_us) <= OFFSETS_OLD_US
+            )
+            for incident in self._history.incidents
+        )
+
+    def _node(self, incident: Incident) -> SimBroker:
+        """Incidents name the broker that died, or the address of the one that was promoted."""
+        return next(broker for broker in self._brokers if incident.node in (broker.name, broker.address))
+
+    def _is_backed(self, commit: Commit, there: dict[tuple[int, int], bytes]) -> bool:
+        """The message its group had read last is where it was. A log's end that was taken back, if it may be, takes
+        the offsets behind it along: later messages there are others."""
+        place = commit.queue_id, commit.offset - 1
+        last = next(
+            (
+                seen
+                for seen in reversed(self._history.seen)
+                if (seen.queue_id, seen.queue_offset) == place
+                and seen.group == commit.group
+                and seen.time_us <= commit.time_us
+            ),
+            None,
+        )
+        return last is None or there.get(place) == last.content
+
+
+def _placed(queues: dict[int, list[StoredMessage]]) -> dict[tuple[int, int], bytes]:
+    """Bodies by queue and offset."""
+    return {(queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found}
 
 
 def _difference(here: object, there: object) -> str:

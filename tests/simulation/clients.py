@@ -243,8 +243,9 @@ class Consumer(ClientNode):
         suggested = int((answer.ext or {}).get("suggestWhichBrokerId", 0))
         for message in decode_records(answer.body):
             seen = Seen(
-                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, *reign
-            )
+                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, *reign,
+                self.group,
+            )  # fmt: skip
             self._history.seen.append(seen)
             self.on_seen(seen)
             self._history.operations["messages read"] += 1

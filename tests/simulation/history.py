@@ -41,6 +41,7 @@ class Seen(NamedTuple):
     address: str
     epoch: int
     reign_id: str
+    group: str
 
 
 class Commit(NamedTuple):
@@ -55,7 +56,10 @@ class Commit(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """Something that may cost messages, or offsets. ``kind``: kill, power, stop, promote, force."""
+    """Something that may cost messages, or offsets. ``kind``: kill, power, stop, promote, force.
+
+    ``detail``: of power, the id of the reign that it ended, if any; of promote and force, the new epoch.
+    """
 
     time_us: int
     kind: str
