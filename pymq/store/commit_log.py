@@ -236,8 +236,7 @@ class CommitLog:
         if self.whole_end is None:
             with self._lock:  # a sync must not see an end within a record, and none of this
                 self.whole_end = self.max_offset
-        if self.hidden_from is None:
-            self.hidden_from = self.max_offset, self.last_store_ms
+        self.hidden_from = self.visible_end
         self._set_end(end)
 
     def _write_raw(self, start: int, data: memoryview) -> None:
