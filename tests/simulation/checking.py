@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 from pymq.broker.parts import BrokerParts
@@ -423,11 +422,6 @@ def _named(send: Send) -> str:
         f"{_text(send.content)} (queue {send.queue_id}@{send.queue_offset}, log {send.physical}, epoch {send.epoch}, "
         f"answered at {send.answered_us / SECOND:.4f} by {send.address})"
     )
-
-
-def incidents_between(history: History, start_us: int, end_us: int) -> Iterable[str]:
-    """Their names, for texts."""
-    return (f"{i.time_us / SECOND:.3f} {i.kind} {i.node}" for i in history.incidents if start_us <= i.time_us <= end_us)
 
 
 def _offsets_of(parts: BrokerParts) -> dict[str, Any]:
