@@ -17,6 +17,7 @@ from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
 from tests.interop.support.programs import ProgramOutput, ProgramRun, run_program
 from tests.interop.support.pymq_server import PymqServer
+from tests.interop.support.replicas import Member, NameServer
 from tests.interop.support.second_runs import SecondRuns
 
 Broker = ApacheServer | PymqServer
@@ -53,6 +54,23 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
     started = ApacheServer(tmp_path_factory.mktemp("apache"))
     yield started
     started.stop()
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[NameServer]:
+    """PyMQ's, for one test alone."""
+    server = NameServer(tmp_path / "namesrv")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """Brokers that a test has started: they are ended at last."""
+    started: list[Member] = []
+    yield started
+    for member in started:
+        member.end()
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pymq.model import fastjson
 from tests.interop.support import probe
@@ -24,22 +21,6 @@ DELETE_TOPIC = 215
 SEND = 310
 TOPIC, GROUP = "Copied", "copied-group"
 COPIED_TIMEOUT_S = 180  # a RocketMQ slave asks when a minute has passed
-
-
-@pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[NameServer]:
-    server = NameServer(tmp_path / "namesrv")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def members() -> Iterator[list[Member]]:
-    """Who is to be ended at last."""
-    started: list[Member] = []
-    yield started
-    for member in started:
-        member.end()
 
 
 def table(broker: Member, name: str) -> dict[str, Any]:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.interop.support import contents, probe
 from tests.interop.support.replicas import (
@@ -30,22 +27,6 @@ UPDATE_BROKER_CONFIG = 25
 QUEUES = 4
 SERVED_TIMEOUT_S = 180
 CONFIRMED_TIMEOUT_MS = 25_000  # shorter than one call of the probe
-
-
-@pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[NameServer]:
-    server = NameServer(tmp_path / "namesrv")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def members() -> Iterator[list[Member]]:
-    """Who is to be ended at last."""
-    started: list[Member] = []
-    yield started
-    for member in started:
-        member.end()
 
 
 def send(master: Member, what: str, count: int = 300) -> list[bytes]:
@@ -84,12 +65,8 @@ def wait_served(broker: Member, bodies: list[bytes]) -> None:
     check_served(broker, bodies)
 
 
-def test_pymq_follows_apache(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
-    master = ApacheMember(tmp_path / "master", namesrv, 0, None)
-    slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
-    members += [slave, master]
-    master.start()
-    probe.create_topic(namesrv.address, master.broker, TOPIC)
+def send_through_kills(master: Member, slave: Member) -> list[bytes]:
+    """Messages before and while the slave follows, without it, and behind a kill of each; the logs are the same."""
     sent = send(master, "before", 50)
     slave.start()
     assert_same_log(master, slave)
@@ -105,6 +82,16 @@ def test_pymq_follows_apache(tmp_path: Path, namesrv: NameServer, members: list[
     master.start()
     sent += send(master, "restarted")
     assert assert_same_log(master, slave) > 2 * SEGMENT_SIZE_BYTES
+    return sent
+
+
+def test_pymq_follows_apache(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
+    master = ApacheMember(tmp_path / "master", namesrv, 0, None)
+    slave = PymqMember(tmp_path / "slave", namesrv, 1, None)
+    members += [slave, master]
+    master.start()
+    probe.create_topic(namesrv.address, master.broker, TOPIC)
+    sent = send_through_kills(master, slave)
 
     late = PymqMember(tmp_path / "late", namesrv, 2, None)
     members.append(late)
@@ -135,21 +122,7 @@ def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[
     master.start()
     fill(namesrv, master)
     probe.create_topic(namesrv.address, master.broker, TOPIC)
-    sent = send(master, "before", 50)
-    slave.start()
-    assert_same_log(master, slave)
-    sent += send(master, "during")
-    assert_same_log(master, slave)
-
-    slave.kill()
-    sent += send(master, "alone")
-    slave.start()
-    assert_same_log(master, slave)
-
-    master.kill()
-    master.start()
-    sent += send(master, "restarted")
-    assert assert_same_log(master, slave) > 2 * SEGMENT_SIZE_BYTES
+    sent = send_through_kills(master, slave)
 
     # A RocketMQ slave's reports are as good as a PyMQ slave's: what is answered is there.
     settings = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": str(CONFIRMED_TIMEOUT_MS)}

@@ -6,11 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.interop.support import probe
 from tests.interop.support.mqadmin import MqAdmin
@@ -30,22 +27,6 @@ from tests.interop.test_replication_apache import TOPIC, send
 REGISTERED_TIMEOUT_S = 120
 COMMAND_TIMEOUT_S = 120
 COPIED_TIMEOUT_S = 180  # once a minute
-
-
-@pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[NameServer]:
-    server = NameServer(tmp_path / "namesrv")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def members() -> Iterator[list[Member]]:
-    """Who is to be ended at last."""
-    started: list[Member] = []
-    yield started
-    for member in started:
-        member.end()
 
 
 def start(

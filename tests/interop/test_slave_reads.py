@@ -27,13 +27,6 @@ LINE_TIMEOUT_S = 120
 
 
 @pytest.fixture
-def namesrv(tmp_path: Path) -> Iterator[NameServer]:
-    server = NameServer(tmp_path / "namesrv")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
 def members() -> Iterator[list[PymqMember]]:
     """Who is to be ended at last."""
     started: list[PymqMember] = []
