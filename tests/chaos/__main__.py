@@ -11,8 +11,9 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.chaos.load import JavaSending, PymqSending, Sending, compile_program
+from tests.chaos.load import JAVA_PROGRAM, JavaSending, PymqSending, Sending
 from tests.chaos.rounds import ChaosRounds, Outcome
+from tests.interop.support.running_java import compiled_program
 
 JAVA_TOOLS = ("java", "javac", "mvn")
 
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {seed}, {options.rounds} rounds under load from the {client} client, in {directory}", flush=True)
 
     if client == "java":
-        compile_program()  # now: the proxy would stand still meanwhile
+        compiled_program(JAVA_PROGRAM)  # now: the proxy would stand still meanwhile
 
     def open_load(namesrv: str) -> Sending:
         return JavaSending(namesrv, directory / "java") if client == "java" else PymqSending(namesrv)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +10,10 @@ from typing import NamedTuple, Protocol
 
 from pymq.client import Message, MessageQueue, Producer, SendResult, SendStatus
 from pymq.errors import PymqError, RefusedError
-from tests.interop.support.maven import compiled
-from tests.interop.support.tools import require
+from tests.interop.support.running_java import RunningJava
 
 TOPIC = "Chaos"
+JAVA_PROGRAM = "chaos"
 QUEUE_COUNT = 4
 SENDER_COUNT = 6
 PAUSE_MS = 10
@@ -91,47 +89,16 @@ class Sending(Protocol):
         ...
 
 
-def compile_program() -> str:
-    """The class path of the Java program, compiled if need be."""
-    return compiled("chaos", "client-5.3.3")
-
-
 class JavaSending:
     """A running ``interop.Chaos``."""
 
     def __init__(self, namesrv: str, directory: Path) -> None:
-        (java,) = require("java")
-        directory.mkdir(parents=True, exist_ok=True)
-        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
-        flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-cp", compile_program()]
         self.ledger = Ledger()
-        self._log = (directory / "java.log").open("wb")
-        self._process = subprocess.Popen(
-            [java, *flags, "interop.Chaos", namesrv, TOPIC, str(SENDER_COUNT), str(PAUSE_MS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.ledger.understand(line)
+        arguments = [namesrv, TOPIC, str(SENDER_COUNT), str(PAUSE_MS)]
+        self._program = RunningJava(JAVA_PROGRAM, arguments, directory, self.ledger.understand)
 
     async def end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            code = await asyncio.to_thread(self._process.wait, END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
-        self._reader.join(END_TIMEOUT_S)
-        self._process.stdout.close()
-        self._log.close()
+        code = await asyncio.to_thread(self._program.end, END_TIMEOUT_S)
         assert code == 0, f"the Java client ended with {code}"
 
 

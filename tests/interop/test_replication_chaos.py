@@ -10,9 +10,10 @@ import os
 from pathlib import Path
 
 from tests.chaos.faults import FAIL_OVER, HAND_OVER, KILL_SLAVE, STOP_MASTER
-from tests.chaos.load import JavaSending, compile_program
+from tests.chaos.load import JAVA_PROGRAM, JavaSending
 from tests.chaos.proxy import KINDS
 from tests.chaos.rounds import ChaosRounds
+from tests.interop.support.running_java import compiled_program
 from tests.interop.support.tools import require
 
 EVENTS = (STOP_MASTER, FAIL_OVER, KILL_SLAVE, HAND_OVER)
@@ -23,7 +24,7 @@ ACKNOWLEDGED_MIN = 500
 
 def test_nothing_acknowledged_is_lost_whatever_happens_to_brokers_and_connections(tmp_path: Path) -> None:
     require("java", "javac", "mvn")
-    compile_program()
+    compiled_program(JAVA_PROGRAM)  # now: the proxy would stand still meanwhile
     print(f"seed {SEED}")
     rounds = ChaosRounds(
         tmp_path,

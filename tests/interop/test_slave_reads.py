@@ -6,17 +6,14 @@ import json
 import os
 import re
 import signal
-import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.interop.support import probe
-from tests.interop.support.maven import compiled
 from tests.interop.support.replicas import GET_RUNTIME_INFO, Member, NameServer, PymqMember, wait_for_copy
-from tests.interop.support.tools import require
+from tests.interop.support.running_java import RunningJava
 
 TOPIC = "Replicated"
 GROUP = "replica-readers"
@@ -40,30 +37,13 @@ class JavaClient:
     """The program ``java/replicas``: a producer and a consumer that are told what to do."""
 
     def __init__(self, namesrv: NameServer, directory: Path) -> None:
-        (java,) = require("java")
-        directory.mkdir()
-        flags = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={directory}"]
-        flags += [f"-Drocketmq.client.logRoot={directory}/logs", "-cp", compiled("replicas", "client-5.3.3")]
-        self._log = (directory / "program.log").open("wb")
-        self._process = subprocess.Popen(
-            [java, *flags, "interop.Replicas", namesrv.address, TOPIC],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
         self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._program = RunningJava("replicas", [namesrv.address, TOPIC], directory, self._gather)
+        self.tell = self._program.tell
+        self.end = self._program.kill
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.lines.append(line.decode().rstrip("\n"))
-
-    def tell(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
-        self._process.stdin.flush()
+    def _gather(self, line: str) -> None:
+        self.lines.append(line.rstrip("\n"))
 
     def line(self, start: str) -> str:
         """The first line that begins so, once it is there."""
@@ -95,14 +75,6 @@ class JavaClient:
     def got(self) -> list[str]:
         """Bodies the consumer was given, in that order."""
         return [line[4:] for line in self.lines if line.startswith("got ")]
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout, self._log):
-            assert stream is not None
-            stream.close()
 
 
 @pytest.fixture

@@ -1,0 +1,72 @@
+"""A Java client program that goes on until its standard input ends, and tells each thing it does in a line."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.interop.support.maven import compiled
+from tests.interop.support.tools import require
+
+JVM_FLAGS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+KILLED_TIMEOUT_S = 30.0
+
+
+def compiled_program(program: str) -> str:
+    """The class path of such a program, compiled if need be."""
+    return compiled(program, "client-5.3.3")
+
+
+class RunningJava:
+    """One JVM. ``on_line`` is called by a thread of its own for every line, which keeps its line end."""
+
+    def __init__(self, program: str, arguments: list[str], directory: Path, on_line: Callable[[str], None]) -> None:
+        """``program``: a folder of tests/interop/java whose class has the folder's name, with a capital."""
+        (java,) = require("java")
+        directory.mkdir(parents=True, exist_ok=True)
+        flags = [*JVM_FLAGS, f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory}/logs"]
+        command = [java, *flags, "-cp", compiled_program(program), f"interop.{program.capitalize()}"]
+        self._on_line = on_line
+        self._log = (directory / "java.log").open("wb")
+        self._process = subprocess.Popen(
+            [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def tell(self, line: str) -> None:
+        """One line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def end(self, timeout_s: float) -> int:
+        """Ends its input and waits; what doesn't end is killed. All lines have been read. Its exit code."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._reader.join(timeout_s)
+        self._process.stdout.close()
+        self._log.close()
+        return code
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._process.kill()
+        self.end(KILLED_TIMEOUT_S)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._on_line(line)
