@@ -22,19 +22,6 @@ from tests.simulation.timeline import SECOND, Process, Timeline, Timer
 READ_BYTES_MAX = 65_536
 
 
-class LoopHandle(asyncio.TimerHandle):
-    """A planned call. asyncio's own class, so that tasks and time-outs know it; the loop behind it is ours."""
-
-    def __init__(self, when: float, callback: Callable[..., object], args: Any, loop: SimLoop, context: Any) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self.timer: Timer | None = None
-
-    def cancel(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        super().cancel()
-
-
 class SimLoop(asyncio.AbstractEventLoop):
     """What asyncio's classes and the product ask of a loop, and no more."""
 
@@ -81,28 +68,22 @@ class SimLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)
 
-    def _run_handle(self, handle: LoopHandle) -> None:
-        if not handle._cancelled:
-            self.enter(handle._context.run, handle._callback, *handle._args)
+    def _plan(self, delay_us: int, callback: Any, args: Any, context: Any) -> Timer:
+        arguments = (callback, *args) if context is None else (context.run, callback, *args)
+        return self._timeline.plan(delay_us, Timer(self.process, self.enter, arguments))
 
-    def _plan(self, delay_us: int, callback: Any, args: Any, context: Any) -> LoopHandle:
-        handle = LoopHandle(self.time() + delay_us / SECOND, callback, args, self, context)
-        handle.timer = self.process.after(delay_us, self._run_handle, handle)
-        return handle
+    # Timers have what asyncio and the product ask of a handle: that it can be cancelled.
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> LoopHandle:  # type: ignore[override]
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Timer:  # type: ignore[override]
         return self._plan(0, callback, args, context)
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> LoopHandle:  # type: ignore[override]
-        return self._plan(max(0, round(delay * SECOND)), callback, args, context)
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Timer:  # type: ignore[override]
+        return self._plan(round(delay * SECOND), callback, args, context)
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> LoopHandle:  # type: ignore[override]
-        return self._plan(max(0, round(when * SECOND) - self._timeline.now_us), callback, args, context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        return None
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Timer:  # type: ignore[override]
+        return self._plan(round(when * SECOND) - self._timeline.now_us, callback, args, context)
 
     # -- tasks --------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
+from heapq import heappop, heappush
 from typing import Any
 
 MS = 1_000  # the unit of simulated time is a microsecond
@@ -17,11 +17,12 @@ EVENTS_MAX = 20_000_000  # of one run: more is a loop in which time stands still
 
 
 class Timer:
-    """Something that will happen, unless it is cancelled."""
+    """Something that will happen, unless it is cancelled, or its process is dead by then."""
 
-    __slots__ = ("arguments", "call")
+    __slots__ = ("arguments", "call", "process")
 
-    def __init__(self, call: Call, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, process: Process | None, call: Call, arguments: tuple[Any, ...]) -> None:
+        self.process = process
         self.call: Call | None = call
         self.arguments = arguments
 
@@ -37,32 +38,51 @@ class Timeline:
         self.now_us = 0
         self.event_count = 0
         self._heap: list[tuple[int, int, Timer]] = []
+        self._soon: deque[Timer] = deque()  # due now, behind what the heap has for now: that was planned earlier
         self._number = 0
 
     def after(self, delay_us: int, call: Call, *arguments: Any) -> Timer:
         """``call`` happens ``delay_us`` from now."""
-        timer = Timer(call, arguments)
-        self._number += 1
-        heapq.heappush(self._heap, (self.now_us + delay_us, self._number, timer))
+        return self.plan(delay_us, Timer(None, call, arguments))
+
+    def plan(self, delay_us: int, timer: Timer) -> Timer:
+        """As :meth:`after`, with a timer made by the caller."""
+        if delay_us <= 0:
+            self._soon.append(timer)
+        else:
+            self._number += 1
+            heappush(self._heap, (self.now_us + delay_us, self._number, timer))
         return timer
 
     def run_until(self, time_us: int) -> None:
         """Everything that is due up to ``time_us`` happens."""
-        heap, pop = self._heap, heapq.heappop
-        while heap and heap[0][0] <= time_us:
-            self.now_us, _, timer = pop(heap)
-            call = timer.call
-            if call is not None:
-                self.event_count += 1
-                assert self.event_count < EVENTS_MAX, "no end of events"
-                call(*timer.arguments)
+        heap, soon, happen = self._heap, self._soon, self._happen
+        while True:
+            while soon:
+                happen(soon.popleft())
+            if not heap or heap[0][0] > time_us:
+                break
+            now_us = self.now_us = heap[0][0]
+            while heap and heap[0][0] == now_us:
+                happen(heappop(heap)[2])
         self.now_us = max(self.now_us, time_us)
+
+    def _happen(self, timer: Timer) -> None:
+        call, process = timer.call, timer.process
+        if call is None:
+            return
+        self.event_count += 1
+        assert self.event_count < EVENTS_MAX, "no end of events"
+        if process is None or process.is_running:
+            call(*timer.arguments)
+        else:
+            process.hold(call, timer.arguments)
 
 
 class Process:
     """One life of a program: what it plans happens only while it lives, and stands still while it is paused."""
 
-    __slots__ = ("_late", "_timeline", "host", "is_alive", "is_paused", "name", "on_death")
+    __slots__ = ("_late", "_timeline", "host", "is_alive", "is_paused", "is_running", "name", "on_death")
 
     def __init__(self, timeline: Timeline, name: str, host: str) -> None:
         self._timeline = timeline
@@ -70,24 +90,23 @@ class Process:
         self.host = host
         self.is_alive = True
         self.is_paused = False
+        self.is_running = True  # alive, not paused, and nothing of a pause is left
         self.on_death: list[Call] = []
         self._late: deque[tuple[Call, tuple[Any, ...]]] = deque()
 
     def after(self, delay_us: int, call: Call, *arguments: Any) -> Timer:
         """As :meth:`Timeline.after`, for as long as this process lives."""
-        return self._timeline.after(delay_us, self._happen, call, arguments)
+        return self._timeline.plan(delay_us, Timer(self, call, arguments))
 
-    def _happen(self, call: Call, arguments: tuple[Any, ...]) -> None:
-        if not self.is_alive:
-            return
-        if self.is_paused or self._late:
+    def hold(self, call: Call, arguments: tuple[Any, ...]) -> None:
+        """Something was due while it does not run: it happens when it goes on, if ever."""
+        if self.is_alive:
             self._late.append((call, arguments))
-        else:
-            call(*arguments)
 
     def pause(self) -> None:
         """SIGSTOP: nothing happens any more, but time goes on."""
         self.is_paused = True
+        self.is_running = False
 
     def resume(self) -> None:
         """SIGCONT: all that came meanwhile happens at once, in its order."""
@@ -99,10 +118,11 @@ class Process:
         while self._late and self.is_alive and not self.is_paused:
             call, arguments = self._late.popleft()
             call(*arguments)
+        self.is_running = self.is_alive and not self.is_paused
 
     def die(self) -> None:
         """SIGKILL."""
-        self.is_alive = False
+        self.is_alive = self.is_running = False
         self._late.clear()
         tellers, self.on_death = self.on_death, []
         for tell in tellers:
