@@ -25,6 +25,7 @@ from pymq.broker.reader import Reader
 from pymq.broker.recovery_progress import RecoveryProgress
 from pymq.broker.replication.census import Census
 from pymq.broker.replication.copied_tables import copied_tables
+from pymq.broker.replication.copy_requests import CopyRequests
 from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.found_topics import make_found_topics
 from pymq.broker.replication.freeze import Freeze
@@ -258,6 +259,9 @@ class BrokerParts:
         self.read_advice = ReadAdvice(
             config=config,
             store=self.store,
+        self.copy_requests = CopyRequests(
+            tables=self.copied_tables, store=self.store, clock=self.clock, is_frozen=lambda: self.freeze.is_on
+        )
             role=self.role,
             memory_bytes=self._memory_bytes,
             slave_count=lambda: self.sync_mode.slaves.in_sync_count,
@@ -363,6 +367,7 @@ class BrokerParts:
             self.pending_offsets.clear()
         self.delays.start()
 
+        self.copy_requests.close()
     def close(self) -> None:
         """Saves the tables and closes the store, which marks its stop as clean. Raises StoreError.
 
@@ -377,6 +382,7 @@ class BrokerParts:
             steps.callback(self.pending_offsets.save)
             steps.callback(self.groups.save)
             steps.callback(self.topics.save)
+        self.copy_requests.end_turn()
 
     @property
     def master_address(self) -> str:

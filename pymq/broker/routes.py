@@ -122,7 +122,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             cleaner=p.cleaner,
             runtime_info=runtime_info,
         ),
-        SlaveSyncHandlers(cursors=cursors, delays=p.delays, store=store, role=p.role, tables=p.copied_tables),
+        SlaveSyncHandlers(cursors=cursors, delays=p.delays, role=p.role, copies=p.copy_requests),
         JoinHandlers(config=config, store=store, feeds=p.feeds, lineage=lambda: p.lineage.lineage),
         ReplicationStatusHandlers(replication),
         RoleChangeHandlers(p.role_requests),

@@ -47,9 +47,15 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_COPY_METADATA (9102): table name -> version the slave has (what the master said last; absent: none)."""
+    """PYMQ_COPY_METADATA (9102): table name -> version the slave has (what the master said last; absent: none).
+
+    ``slave``: where it answers, "host:port". ``wait_ms``: how long the master may wait for a change before it answers
+    that nothing differs; 0: not at all.
+    """
 
     versions: dict[str, str] = {}
+    slave: str = ""
+    wait_ms: int = 0
 
 
 class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
@@ -57,6 +63,7 @@ class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
 
     ``parts``: those that hold only what changed since that version. ``log_end``: how far the log went by then, with
     every message that the tables call delivered. ``more``: the answer is long enough, ask again for the rest.
+    ``held_ms``: how long the master waited before it looked.
     """
 
     versions: dict[str, str] = {}
@@ -64,6 +71,7 @@ class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
     parts: list[str] = []
     log_end: int = -1
     more: bool = False
+    held_ms: int = 0
 
 
 class SlaveState(msgspec.Struct, rename="camel", kw_only=True):

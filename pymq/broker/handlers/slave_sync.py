@@ -3,14 +3,13 @@ for PyMQ's own slaves whatever differs from what they have (9102)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pymq.errors import Refusal
 from pymq.wire.bodies_client import encode_body
-from pymq.wire.bodies_replication import MetadataTables, MetadataVersions
+from pymq.wire.bodies_replication import MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
@@ -18,12 +17,8 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 if TYPE_CHECKING:
     from pymq.broker.cursors import CursorManager
     from pymq.broker.delays import DelayService
-    from pymq.broker.replication.copied_tables import CopiedTable
+    from pymq.broker.replication.copy_requests import CopyRequests
     from pymq.broker.replication.role import Role
-    from pymq.store.store import MessageStore
-
-# An answer that has this much gets no more tables: frames end at 16 MB. One table goes whole, whatever its size.
-ANSWER_BYTES = 4 * 1024 * 1024
 
 
 class SlaveSyncHandlers:
@@ -34,15 +29,13 @@ class SlaveSyncHandlers:
         *,
         cursors: CursorManager,
         delays: DelayService,
-        store: MessageStore,
         role: Role,
-        tables: Sequence[CopiedTable],
+        copies: CopyRequests,
     ) -> None:
         self._cursors = cursors
         self._delays = delays
-        self._store = store
         self._role = role
-        self._tables = tables
+        self._copies = copies
 
     def routes(self) -> list[Route]:
         """This module's rows of the table."""
@@ -66,33 +59,17 @@ class SlaveSyncHandlers:
         """Always empty: every group pulls, none pops."""
         return Reply(body=encode_body({"messageRequestModeMap": {}}))
 
-    def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply:
-        """The tables whose versions are not the ones the slave has, and their versions."""
+    def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
+        """The tables whose versions are not the ones the slave has, now or once there is one."""
         if not self._role.is_master:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"this broker is a slave itself (id {self._role.broker_id}): ask the master of its name",
             )
         try:
-            known = msgspec.json.decode(request.body, type=MetadataVersions).versions
+            asked = msgspec.json.decode(request.body, type=MetadataVersions)
         except msgspec.DecodeError as error:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"the body is no table of versions: {error}; send the names and versions"
             ) from error
-        answer = MetadataTables(log_end=self._store.physical_max_offset)
-        size = 0
-        for table in self._tables:
-            version = table.version()
-            if version == known.get(table.name):
-                continue
-            if size >= ANSWER_BYTES:
-                answer.more = True
-                break
-            content, is_part = table.read(known.get(table.name, ""))
-            raw = msgspec.json.encode(content)
-            size += len(raw)
-            answer.versions[table.name] = version
-            answer.tables[table.name] = msgspec.Raw(raw)
-            if is_part:
-                answer.parts.append(table.name)
-        return Reply(body=msgspec.json.encode(answer))
+        return self._copies.ask(asked.slave, asked.versions, asked.wait_ms, request, peer)

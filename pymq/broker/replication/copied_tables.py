@@ -30,27 +30,30 @@ class TableRead(NamedTuple):
 class CopiedTable:
     """``name`` is its file's in ``config/``, ``member`` the object in it that holds everything.
 
-    ``version`` changes with every change, also over restarts, and is cheap. ``read`` gets the version that the slave
-    has, maybe of another master or none. ``take(table, is_part)`` raises StoreError or OSError when the disk fails: the
-    table is asked for again. ``waits_for_log``: the table speaks of messages and must not be ahead of them.
+    ``start_id`` is another one at each start of a broker; ``stamp`` changes with every change since, and is cheap: it
+    is looked at in every turn. ``read`` gets the version that the slave has, maybe of another master or none.
+    ``take(table, is_part)`` raises StoreError or OSError when the disk fails: the table is asked for again.
+    ``waits_for_log``: the table speaks of messages and must not be ahead of them.
     """
 
     name: str
     member: str
-    version: Callable[[], str]
+    start_id: str
+    stamp: Callable[[], tuple[int, ...]]
     read: Callable[[str], TableRead]
     take: Callable[[dict[str, Any], bool], None]
     waits_for_log: bool = False
 
+    def version(self) -> str:
+        """Changes with every change, also over restarts."""
+        return ".".join([self.start_id, *map(str, self.stamp())])
+
 
 def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
     """In the order in which a slave takes them. ``start_id`` is another one at each start of a broker."""
-    deletions = _Deletions(parts, start_id)
+    deletions = _Deletions(parts)
     offsets = _Offsets(parts, start_id)
     topics, groups, delays = parts.topics, parts.groups, parts.delays
-
-    def version(of: DataVersion, change_count: int = 0) -> str:
-        return f"{start_id}.{of.counter}.{of.timestamp}.{of.state_version}.{change_count}"
 
     def take_topics(table: dict[str, Any], is_part: bool) -> None:
         for topic in topics.take_over(table):
@@ -63,32 +66,39 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
 
     return [
         # First, so that what was committed in a deleted topic is forgotten before offsets of a new one come.
-        CopiedTable(DELETIONS, DELETIONS, deletions.version, deletions.read, deletions.take),
+        CopiedTable(DELETIONS, DELETIONS, start_id, deletions.stamp, deletions.read, deletions.take),
         CopiedTable(
             TOPICS,
             "topicConfigTable",
-            lambda: version(topics.data_version),
+            start_id,
+            lambda: _stamp(topics.data_version),
             lambda known: TableRead(topics.as_table()),
             take_topics,
         ),
         CopiedTable(
             GROUPS,
             "subscriptionGroupTable",
-            lambda: version(groups.data_version),
+            start_id,
+            lambda: _stamp(groups.data_version),
             lambda known: TableRead(groups.as_table()),
             take_groups,
         ),
-        CopiedTable(OFFSETS, "offsetTable", offsets.version, offsets.read, offsets.take),
+        CopiedTable(OFFSETS, "offsetTable", start_id, offsets.stamp, offsets.read, offsets.take),
         # A delayed message counts as delivered on the slave once its log has the delivered one.
         CopiedTable(
             DELAYS,
             "offsetTable",
-            lambda: version(delays.data_version, delays.change_count),
+            start_id,
+            lambda: (*_stamp(delays.data_version), delays.change_count),
             lambda known: TableRead(delays.as_table()),
             lambda table, is_part: delays.take_over(table),
             waits_for_log=True,
         ),
     ]
+
+
+def _stamp(version: DataVersion) -> tuple[int, int, int]:
+    return version.counter, version.timestamp, version.state_version
 
 
 class _Offsets:
@@ -98,8 +108,8 @@ class _Offsets:
         self._cursors = parts.cursors
         self._start_id = start_id
 
-    def version(self) -> str:
-        return f"{self._start_id}.{self._cursors.change_count}.{self._cursors.data_version.counter}"
+    def stamp(self) -> tuple[int, int]:
+        return self._cursors.change_count, self._cursors.data_version.counter
 
     def read(self, known: str) -> TableRead:
         start_id, _, rest = known.partition(".")
@@ -119,13 +129,12 @@ class _Deletions:
     """Topics and the log offsets below which their records are deleted. A slave goes by them in its own queues, for
     records that are still to come too; it keeps those that its master has forgotten until its own log has."""
 
-    def __init__(self, parts: BrokerParts, start_id: str) -> None:
+    def __init__(self, parts: BrokerParts) -> None:
         self._store = parts.store
         self._pending = parts.pending_offsets
-        self._start_id = start_id
 
-    def version(self) -> str:
-        return f"{self._start_id}.{self._store.deletions.change_count}"
+    def stamp(self) -> tuple[int]:
+        return (self._store.deletions.change_count,)
 
     def read(self, known: str) -> TableRead:
         return TableRead({DELETIONS: self._store.deletions.ends})

@@ -1,8 +1,9 @@
 """MetadataCopy: keeps a slave's topics, groups, offsets and progress equal to its master's, and sends back what
-consumers committed here. A few bytes both ways as long as nothing changes.
+consumers committed here. A PyMQ master answers once something differs, so a change is here in some milliseconds.
 
 A round is: the tables that differ, in one request or more, then the offsets that wait for the master. One round runs
-at a time. Offsets are sent after tables were taken, so that nothing is sent that the tables make void.
+at a time. Offsets are sent after tables were taken, so that nothing is sent that the tables make void. A round that
+waits for a change is given up for offsets that came meanwhile, and when the master is another one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
+from pymq.model.hosts import format_address
 from pymq.wire.bodies_replication import MasterLinkState, MetadataTables, MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS = 3000
+WAIT_MS = 10_000  # for a change, at the master, which waits no longer than copy_requests.HOLD_MS_MAX
 APACHE_INTERVAL_MS = 3000  # a RocketMQ master is asked for whole tables each time; its own slaves do so every 10 s
 
 
@@ -47,6 +50,7 @@ class MetadataCopy:
         network: Network,
         clock: Clock,
         config: BrokerConfig,
+        own_address: str,
         master: Callable[[], str],
         taker: TableTaker,
         apache: ApacheCopy,
@@ -54,10 +58,11 @@ class MetadataCopy:
         savers: Iterable[Callable[[], object]],
         on_log_end: Callable[[int], None] = lambda log_end: None,
     ) -> None:
-        """``on_log_end`` hears how far the master's log goes."""
+        """``own_address``: where this slave answers; ``on_log_end`` hears how far the master's log goes."""
         self._network = network
         self._clock = clock
         self._config = config
+        self._own_address = own_address
         self._master = master
         self._taker = taker
         self._apache = apache
@@ -70,6 +75,8 @@ class MetadataCopy:
         self._versions: dict[str, str] = {}  # as the master told them with the tables that were taken
         self._start_id = ""
         self._is_busy = False
+        self._question: object = None  # the one for tables that is under way
+        self._is_waiting = False  # it may be held until something changes
         self._is_closed = False
         self._next_ms = clock.monotonic_ms()
         self._asked_ms = 0
@@ -78,7 +85,8 @@ class MetadataCopy:
 
     @property
     def age_ms(self) -> int:
-        """How long ago the tables were equal to the master's for sure; -1: never since this start."""
+        """How long ago the tables were equal to the master's for sure; -1: never since this start. It grows while the
+        master has nothing to tell, to ``WAIT_MS`` and a little."""
         return -1 if self._equal_ms is None else self._clock.monotonic_ms() - self._equal_ms
 
     def tick(self) -> None:
@@ -86,6 +94,8 @@ class MetadataCopy:
         self._take_reached()
         for save in self._savers:
             save()
+        if self._is_waiting and self._is_to_be_given_up():
+            self._give_up()
         if self._is_busy or self._is_closed or self._clock.monotonic_ms() < self._next_ms:
             return
         self._note_master(self._master())
@@ -96,6 +106,15 @@ class MetadataCopy:
     def close(self) -> None:
         """From now on nothing is asked, nor taken from what was asked."""
         self._is_closed = True
+
+    def _is_to_be_given_up(self) -> bool:
+        is_time = self._clock.monotonic_ms() >= self._next_ms
+        return not self._is_current(self._address) or (is_time and self._push.has_work)
+
+    def _give_up(self) -> None:
+        """Its answer is not waited for any more. What it would tell is told to the next one."""
+        self._question = None
+        self._is_waiting = self._is_busy = False
 
     def _note_master(self, address: str) -> None:
         if address != self._address:
@@ -113,10 +132,18 @@ class MetadataCopy:
             self._ask_tables()
 
     def _ask_tables(self) -> None:
-        address = self._address
-        body = msgspec.json.encode(MetadataVersions(versions=self._versions))
+        address, question = self._address, object()
+        wait_ms = 0 if self._push.has_work else WAIT_MS
+        body = msgspec.json.encode(MetadataVersions(versions=self._versions, slave=self._own_address, wait_ms=wait_ms))
         command = request(RequestCode.PYMQ_COPY_METADATA, None, body)
-        self._network.ask(address, command, lambda answer: self._answered(address, answer), ASK_TIMEOUT_MS)
+        self._question, self._is_waiting = question, wait_ms > 0
+
+        def answered(answer: Command | str) -> None:
+            if self._question is question:
+                self._is_waiting = False
+                self._answered(address, answer)
+
+        self._network.ask(address, command, answered, wait_ms + ASK_TIMEOUT_MS)
 
     def _answered(self, address: str, answer: Command | str) -> None:
         if isinstance(answer, str):
@@ -138,6 +165,7 @@ class MetadataCopy:
         try:
             tables = msgspec.json.decode(body, type=MetadataTables)
             self._on_log_end(tables.log_end)
+            self._note_held(tables.held_ms, had_news=bool(tables.versions))
             self._note_start(tables.versions)
             for name, version in tables.versions.items():
                 raw = tables.tables.get(name)
@@ -152,6 +180,13 @@ class MetadataCopy:
             self._ask_tables()
         else:
             self._tables_done("")
+
+    def _note_held(self, held_ms: int, *, had_news: bool) -> None:
+        """The master looked so much later than it was asked. The next question keeps its distance to news."""
+        held_ms = max(0, min(held_ms, self._clock.monotonic_ms() - self._asked_ms))
+        self._asked_ms += held_ms
+        if had_news:
+            self._next_ms += held_ms
 
     def _note_start(self, versions: dict[str, str]) -> None:
         """Versions begin with an id of the master's start. What it told of its log before may be untrue by now."""
@@ -226,6 +261,7 @@ def metadata_copy(parts: BrokerParts, link: FollowedMaster, saver: Callable[[str
         network=parts.network,
         clock=parts.clock,
         config=parts.config,
+        own_address=format_address(parts.config.broker_ip1, parts.config.listen_port),
         master=lambda: link.master_address if link.is_following else "",
         taker=taker,
         apache=ApacheCopy(

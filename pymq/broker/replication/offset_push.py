@@ -41,6 +41,11 @@ class OffsetPush:
         # Called when the master's offset is another one than was sent, so that the slave's is wrong.
         self.on_difference: Callable[[], None] = lambda: None
 
+    @property
+    def has_work(self) -> bool:
+        """True while offsets wait for the master."""
+        return bool(len(self._pending))
+
     def start(self, address: str, done: Done) -> None:
         """Sends all to ``address``; ``done`` is called at once when there is nothing to send."""
         self._waiting = self._pending.all()

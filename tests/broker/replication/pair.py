@@ -24,10 +24,13 @@ OnAnswer = Callable[[Command | str], None]
 
 
 class AskedNetwork:
-    """Questions wait in :attr:`asked`. An address has a dispatcher while its broker lives."""
+    """Questions wait in :attr:`asked`, those that a broker holds in :attr:`held`. An address has a dispatcher while its
+    broker lives. ``replies``: every answer there was."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Command, OnAnswer]] = []
+        self.held: list[tuple[FakePeer, str, Command, OnAnswer]] = []
+        self.replies: list[Reply] = []
         self.servers: dict[str, Dispatcher] = {}
         self.code_counts: dict[int, int] = {}
 
@@ -46,18 +49,35 @@ class AskedNetwork:
         if server is None or lose_request:
             on_answer(f"{address} did not answer in 3 s")
             return
-        reply = self.reply(server, command)
-        on_answer("the answer was lost" if lose_answer else reply.to_command(command))
-
-    @staticmethod
-    def reply(server: Dispatcher, command: Command) -> Reply:
         peer = FakePeer()
         reply = server.dispatch(peer, command)
-        return reply if reply is not None else peer.answers.pop()
+        if reply is not None:
+            peer.answers.append(reply)
+        self.held.append((peer, address, command, on_answer))
+        self.deliver(lose_answer=lose_answer)
+
+    def deliver(self, *, lose_answer: bool = False) -> None:
+        """What brokers have answered by now reaches who asked, or not."""
+        answered = [one for one in self.held if one[0].answers]
+        self.held = [one for one in self.held if not one[0].answers]
+        for peer, _, command, on_answer in answered:
+            (reply,) = peer.answers
+            self.replies.append(reply)
+            on_answer("the answer was lost" if lose_answer else reply.to_command(command))
 
     def answer_all(self) -> None:
+        self.deliver()
         while self.asked:
             self.answer_one()
+
+    def lose(self, address: str) -> None:
+        """Its broker is gone, and with it the connections."""
+        del self.servers[address]
+        gone = [one for one in self.held if one[1] == address]
+        self.held = [one for one in self.held if one[1] != address]
+        for peer, _, _, on_answer in gone:
+            peer.closed = True
+            on_answer(f"the connection to {address} closed")
 
 
 class Link:
@@ -111,7 +131,7 @@ class Pair:
     def stop_master(self) -> None:
         """What it had not saved before is saved: an orderly stop."""
         self.master.parts.close()
-        del self.network.servers[MASTER]
+        self.network.lose(MASTER)
         self.link.is_following = False
 
     def start_master(self) -> None:
@@ -140,6 +160,8 @@ class Pair:
         if MASTER in self.network.servers:
             self.master.parts.cursors.tick()
             self.master.parts.delays.tick()
+            self.master.parts.copy_requests.tick()
+            self.master.parts.end_turn()
         self.copy.tick()
 
     def copy_log(self) -> None:

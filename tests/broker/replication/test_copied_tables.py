@@ -195,14 +195,14 @@ def crash_within_deletion(call: str, number: int) -> bool:
 
     files = pair.slave.files
     files.fault = fault
-    pair.clock.advance(300)
-    pair.copy.tick()
-    pair.network.answer_one()
+    pair.master.parts.end_turn()
+    pair.network.deliver()
     files.fault = None
     pair.copy.close()
     pair.slave.parts.leave_group("killed")
     pair.open_slave(files.after_kill())
     pair.network.asked.clear()
+    pair.network.held.clear()
     pair.run(500)
     assert [message.body for message in pair.slave.messages("T")] == [b"new"], f"{call} {number}"
     pair.restart_slave()
