@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from pymq.cli.filter_option import ExpressionOption, PluginOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
 from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start
@@ -34,6 +35,7 @@ class TailCommand(TyperCommand):
         "pymq tail orders payments -15m --tag paid",
         "pymq tail orders --sql \"amount > 100 AND country IN ('DE', 'FR')\"",
         "pymq tail orders --filter 'jsonpath:$.items[?@.price > 5]'",
+        "pymq tail orders --filter regex --expr 'total.: 9' --via filter-server",
         "pymq tail orders --from start --no-follow -o json",
         "pymq tail orders --from 1000 --queue 0 --count 5",
         "pymq tail orders --grep 'id.: 17' -o raw",
@@ -66,10 +68,9 @@ def tail(
         str | None,
         typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND color = 'red'\"."),
     ] = None,
-    plugin: Annotated[
-        str | None,
-        typer.Option("--filter", metavar="NAME:EXPR", help="Only what this filter takes; it runs in this command."),
-    ] = None,
+    plugin: PluginOption = None,
+    expression: ExpressionOption = None,
+    via: ViaOption = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
     grep: Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only bodies with a match.")] = None,
     queue: Annotated[
@@ -107,7 +108,7 @@ def tail(
         start=begin,
         count=count,
         follow=follow,
-        wanted=work.Wanted(tag, key, grep, sql, plugin),
+        wanted=work.Wanted(tag, key, grep, sql, parse_plugin(plugin, expression, via)),
         queue_id=queue,
         group=group or DEFAULT_GROUP,
         commit=commit,

@@ -8,8 +8,9 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from pymq.cli.filter_option import PluginChoice
 from pymq.cli.message_text import Formatter, content
 from pymq.cli.options import split_addresses
 from pymq.cli.output import print_note, progress
@@ -28,7 +29,10 @@ RETRY_AFTER_S = 1.0
 
 
 class Wanted:
-    """Which messages to show. The broker filters by ``tag`` or ``sql``; plugins, key and pattern are checked here."""
+    """Which messages to show. The broker filters by ``tag`` or ``sql``, filter servers or this command by ``plugin``.
+
+    Key and pattern are checked here.
+    """
 
     def __init__(
         self,
@@ -36,14 +40,19 @@ class Wanted:
         key: str | None = None,
         grep: str | None = None,
         sql: str | None = None,
-        plugin: str | None = None,
+        plugin: PluginChoice | None = None,
     ) -> None:
-        """``plugin``: ``NAME:EXPRESSION``. Raises UsageError for tags beside SQL, or an expression that is wrong."""
-        self.tag = tag or "*"
-        self._plugin = None if plugin is None else _plugin_filter(plugin)
-        self.sql = sql
+        """Raises UsageError for tags beside SQL, either beside a filter server, or an expression that is wrong."""
+        self._tag = tag or "*"
+        self._sql = sql
+        self._served = plugin if plugin is not None and plugin.via is not None else None
+        self._plugin = None if plugin is None or self._served is not None else _plugin_filter(plugin)
+        if self._served is not None and (sql is not None or self._tag != "*"):
+            raise UsageError(
+                "--via excludes --tag and --sql: filter servers run one filter, for example --filter sql92"
+            )
         if sql is not None:
-            if self.tag != "*":
+            if self._tag != "*":
                 raise UsageError("--tag and --sql exclude each other: write TAGS = 'A' in the SQL")
             self._check_sql(sql)
         self._key = key
@@ -61,9 +70,16 @@ class Wanted:
         if ignored_from is not None:
             print_note(f"--sql: brokers ignore what begins at column {ignored_from}: {sql[ignored_from - 1 :]!r}")
 
+    def of_pull(self) -> dict[str, Any]:
+        """What is said of it to :meth:`PullConsumer.pull`."""
+        if self._served is not None:
+            name, expression, via = self._served
+            return {"filter": name, "expression": expression, "via": via}
+        return {"expression": self._tag, "sql": self._sql}
+
     def keep(self, messages: list[StoredMessage]) -> list[StoredMessage]:
         """What the plugin takes of the messages of one pull."""
-        return messages if self._plugin is None else self._plugin.keep(messages)
+        return messages if self._plugin is None or not messages else self._plugin.keep(messages).messages
 
     def takes(self, message: StoredMessage) -> bool:
         if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
@@ -216,9 +232,7 @@ class Tail:
     ) -> tuple[list[StoredMessage], int]:
         """Messages from ``offset`` on and the offset to go on at."""
         wanted = self._options.wanted
-        result = await pull.pull(
-            queue, offset, PULL_COUNT, expression=wanted.tag, sql=wanted.sql, suspend_ms=suspend_ms
-        )
+        result = await pull.pull(queue, offset, PULL_COUNT, suspend_ms=suspend_ms, **wanted.of_pull())
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset > offset:
             print_note(f"{_name(queue)}: offsets {offset} to {result.next_offset - 1} are no longer stored")
         return wanted.keep(result.messages()) if result.status is PullStatus.FOUND else [], result.next_offset
@@ -324,18 +338,16 @@ class Tail:
             await self._commit(pull)
 
 
-def _plugin_filter(text: str) -> LocalFilter:
+def _plugin_filter(plugin: PluginChoice) -> LocalFilter:
     from pymq.clock import SystemClock
     from pymq.filter.registry import installed_filters
     from pymq.filter.running import RunningFilter
 
-    name, colon, expression = text.partition(":")
-    if not colon:
-        raise UsageError(f"--filter {text!r} has no NAME:EXPRESSION form: write for example 'regex:total.: 9'")
     try:
-        return LocalFilter(RunningFilter(installed_filters().find(name), expression, clock=SystemClock()))
+        found = installed_filters().find(plugin.name)
+        return LocalFilter(RunningFilter(found, plugin.expression, clock=SystemClock()))
     except ExpressionError as error:
-        raise UsageError(f"--filter {text!r}: the expression is wrong at {error}") from error
+        raise UsageError(f"--filter {plugin.name}: the expression is wrong at {error}") from error
 
 
 def _name(queue: MessageQueue) -> str:

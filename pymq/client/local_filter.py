@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pymq.client.subscription import EVERYTHING, SQL92, TAG, Subscription, parse_subscription
 from pymq.clock import Clock
@@ -13,15 +13,26 @@ if TYPE_CHECKING:
     from pymq.filter.running import RunningFilter
 
 
+class Kept(NamedTuple):
+    """What to deliver; ``stop_offset``: of the message at which to pull again, None when all were judged."""
+
+    messages: list[StoredMessage]
+    stop_offset: int | None
+
+
 class LocalFilter:
     """A plugin's filter for one subscription, with its state and figures."""
 
     def __init__(self, running: RunningFilter) -> None:
         self.running = running
 
-    def keep(self, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """The wanted ones. Raises FilterStopError when a message can't be judged and the policy is to stop."""
-        return self.running.keep(messages, [of_stored(message) for message in messages])
+    def keep(self, messages: list[StoredMessage]) -> Kept:
+        """The wanted ones of a queue's messages, up to the first that can't be judged when the policy is to stop there.
+
+        Raises FilterStopError when that is the first of them.
+        """
+        kept, judged_count = self.running.keep(messages, [of_stored(message) for message in messages])
+        return Kept(kept, messages[judged_count].queue_offset if judged_count < len(messages) else None)
 
     def figures(self) -> str:
         """What operators see of it, on one line."""

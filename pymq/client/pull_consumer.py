@@ -9,7 +9,8 @@ from types import TracebackType
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
 from pymq.client.pulling import keep_wanted, pull_once
 from pymq.client.queue_offsets import QueueOffsets
-from pymq.client.subscription import EVERYTHING, TAG, parse_subscription
+from pymq.client.subscription import EVERYTHING, TAG, Subscription
+from pymq.client.wanted import Wanted
 from pymq.clock import Clock
 from pymq.errors import UnreachableError
 from pymq.model import sysflag
@@ -17,6 +18,7 @@ from pymq.model.message import MessageQueue, PullResult
 from pymq.model.names import check_group, check_topic
 
 PULL_COUNT_MAX = 32
+SUBSCRIPTION_COUNT_MAX = 64
 
 
 class PullConsumer:
@@ -38,6 +40,7 @@ class PullConsumer:
         )
         self._offsets = QueueOffsets(self._instance)
         self._broker_ids: dict[MessageQueue, int] = {}  # what brokers suggested: a slave when the master is far behind
+        self._subscriptions: dict[tuple[str, Wanted], Subscription] = {}  # the one used last at the end
 
     async def __aenter__(self) -> PullConsumer:
         await self.start()
@@ -75,16 +78,24 @@ class PullConsumer:
         expression: str = EVERYTHING,
         sql: str | None = None,
         expression_type: str = TAG,
+        filter: str | None = None,
+        on_error: str = "skip",
+        via: str | None = None,
         suspend_ms: int = 0,
     ) -> PullResult:
         """Messages of ``queue`` from ``offset`` on; with ``suspend_ms`` the broker waits so long for the first one.
 
-        Brokers cap ``count_max`` and ``bytes_max``. Go on at the result's ``next_offset``; OFFSET_ILLEGAL says that
-        ``offset`` is no longer, or not yet, stored. ``sql`` is instead of a tag ``expression``.
+        Brokers cap ``count_max`` and ``bytes_max``. Go on at the result's ``next_offset``, also when nothing matched;
+        OFFSET_ILLEGAL says that ``offset`` is no longer, or not yet, stored. What is wanted is said as in
+        :meth:`PushConsumer.subscribe`: ``sql`` instead of a tag ``expression``, or a ``filter`` with its expression,
+        which runs here or, with ``via="filter-server"``, in a filter server of the queue's broker. With ``on_error``
+        stop, the result ends before a message that the filter can't judge, and the pull from there on fails.
 
-        Raises UsageError (a wrong expression), NotFoundError, RefusedError, UnreachableError.
+        Raises UsageError (a wrong expression), NotFoundError, RefusedError, UnreachableError (also when no filter
+        server answers), FilterStopError.
         """
-        subscription = parse_subscription(queue.topic, expression, 0, expression_type, sql)
+        wanted = Wanted(expression, sql, expression_type, filter, on_error, via)
+        subscription = self._subscription(queue.topic, wanted)
         try:
             result = await pull_once(
                 self._instance,
@@ -105,6 +116,17 @@ class PullConsumer:
         self._broker_ids[queue] = result.suggested_broker_id
         keep_wanted(result, subscription)
         return result
+
+    def _subscription(self, topic: str, wanted: Wanted) -> Subscription:
+        """Kept while it is used: compiling a filter is work, and some keep state from pull to pull."""
+        key = topic, wanted
+        found = self._subscriptions.pop(key, None)
+        if found is None:
+            found = wanted.subscription(topic, 0, self._instance.clock)
+            if len(self._subscriptions) >= SUBSCRIPTION_COUNT_MAX:
+                del self._subscriptions[next(iter(self._subscriptions))]
+        self._subscriptions[key] = found
+        return found
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The first offset that is still stored."""

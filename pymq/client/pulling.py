@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pymq.client.answers import read_answer
-from pymq.client.filter_servers import filter_server_address
+from pymq.client.filter_servers import ask_filter_servers
 from pymq.client.instance import ClientInstance
 from pymq.client.subscription import Subscription, explained
 from pymq.errors import RefusedError
 from pymq.model import sysflag
 from pymq.model.message import MessageQueue, PullResult, PullStatus
 from pymq.model.properties import TAGS, find_property
-from pymq.model.record import decode_records
+from pymq.model.record import StoredMessage
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
@@ -18,6 +18,8 @@ from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 # A parked pull is answered within its suspension and 15 s more (spec: long poll); then it is lost.
 SUSPEND_SLACK_S = 15.0
 PULL_TIMEOUT_S = 10.0
+# A filter server may have to start a worker process and to compile the filter before it answers its first pull.
+FILTER_SLACK_S = 30.0
 
 _STATUS = {
     ResponseCode.SUCCESS: PullStatus.FOUND,
@@ -63,10 +65,13 @@ async def pull_once(
         max_msg_bytes=bytes_max,
     )
     address = await instance.routes.read_address(queue, broker_id)
-    if subscription.class_filter:
-        address = await filter_server_address(instance, queue, address)
     timeout_s = suspend_ms / 1000 + SUSPEND_SLACK_S if suspend_ms else PULL_TIMEOUT_S
-    answer = await instance.remoting.invoke(address, request(RequestCode.PULL_MESSAGE, header), timeout_s)
+    if subscription.class_filter:
+        answer, address = await ask_filter_servers(
+            instance, queue, address, lambda: request(RequestCode.PULL_MESSAGE, header), timeout_s + FILTER_SLACK_S
+        )
+    else:
+        answer = await instance.remoting.invoke(address, request(RequestCode.PULL_MESSAGE, header), timeout_s)
     status = _STATUS.get(answer.code)
     if status is None:
         raise explained(RefusedError(answer.code, answer.remark, address), subscription)
@@ -83,21 +88,40 @@ async def pull_once(
 
 
 def keep_wanted(result: PullResult, subscription: Subscription) -> None:
-    """Takes out of ``result.raw`` the messages whose tag only shares a hash with a wanted one.
+    """Takes out of ``result.raw`` what only shares a wanted tag's hash, and what the client's filter leaves out.
 
-    A result that loses all of them becomes NO_MATCHED_MESSAGE.
+    A result that loses all becomes NO_MATCHED_MESSAGE. ``next_offset`` goes back to a message at which the filter
+    stops. Raises FilterStopError when that is the first one.
     """
-    if not subscription.tags or not result.raw:
+    if not result.raw or (not subscription.tags and subscription.local is None):
         return
-    records = decode_records(result.raw)
+    messages = result.messages()
+    kept = [message for message in messages if _has_wanted_tag(message, subscription)]
+    if subscription.local is not None and kept:
+        judged = subscription.local.keep(kept)
+        kept = judged.messages
+        if judged.stop_offset is not None:
+            result.next_offset = judged.stop_offset
+    if len(kept) < len(messages):
+        result.raw = _cut_out(result.raw, messages, kept)
+        if not kept:
+            result.status = PullStatus.NO_MATCHED_MESSAGE
+
+
+def _has_wanted_tag(message: StoredMessage, subscription: Subscription) -> bool:
+    if not subscription.tags:
+        return True
+    tag = find_property(message.raw_properties, TAGS.encode())
+    return subscription.accepts(tag.decode("utf-8", "replace") if tag else "")
+
+
+def _cut_out(raw: bytes, messages: list[StoredMessage], kept: list[StoredMessage]) -> bytes:
+    """The bytes of the messages that were kept, which are among ``messages``, the records of ``raw``."""
+    offsets = {message.queue_offset for message in kept}
     parts: list[bytes] = []
     at = 0
-    for record in records:
-        tag = find_property(record.raw_properties, TAGS.encode())
-        if subscription.accepts(tag.decode("utf-8", "replace") if tag else ""):
-            parts.append(result.raw[at : at + record.size_bytes])
-        at += record.size_bytes
-    if len(parts) < len(records):
-        result.raw = b"".join(parts)
-        if not parts:
-            result.status = PullStatus.NO_MATCHED_MESSAGE
+    for message in messages:
+        if message.queue_offset in offsets:
+            parts.append(raw[at : at + message.size_bytes])
+        at += message.size_bytes
+    return b"".join(parts)

@@ -11,19 +11,18 @@ from typing import Any
 
 from pymq.client.concurrent import ConcurrentConsumption
 from pymq.client.consumer_settings import ConsumerSettings, ConsumerState
-from pymq.client.filter_servers import FILTER_SERVER, served_subscription
 from pymq.client.group_requests import GroupRequests
 from pymq.client.handler import MessageHandler, OnMessage
 from pymq.client.heartbeat import consumer_data, subscription_data
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
-from pymq.client.local_filter import filtered_subscription
 from pymq.client.offset_store import BrokerOffsets, FileOffsets, OffsetStore
 from pymq.client.orderly import OrderlyConsumption
 from pymq.client.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.queue_reader import Consumption
 from pymq.client.rebalancer import Rebalancer
-from pymq.client.subscription import EVERYTHING, TAG, explained, parse_subscription
+from pymq.client.subscription import EVERYTHING, TAG, explained
+from pymq.client.wanted import Wanted
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
@@ -133,21 +132,9 @@ class PushConsumer:
         that it can't judge. With ``via="filter-server"`` the filter runs in a filter server of the broker instead. All
         members of a group must subscribe to the same. Raises UsageError for an illegal topic, filter or expression.
         """
-        version = self._instance.clock.now_ms()
-        if via is not None and (via != FILTER_SERVER or filter is None):
-            raise UsageError(f"via={via!r}: only {FILTER_SERVER!r} is possible, together with a filter")
-        if filter is None:
-            subscription = parse_subscription(check_topic(topic), expression, version, expression_type, sql)
-        elif sql is not None or expression_type != TAG:
-            raise UsageError(f"filter={filter!r} excludes sql and expression_type: give one of them")
-        elif via is not None:
-            subscription = served_subscription(check_topic(topic), filter, expression, version, on_error=on_error)
-        else:
-            clock = self._instance.clock
-            subscription = filtered_subscription(
-                check_topic(topic), filter, expression, version, clock=clock, on_error=on_error
-            )
-        self._state.subscriptions[topic] = subscription
+        clock = self._instance.clock
+        wanted = Wanted(expression, sql, expression_type, filter, on_error, via)
+        self._state.subscriptions[topic] = wanted.subscription(check_topic(topic), clock.now_ms(), clock)
         if self._instance.running:
             self._rebalancer.wake()
 

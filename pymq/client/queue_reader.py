@@ -137,13 +137,15 @@ class QueueReader:
         self._state.counters.pulled(self._queue.topic, len(messages), spent_ms)
         if subscription.tags:
             messages = [message for message in messages if subscription.accepts(message.tags)]
-        if subscription.local is not None:
-            messages = subscription.local.keep(messages)
+        next_offset = result.next_offset
+        if subscription.local is not None and messages:
+            messages, stop_offset = subscription.local.keep(messages)
+            next_offset = next_offset if stop_offset is None else stop_offset
         if self._queue.topic == self._retry_topic:
             for message in messages:
                 message.topic = message.properties.get(RETRY_TOPIC, message.topic)
         process_queue = self._process_queue
-        process_queue.next_pull_offset = result.next_offset
+        process_queue.next_pull_offset = next_offset
         if messages:
             process_queue.add(messages)
             self._consumption.submit(process_queue, messages)

@@ -98,20 +98,25 @@ class RunningFilter:
         self._count(outcomes)
         return outcomes
 
-    def keep(self, messages: Sequence[M], batch: Sequence[FilterMessage]) -> list[M]:
-        """The messages to deliver, by the policy for errors; ``batch`` shows the same messages to the filter.
+    def keep(self, messages: Sequence[M], batch: Sequence[FilterMessage]) -> tuple[list[M], int]:
+        """The messages to deliver, by the policy for errors, and how many of ``messages`` are dealt with.
 
-        Raises FilterStopError when the policy is to stop: then none of these messages may count as done.
+        ``batch`` shows the same messages to the filter. With the policy to stop, what comes before the first message
+        that can't be judged is dealt with; raises FilterStopError when nothing does.
         """
         kept = []
-        for message, seen, outcome in zip(messages, batch, self.match(batch), strict=True):
+        for index, (message, seen, outcome) in enumerate(zip(messages, batch, self.match(batch), strict=True)):
             if outcome is True:
                 kept.append(message)
             elif isinstance(outcome, FilterError):
+                if self.on_error is OnError.STOP:
+                    if index:
+                        return kept, index
+                    raise self._stopped(outcome, seen) from outcome
                 self._note(outcome, seen)
                 if self.on_error is OnError.DELIVER:
                     kept.append(message)
-        return kept
+        return kept, len(messages)
 
     def _match_part(self, part: Sequence[FilterMessage], budget: BodyBudget) -> list[Outcome]:
         for message in part:
@@ -141,16 +146,22 @@ class RunningFilter:
         self.stats.skipped += len(outcomes) - matched - errors
 
     def _note(self, error: FilterError, message: FilterMessage) -> None:
-        place = f"{message.topic} {message.broker_name}/{message.queue_id}@{message.queue_offset}"
-        if self.on_error is OnError.STOP:
-            raise FilterStopError(
-                f"filter {self.name} can't judge {place}: {error}; on_error is stop: nothing from this message on was "
-                "taken. Mend the expression, or use skip or deliver"
-            ) from error
         if not self._failed:
             self._failed = True
             done = "delivered" if self.on_error is OnError.DELIVER else "left out"
-            log.warning("filter %s can't judge %s: %s; it is %s, so are further ones", self.name, place, error, done)
+            log.warning(
+                "filter %s can't judge %s: %s; it is %s, so are further ones", self.name, _place(message), error, done
+            )
+
+    def _stopped(self, error: FilterError, message: FilterMessage) -> FilterStopError:
+        return FilterStopError(
+            f"filter {self.name} can't judge {_place(message)}: {error}; on_error is stop: nothing from this message "
+            "on was taken. Mend the expression, or use skip or deliver"
+        )
+
+
+def _place(message: FilterMessage) -> str:
+    return f"{message.topic} {message.broker_name}/{message.queue_id}@{message.queue_offset}"
 
 
 def _described(error: Exception) -> str:

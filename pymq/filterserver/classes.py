@@ -19,8 +19,10 @@ from pymq.wire.codes import ResponseCode
 CLASS_COUNT_MAX = 1024
 CLASS_IDLE_MS = 300_000  # whoever has not pulled for so long gives its place to another
 BAD_MESSAGE_COUNT_MAX = 1000
+SUSPECT_COUNT_MAX = 1000
 NAME_LENGTH_MAX = 100
 UPLOADED = -1
+CARRIED = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,10 @@ class ClassStats:
 
 @dataclass(slots=True)
 class FilterClass:
-    """A group's filter for a topic. ``version`` is its subscription's, UPLOADED for one that a consumer brought."""
+    """A filter of a group for a topic. ``version`` is its subscription's, UPLOADED for one that a consumer brought.
+
+    CARRIED: pulls bring it themselves, so a group may have several of these for a topic.
+    """
 
     group: str
     topic: str
@@ -81,10 +86,17 @@ class FilterClass:
     version: int
     used_ms: int  # monotonic
     stats: ClassStats = field(default_factory=ClassStats)
-    # Queue id -> where messages end among which is one that a worker failed at: see filtering.
-    suspects: dict[int, int] = field(default_factory=dict)
+    # (queue id, first offset) -> where messages end among which is one that a worker failed at: see filtering. Readers
+    # of other parts of the queue have entries of their own.
+    suspects: dict[tuple[int, int], int] = field(default_factory=dict)
     bad_messages: dict[tuple[int, int], str] = field(default_factory=dict)
     told_error: bool = False
+
+    def note_suspects(self, queue_id: int, first: int, end: int) -> None:
+        """Remembers that a worker did not survive messages of [first, end)."""
+        if len(self.suspects) >= SUSPECT_COUNT_MAX:
+            del self.suspects[next(iter(self.suspects))]
+        self.suspects[queue_id, first] = end
 
     def note_bad(self, queue_id: int, offset: int, why: str) -> None:
         """Remembers a message that a worker did not survive, so that it costs only one."""
@@ -93,28 +105,34 @@ class FilterClass:
         self.bad_messages[queue_id, offset] = why
 
 
+Key = tuple[str, str, FilterText | None]
+
+
 class ClassTable:
-    """All classes by group and topic; at most ``CLASS_COUNT_MAX``. ``on_removed`` hears of filters nobody needs."""
+    """All classes by group and topic, and by their text where pulls carry it; at most ``CLASS_COUNT_MAX``.
+
+    ``on_removed`` hears of filters nobody needs.
+    """
 
     def __init__(self, clock: Clock, on_removed: Callable[[Filter], None]) -> None:
         self._clock = clock
         self._on_removed = on_removed
-        self._classes: dict[tuple[str, str], FilterClass] = {}
+        self._classes: dict[Key, FilterClass] = {}
 
     def all(self) -> list[FilterClass]:
         """Sorted by group and topic."""
-        return [self._classes[key] for key in sorted(self._classes)]
+        return sorted(self._classes.values(), key=lambda known: (known.group, known.topic, known.filter.filter_id))
 
-    def find(self, group: str, topic: str) -> FilterClass | None:
-        """The class that a pull is for, which counts as its use."""
-        found = self._classes.get((group, topic))
+    def find(self, group: str, topic: str, carried: FilterText | None = None) -> FilterClass | None:
+        """The class that a pull is for, which counts as its use; ``carried`` by the pull, or else the group's own."""
+        found = self._classes.get((group, topic, carried))
         if found is not None:
             found.used_ms = self._clock.monotonic_ms()
         return found
 
-    def check_room(self, group: str, topic: str) -> None:
+    def check_room(self, group: str, topic: str, carried: FilterText | None = None) -> None:
         """Raises Refusal when there is no place for another class."""
-        if (group, topic) in self._classes or len(self._classes) < CLASS_COUNT_MAX:
+        if (group, topic, carried) in self._classes or len(self._classes) < CLASS_COUNT_MAX:
             return
         oldest = min(self._classes.values(), key=lambda known: known.used_ms)
         if self._clock.monotonic_ms() - oldest.used_ms < CLASS_IDLE_MS:
@@ -127,14 +145,19 @@ class ClassTable:
 
     def put(self, group: str, topic: str, text: FilterText, compiled: Filter, version: int) -> FilterClass:
         """Takes a class, in the place of the one before. Raises Refusal."""
-        self.check_room(group, topic)
-        known = self._classes.get((group, topic))
+        key = _key(group, topic, text, version)
+        self.check_room(*key)
+        known = self._classes.get(key)
         if known is not None:
             self._remove(known)
         new = FilterClass(group, topic, text, compiled, version, self._clock.monotonic_ms())
-        self._classes[group, topic] = new
+        self._classes[key] = new
         return new
 
     def _remove(self, known: FilterClass) -> None:
-        del self._classes[known.group, known.topic]
+        del self._classes[_key(known.group, known.topic, known.text, known.version)]
         self._on_removed(known.filter)
+
+
+def _key(group: str, topic: str, text: FilterText, version: int) -> Key:
+    return group, topic, text if version == CARRIED else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.filterserver.classes import CARRIED
+
 if TYPE_CHECKING:
     from pymq.filterserver.broker_link import BrokerLink
     from pymq.filterserver.classes import ClassTable
@@ -24,7 +26,9 @@ def figures(link: BrokerLink, classes: ClassTable, workers: WorkerPool, pending_
     }
     for known in classes.all():
         stats = known.stats
-        where = f"filter.{known.group}.{known.topic}"
+        # A group may have several classes that its pulls carry for a topic: their numbers tell them apart.
+        number = f"#{known.filter.filter_id}" if known.version == CARRIED else ""
+        where = f"filter.{known.group}.{known.topic}{number}"
         table |= {
             f"{where}.name": known.text.name,
             f"{where}.matched": str(stats.matched),

@@ -82,34 +82,26 @@ class Filtering:
         self, wanted: FilterClass, queue_id: int, raw: bytes, spans: list[Span]
     ) -> tuple[int, bytes, str]:
         """How many of the first records are judged, their outcomes, and what was wrong with the first that failed."""
-        bad = wanted.bad_messages.get((queue_id, spans[0].offset))
+        first = spans[0].offset
+        bad = wanted.bad_messages.get((queue_id, first))
         if bad is not None:
             return 1, bytes([FAILED]), bad
-        count = self._count_to_try(wanted, queue_id, spans)
+        suspect_end = wanted.suspects.pop((queue_id, first), first)
+        count = _count_to_try(spans, suspect_end)
         records = raw if count == len(spans) else raw[: spans[count - 1].end]
         try:
             judged = await self._judge.judge(wanted.filter, self.broker_name, records)
         except WorkerFailedError as error:
             if count > 1:
-                wanted.suspects[queue_id] = spans[count - 1].offset + 1
+                wanted.note_suspects(queue_id, first, spans[count - 1].offset + 1)
                 return 0, b"", ""
-            wanted.suspects.pop(queue_id, None)
-            wanted.note_bad(queue_id, spans[0].offset, str(error))
+            wanted.note_bad(queue_id, first, str(error))
             return 1, bytes([FAILED]), str(error)
+        if count < len(spans) and spans[count].offset < suspect_end:
+            wanted.note_suspects(queue_id, spans[count].offset, suspect_end)
         wanted.stats.batches += 1
         wanted.stats.time_us += judged.time_us
         return count, judged.outcomes, judged.error
-
-    def _count_to_try(self, wanted: FilterClass, queue_id: int, spans: list[Span]) -> int:
-        """All records; half of those among which one is suspect, and that one alone in the end."""
-        end = wanted.suspects.get(queue_id)
-        if end is None:
-            return len(spans)
-        suspect_count = sum(span.offset < end for span in spans)
-        if suspect_count == 0:
-            del wanted.suspects[queue_id]
-            return len(spans)
-        return max(suspect_count // 2, 1)
 
     def _deliver(
         self, wanted: FilterClass, queue_id: int, raw: bytes, spans: list[Span], outcomes: bytes, error: str
@@ -152,3 +144,9 @@ class Filtering:
             error,
             "delivered" if policy is OnError.DELIVER else "left out",
         )
+
+
+def _count_to_try(spans: list[Span], suspect_end: int) -> int:
+    """All records; half of those below ``suspect_end``, among which one is suspect, and that one alone in the end."""
+    suspect_count = sum(span.offset < suspect_end for span in spans)
+    return max(suspect_count // 2, 1) if suspect_count else len(spans)

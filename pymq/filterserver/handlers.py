@@ -1,5 +1,8 @@
 """What consumers ask a filter server: to take a filter class (302), to pull through it (11), and for its figures (28).
 
+A pull that carries its class (both the subscription and the class filter bit) needs nothing known here before it: that
+is how readers at offsets of their own come, who send no heartbeats.
+
 Answers come later, from tasks of the event loop.
 """
 
@@ -13,10 +16,11 @@ from typing import Any
 
 from pymq.errors import PymqError, Refusal, RefusedError, UnreachableError
 from pymq.filterserver.broker_link import BrokerLink
-from pymq.filterserver.classes import UPLOADED, ClassTable, FilterClass, FilterText, parse_class
+from pymq.filterserver.classes import CARRIED, UPLOADED, ClassTable, FilterClass, FilterText, Key, parse_class
 from pymq.filterserver.figures import figures
 from pymq.filterserver.filtering import Filtering
 from pymq.filterserver.workers import Filter, WorkerPool
+from pymq.model import sysflag
 from pymq.model.names import check_group, check_topic
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import KvTable
@@ -42,7 +46,7 @@ class FilterServerHandlers:
         self._workers = workers
         self._filtering = filtering
         self._tasks: set[asyncio.Task[None]] = set()
-        self._learning: dict[tuple[str, str], asyncio.Lock] = {}
+        self._learning: dict[Key, asyncio.Lock] = {}
 
     def routes(self) -> list[Route]:
         """The filter server's table."""
@@ -126,21 +130,26 @@ class FilterServerHandlers:
         return self._classes.put(group, topic, text, compiled, version)
 
     async def _class_for(self, header: PullMessageHeader) -> FilterClass:
-        """The class that was brought, or what the group's heartbeats name at the broker."""
-        group, topic = header.consumer_group, header.topic
-        known = self._classes.find(group, topic)
-        if known is not None and (known.version == UPLOADED or known.version >= header.sub_version):
+        """The class that the pull carries, that the consumer brought, or that its heartbeats name at the broker."""
+        group, topic = check_group(header.consumer_group), check_topic(header.topic)
+        carried = _carried(header)
+        known = self._classes.find(group, topic, carried)
+        if known is not None and _is_current(known, header):
             return known
-        lock = self._learning.setdefault((group, topic), asyncio.Lock())
+        key = group, topic, carried
+        lock = self._learning.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                known = self._classes.find(group, topic)
-                if known is not None and (known.version == UPLOADED or known.version >= header.sub_version):
+                known = self._classes.find(group, topic, carried)
+                if known is not None and _is_current(known, header):
                     return known
+                if carried is not None:
+                    self._classes.check_room(group, topic, carried)
+                    return await self._compile(group, topic, carried, CARRIED)
                 return await self._learn(group, topic, header.sub_version, known)
         finally:
             if not lock.locked():
-                self._learning.pop((group, topic), None)
+                self._learning.pop(key, None)
 
     async def _learn(self, group: str, topic: str, sub_version: int, known: FilterClass | None) -> FilterClass:
         """Java clients from 5.0 on don't bring their class, but their heartbeats name it."""
@@ -195,6 +204,17 @@ _PULL_RESULTS = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
+
+
+def _carried(header: PullMessageHeader) -> FilterText | None:
+    """What a pull of a client that is in no consumer group says itself. Raises Refusal."""
+    if not (header.sys_flag & sysflag.PULL_SUBSCRIPTION and header.sys_flag & sysflag.PULL_CLASS_FILTER):
+        return None
+    return parse_class(header.subscription or "", None)
+
+
+def _is_current(known: FilterClass, header: PullMessageHeader) -> bool:
+    return known.version in (UPLOADED, CARRIED) or known.version >= header.sub_version
 
 
 def _source(body: bytes, crc: int) -> str:

@@ -216,7 +216,7 @@ def test_tail_through_a_filter(pymq: Pymq) -> None:
     assert outcome.out.splitlines() == ["m7", "m12"]
     outcome = pymq("tail", "tail_filtered", "-F", "--filter", "sql92:size >")
     assert outcome.code == EXIT_USAGE and "the expression is wrong at column 7" in outcome.err
-    assert "no NAME:EXPRESSION form" in pymq("tail", "tail_filtered", "-F", "--filter", "sql92").err
+    assert "write NAME:EXPRESSION" in pymq("tail", "tail_filtered", "-F", "--filter", "sql92").err
 
 
 def test_a_group_shows_what_sql_did_for_it(pymq: Pymq) -> None:

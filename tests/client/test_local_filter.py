@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from pymq.client import MessageQueue, PushConsumer
+from pymq.client import MessageQueue, PullConsumer, PullStatus, PushConsumer
 from pymq.client.local_filter import LocalFilter, filtered_subscription
+from pymq.client.pull_consumer import SUBSCRIPTION_COUNT_MAX
+from pymq.client.wanted import Wanted
 from pymq.clock import ManualClock
 from pymq.errors import ExpressionError, FilterError, FilterStopError, UsageError
 from pymq.filter import registry
@@ -134,6 +136,71 @@ def test_stop_ends_the_consumer_before_the_message() -> None:
         assert done in (1, 2) and len(inbox.messages) == done, "nothing counts as done that the handler did not see"
 
     run(scenario, b"first", expression="4", on_error="stop")
+
+
+def test_stop_hands_over_what_comes_before_the_message() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        with pytest.raises(FilterStopError, match="b/0@2: it is a riddle"):
+            await asyncio.wait_for(consumer.wait(), 20)
+        assert received(inbox) == [b"first", b"second"]
+
+    run(scenario, b"first", b"second", b"?", b"third", expression="4", on_error="stop")
+
+
+def pulling(scenario: Any, *bodies: bytes) -> None:
+    """``scenario(group, pull)`` with a PullConsumer and messages in its queue."""
+
+    async def main() -> None:
+        group = await FakeGroup(1).start()
+        for body in bodies:
+            group.put(body)
+        try:
+            async with PullConsumer("Reader", namesrv=group.server.address) as pull:
+                await scenario(group, pull)
+        finally:
+            await group.server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_pull_has_what_the_filter_takes_and_moves_past_the_rest() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
+        some = await pull.pull(QUEUE, 0, 3, filter="length", expression="4")
+        assert (some.status, some.next_offset) == (PullStatus.FOUND, 3)
+        assert [(message.body, message.queue_offset) for message in some.messages()] == [(b"long", 1)]
+        none = await pull.pull(QUEUE, 3, filter="length", expression="4")
+        assert (none.status, none.next_offset, none.messages()) == (PullStatus.NO_MATCHED_MESSAGE, 5, [])
+        header = group.server.requests[RequestCode.PULL_MESSAGE][-1].ext
+        assert (header["subscription"], header["expressionType"]) == ("*", "TAG")
+
+    pulling(scenario, b"s", b"long", b"t", b"u", b"?")
+
+
+def test_a_pull_ends_before_a_message_that_stops() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
+        wanted = {"filter": "length", "expression": "4", "on_error": "stop"}
+        before = await pull.pull(QUEUE, 0, **wanted)
+        assert (before.next_offset, [message.body for message in before.messages()]) == (2, [b"long"])
+        with pytest.raises(FilterStopError, match="T b/0@2: it is a riddle"):
+            await pull.pull(QUEUE, 2, **wanted)
+        after = await pull.pull(QUEUE, 2, **{**wanted, "on_error": "deliver"})
+        assert [message.body for message in after.messages()] == [b"?", b"longer"]
+
+    pulling(scenario, b"long", b"s", b"?", b"longer")
+
+
+def test_a_filter_is_compiled_once_and_forgotten_when_many_others_came() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
+        kept = pull._subscriptions
+        for number in (1, 1, *range(1, SUBSCRIPTION_COUNT_MAX + 1)):
+            await pull.pull(QUEUE, 0, filter="length", expression=str(number))
+        assert len(kept) == SUBSCRIPTION_COUNT_MAX
+        first = kept["T", Wanted("1", filter="length")]
+        assert first.local is not None and first.local.running.stats.batches == 3
+        await pull.pull(QUEUE, 0, filter="length", expression="0")
+        assert len(kept) == SUBSCRIPTION_COUNT_MAX and ("T", Wanted("1", filter="length")) not in kept
+
+    pulling(scenario, b"long")
 
 
 def test_wait_returns_after_an_ordinary_stop() -> None:

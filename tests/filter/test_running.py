@@ -47,7 +47,7 @@ def messages(count: int) -> list[FilterMessage]:
 
 def kept(filter: RunningFilter, count: int) -> list[int]:
     batch = messages(count)
-    return [message.queue_offset for message in filter.keep(batch, batch)]
+    return [message.queue_offset for message in filter.keep(batch, batch)[0]]
 
 
 def third(message: FilterMessage) -> bool | None:
@@ -80,8 +80,10 @@ def test_errors_are_delivered() -> None:
 
 
 def test_errors_stop() -> None:
+    filter, batch = start(each(third), OnError.STOP), messages(8)
+    assert filter.keep(batch, batch) == (batch[:1], 3), "what comes before the message is dealt with"
     with pytest.raises(FilterStopError, match=r"filter own can't judge orders b/0@3: three; on_error is stop"):
-        kept(start(each(third), OnError.STOP), 8)
+        filter.keep(batch[3:], batch[3:])
 
 
 def test_the_words_of_the_policy() -> None:

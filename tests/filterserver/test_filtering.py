@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.filter.running import OnError
-from pymq.filterserver.classes import BAD_MESSAGE_COUNT_MAX, FilterClass, FilterText
+from pymq.filterserver.classes import BAD_MESSAGE_COUNT_MAX, SUSPECT_COUNT_MAX, FilterClass, FilterText
 from pymq.filterserver.filtering import Filtered, Filtering, record_spans
 from pymq.filterserver.work import FAILED, MATCH, NO_MATCH, Judged
 from pymq.filterserver.workers import Filter, WorkerFailedError
@@ -88,6 +88,27 @@ def test_finding_a_killer_costs_few_workers() -> None:
     wanted = make_class()
     read_all(workers, wanted, queue, 32)
     assert wanted.suspects == {}
+
+
+def test_readers_of_one_queue_do_not_hide_each_others_killers() -> None:
+    workers, wanted = FakeWorkers(), make_class()
+    queue = [b"yes"] * 5 + [KILLER] + [b"yes"] * 2 + [b"no"] * 8
+    got: list[bytes] = []
+    offset = 0
+    while offset < 8:
+        pull(workers, wanted, queue, 8, 8)  # another one, further on
+        filtered = pull(workers, wanted, queue, offset, 8)
+        got += [body for part in filtered.parts for body in bodies(part)]
+        offset = 8 if filtered.next_offset is None else filtered.next_offset
+        assert workers.failure_count <= 4, "8, 4, 2, 1"
+    assert got == [b"yes"] * 7 and wanted.suspects == {}
+
+
+def test_suspects_are_remembered_up_to_a_limit() -> None:
+    wanted = make_class()
+    for offset in range(SUSPECT_COUNT_MAX + 1):
+        wanted.note_suspects(0, offset, offset + 2)
+    assert len(wanted.suspects) == SUSPECT_COUNT_MAX and (0, 0) not in wanted.suspects
 
 
 def test_a_killer_under_stop_costs_no_worker_the_second_time() -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from pymq.client import PushConsumer
+from pymq.client import MessageQueue, PullConsumer, PullStatus, PushConsumer
 from pymq.client.consumer_settings import FIRST
-from pymq.errors import UsageError
+from pymq.errors import RefusedError, UnreachableError, UsageError
 from pymq.model.record import StoredMessage
+from pymq.wire.codes import ResponseCode
 from tests.filterserver.test_server import Cluster, run, until
 
 RETRY_S = 0.05
 MESSAGE_COUNT = 60
+QUEUE = MessageQueue("T", "broker-a", 0)
+OBEY = {"filter": "hostile", "expression": "obey", "via": "filter-server"}
 
 
 def make_consumer(made: Cluster, got: list[bytes]) -> PushConsumer:
@@ -86,6 +89,85 @@ def test_without_a_filter_server_the_next_step_is_told(tmp_path: Path, caplog: p
 
     with caplog.at_level(logging.WARNING):
         run(tmp_path, scenario)
+
+
+async def read(pull: PullConsumer, offset: int, end: int, got: list[bytes], **wanted: object) -> int:
+    """Pulls [offset, end) four messages at a time; the offset to go on at."""
+    while offset < end:
+        result = await pull.pull(QUEUE, offset, 4, **{**OBEY, **wanted})  # type: ignore[arg-type]
+        assert result.next_offset > offset and len(result.messages()) <= 4
+        got += [message.body for message in result.messages()]
+        offset = result.next_offset
+    return offset
+
+
+def test_a_reader_without_a_group_pulls_through_a_server(tmp_path: Path) -> None:
+    async def scenario(made: Cluster) -> None:
+        await made.send(b"yes", b"no", b"bad", b"pass", *[b"no"] * 5, b"last")
+        got: list[bytes] = []
+        async with PullConsumer("Reader", namesrv=made.namesrv.address) as pull:
+            assert await read(pull, 0, 10, got) == 10
+            assert got == [b"yes", b"pass", b"last"]
+            none = await pull.pull(QUEUE, 4, 5, **OBEY)
+            assert (none.status, none.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 9)
+            beyond = await pull.pull(QUEUE, 99, **OBEY)
+            assert (beyond.status, beyond.next_offset) == (PullStatus.OFFSET_ILLEGAL, 10)
+            waiting = asyncio.ensure_future(pull.pull(QUEUE, 10, suspend_ms=15_000, **OBEY))
+            await made.send(b"late")
+            assert [message.body for message in (await waiting).messages()] == [b"late"]
+
+    run(tmp_path, scenario)
+
+
+def test_two_expressions_of_one_group_do_not_disturb_each_other(tmp_path: Path) -> None:
+    async def scenario(made: Cluster) -> None:
+        await made.send(b"yes", b"no")
+        async with PullConsumer("Reader", namesrv=made.namesrv.address) as pull:
+            for _ in range(2):
+                obeyed = await pull.pull(QUEUE, 0, **OBEY)
+                assert [message.body for message in obeyed.messages()] == [b"yes"]
+                all_of_them = {**OBEY, "filter": "sql92", "expression": "TAGS IS NULL"}
+                assert len((await pull.pull(QUEUE, 0, **all_of_them)).messages()) == 2
+        figures = await made.figures()
+        counted = [name for name in figures if name.startswith("filter.Reader.T#") and name.endswith(".matched")]
+        assert sorted(figures[name] for name in counted) == ["2", "4"] and figures["classCount"] == "2"
+
+    run(tmp_path, scenario)
+
+
+def test_a_reader_is_told_what_is_wrong(tmp_path: Path) -> None:
+    async def scenario(made: Cluster) -> None:
+        await made.send(b"yes", b"bad", b"no")
+        async with PullConsumer("Reader", namesrv=made.namesrv.address) as pull:
+            with pytest.raises(RefusedError, match="'x' is no order") as refused:
+                await pull.pull(QUEUE, 0, **{**OBEY, "expression": "x"})
+            assert refused.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+            stopped = await pull.pull(QUEUE, 0, on_error="stop", **OBEY)
+            assert (stopped.next_offset, len(stopped.messages())) == (1, 1)
+            with pytest.raises(RefusedError, match="queue 0 offset 1: this one is bad; its policy is stop"):
+                await pull.pull(QUEUE, 1, on_error="stop", **OBEY)
+
+    run(tmp_path, scenario)
+
+
+def test_a_reader_goes_on_with_the_other_server_and_then_with_a_new_one(tmp_path: Path) -> None:
+    async def scenario(made: Cluster) -> None:
+        second = await made.add_filter_server()
+        await made.send(*[b"%d" % number for number in range(MESSAGE_COUNT)])
+        got: list[bytes] = []
+        async with PullConsumer("Reader", namesrv=made.namesrv.address) as pull:
+            offset = await read(pull, 0, MESSAGE_COUNT // 4, got)
+            await second.stop()
+            offset = await read(pull, offset, MESSAGE_COUNT // 2, got)
+            await made.filter_server.stop()
+            await until(lambda: made.registered() == [])
+            with pytest.raises(UnreachableError, match=f"pymq filter-server --broker {made.broker.address}"):
+                await read(pull, offset, MESSAGE_COUNT, got)
+            made.filter_server = await made.add_filter_server()
+            await read(pull, offset, MESSAGE_COUNT, got)
+        assert got == [b"%d" % number for number in range(MESSAGE_COUNT)]
+
+    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""``--filter``, ``--expr`` and ``--via``: how commands that read messages name a filter and where it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import typer
+
+from pymq.errors import UsageError
+
+FILTER_SERVER = "filter-server"
+
+PluginOption = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="NAME[:EXPR]", help="Only what this filter takes (see pymq filter list)."),
+]
+ExpressionOption = Annotated[
+    str | None, typer.Option("--expr", metavar="EXPR", help="The filter's expression, if it doesn't follow its name.")
+]
+ViaOption = Annotated[
+    str | None,
+    typer.Option("--via", metavar=FILTER_SERVER, help="Run the filter in the broker's filter servers, not here."),
+]
+
+
+class PluginChoice(NamedTuple):
+    """A filter, its expression, and whether filter servers run it."""
+
+    name: str
+    expression: str
+    via: str | None
+
+
+def parse_plugin(text: str | None, expression: str | None, via: str | None) -> PluginChoice | None:
+    """The options' values -> the filter; None when none is asked for. Raises UsageError."""
+    if text is None:
+        if expression is not None or via is not None:
+            raise UsageError("--expr and --via are about a filter: name it with --filter NAME")
+        return None
+    if via not in (None, FILTER_SERVER):
+        raise UsageError(f"--via {via!r}: only {FILTER_SERVER} is possible; without --via the filter runs here")
+    name, colon, behind = text.partition(":")
+    if colon and expression is not None:
+        raise UsageError(f"--filter {text!r} has an expression already: give it there or by --expr, once")
+    if not colon and expression is None:
+        raise UsageError(f"--filter {text!r} has no expression: write NAME:EXPRESSION, or --expr EXPRESSION")
+    return PluginChoice(name, behind if expression is None else expression, via)

@@ -1,0 +1,35 @@
+"""What a caller wants of a topic, in the words that all consumers share, and the subscription it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pymq.client.filter_servers import FILTER_SERVER, served_subscription
+from pymq.client.local_filter import filtered_subscription
+from pymq.client.subscription import EVERYTHING, TAG, Subscription, parse_subscription
+from pymq.clock import Clock
+from pymq.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Tags, SQL92, or the ``expression`` of a ``filter``, which runs in the client or ``via`` a filter server."""
+
+    expression: str = EVERYTHING
+    sql: str | None = None
+    expression_type: str = TAG
+    filter: str | None = None
+    on_error: str = "skip"
+    via: str | None = None
+
+    def subscription(self, topic: str, version: int, clock: Clock) -> Subscription:
+        """``version``: Unix ms. Raises UsageError for what can't be meant, ExpressionError for a wrong expression."""
+        if self.via is not None and (self.via != FILTER_SERVER or self.filter is None):
+            raise UsageError(f"via={self.via!r}: only {FILTER_SERVER!r} is possible, together with a filter")
+        if self.filter is None:
+            return parse_subscription(topic, self.expression, version, self.expression_type, self.sql)
+        if self.sql is not None or self.expression_type != TAG:
+            raise UsageError(f"filter={self.filter!r} excludes sql and expression_type: give one of them")
+        if self.via is not None:
+            return served_subscription(topic, self.filter, self.expression, version, on_error=self.on_error)
+        return filtered_subscription(topic, self.filter, self.expression, version, clock=clock, on_error=self.on_error)
