@@ -242,6 +242,9 @@ class BrokerParts:
     def _make_copies(self, rng: random.Random, run_in_thread: RunInThread) -> None:
         """The tables that slaves have of their master."""
         self.copied_tables = copied_tables(self, start_id=f"{rng.getrandbits(64):016x}")
+        self.copy_requests = CopyRequests(
+            tables=self.copied_tables, store=self.store, clock=self.clock, is_frozen=lambda: self.freeze.is_on
+        )
         self.metadata: MetadataCopy | None = None
         self.link_view: LinkAndTables | None = None
         if self.link is not None:
@@ -259,9 +262,6 @@ class BrokerParts:
         self.read_advice = ReadAdvice(
             config=config,
             store=self.store,
-        self.copy_requests = CopyRequests(
-            tables=self.copied_tables, store=self.store, clock=self.clock, is_frozen=lambda: self.freeze.is_on
-        )
             role=self.role,
             memory_bytes=self._memory_bytes,
             slave_count=lambda: self.sync_mode.slaves.in_sync_count,
@@ -337,6 +337,7 @@ class BrokerParts:
     def leave_group(self, why: str) -> None:
         """Ends the connections of replication; nothing is asked of others any more."""
         self.watch.close()
+        self.copy_requests.close()
         if self.feeds is not None:
             self.feeds.close(why)
         if self.link is not None:
@@ -351,6 +352,7 @@ class BrokerParts:
             self.feeds.committed()
         if self.link is not None:
             self.link.end_turn()
+        self.copy_requests.end_turn()
         self.pulls.long_polls.wake()
 
     def _open_progress(self) -> None:
@@ -367,7 +369,6 @@ class BrokerParts:
             self.pending_offsets.clear()
         self.delays.start()
 
-        self.copy_requests.close()
     def close(self) -> None:
         """Saves the tables and closes the store, which marks its stop as clean. Raises StoreError.
 
@@ -382,7 +383,6 @@ class BrokerParts:
             steps.callback(self.pending_offsets.save)
             steps.callback(self.groups.save)
             steps.callback(self.topics.save)
-        self.copy_requests.end_turn()
 
     @property
     def master_address(self) -> str:

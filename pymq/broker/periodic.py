@@ -41,9 +41,8 @@ def _master_work(parts: BrokerParts) -> list[Job]:
     return [
         Job("delayed delivery", TICK_PERIOD_MS, parts.delays.tick),
         Job("slaves", TICK_PERIOD_MS, parts.feeds.tick),
-        Job("freeze", TICK_PERIOD_MS, parts.freeze.tick),
         Job("slaves that wait for tables", TICK_PERIOD_MS, parts.copy_requests.tick),
-        Job("end of the log", TAIL_TICK_PERIOD_MS, parts.tail.tick),
+        Job("freeze", TICK_PERIOD_MS, parts.freeze.tick),
     ]
 
 
