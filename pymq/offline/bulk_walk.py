@@ -18,7 +18,8 @@ from pymq.offline.log_walk import (
     record_bytes,
     walk,
 )
-from pymq.store.bulk_scan import Records, scan_bulk
+from pymq.store.bulk_scan import scan_bulk
+from pymq.store.columns import Records
 from pymq.store.commit_log import CommitLog
 from pymq.store.scan import End
 

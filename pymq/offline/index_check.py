@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pymq.store.bulk_scan import Records
+    from pymq.store.columns import Records
 
 BATCH_RECORDS = 1 << 14
 _ENTRIES_AT_ONCE = 1 << 16

@@ -23,7 +23,7 @@ from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
 
 if TYPE_CHECKING:
-    from pymq.store.bulk_scan import Records
+    from pymq.store.columns import Records
 
 PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
 _UNITS_AT_ONCE = 4096

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pymq.model import sysflag
 from pymq.model.javahash import tags_code
 from pymq.model.names import topic_problem
-from pymq.store.bulk_keys import Properties, key_columns
-from pymq.store.bulk_scan import Records
+from pymq.store.bulk_keys import Properties, cast_keys, key_columns
+from pymq.store.columns import Records
 from pymq.store.consume_queue import ConsumeQueue
 from pymq.store.index_hash import topic_hash
-from pymq.store.index_keys import KeyColumns, KeyedRecords
+from pymq.store.index_keys import KeyColumns
 from pymq.store.queue_table import QueueTable
 from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
 
@@ -38,7 +38,7 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     if not len(wanted):
         return Appended([], 0, [])
     if len(records.names) == 1:
-        order = wanted[np.argsort(records.queue_ids[wanted], kind="stable")]
+        order = wanted[np.argsort(_sortable(records.queue_ids)[wanted], kind="stable")]
     else:
         order = wanted[np.lexsort((records.queue_ids[wanted], records.topics[wanted]))]
     topics, queue_ids, queue_offsets = records.topics[order], records.queue_ids[order], records.queue_offsets[order]
@@ -64,6 +64,11 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
     return Appended(grown, len(order) - len(left), sorted(left))
 
 
+def _sortable(queue_ids: NDArray[np.int64]) -> NDArray[np.int64] | NDArray[np.uint16]:
+    """As small numbers where they are: those are sorted twice as fast."""
+    return queue_ids.astype(np.uint16) if queue_ids.min() >= 0 and queue_ids.max() < 1 << 16 else queue_ids
+
+
 def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | None:
     """The queue whose end is ``queue_offset``; None when there is none, or records need a closer look."""
     queue = queues.get(topic, queue_id)
@@ -80,6 +85,9 @@ def packed_units(records: Records) -> NDArray[np.void]:
     units = np.zeros(len(records), _UNIT)
     units["offset"] = records.offsets
     units["size"] = records.sizes
+    if records.cast is not None:
+        _set_tags(units, records.cast.values(b"TAGS"))
+        return units
     properties = Properties(records.properties)
     found = properties.find(b"TAGS")
     if len(found.owners):
@@ -93,25 +101,31 @@ def packed_units(records: Records) -> NDArray[np.void]:
     return units
 
 
+def _set_tags(units: NDArray[np.void], values: NDArray[np.uint8] | None) -> None:
+    """Sets the tags codes of all units from their records' tags, a row each."""
+    if values is None:
+        return
+    first = values[0].tobytes()
+    if (values == values[0]).all():
+        units["tags"] = _tags_code(first)
+        return
+    size, raw = len(first), values.tobytes()
+    each = [raw[at : at + size] for at in range(0, len(raw), size)]
+    codes = {value: _tags_code(value) for value in set(each)}
+    units["tags"] = [codes[value] for value in each]
+
+
 def _tags_code(value: bytes) -> int:
     return tags_code(value.decode("utf-8", "replace"))
-
-
-def keyed_records(records: Records) -> KeyedRecords:
-    """The records whose keys have to wait for the index, as a send notes them."""
-    keys = KeyedRecords()
-    records = _with_entries(records)
-    names = records.names
-    keys.topics = names * len(records) if len(names) == 1 else [names[topic] for topic in records.topics.tolist()]
-    keys.properties = records.properties
-    keys.offsets = records.offsets.tolist()
-    keys.times_ms = records.store_ms.tolist()
-    return keys
 
 
 def record_keys(records: Records) -> KeyColumns:
     """What the index gets of the records: a row for each key, in their order."""
     records = _with_entries(records)
+    if records.cast is not None:
+        columns = cast_keys(records.cast, records.offsets, records.store_ms)
+        if columns is not None:
+            return columns
     prefixes = np.array([topic_hash(name) for name in records.names], dtype=np.uint32)[records.topics]
     return key_columns(records.properties, prefixes, records.offsets, records.store_ms)
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.store.index_hash import key_hashes_in, topic_hash
+from pymq.store.alike import Cast
+from pymq.store.index_hash import hashes_of_letters, key_hashes_in, topic_hash
 from pymq.store.index_keys import KeyColumns, KeyedRecords
 
 Int64s = NDArray[np.int64]
@@ -119,6 +120,23 @@ def key_columns(properties: list[bytes], prefixes: NDArray[np.uint32], offsets: 
         found = _merged(found, _split(words, joined.text))
     hashes = key_hashes_in(joined.text, found.starts, found.ends - found.starts, prefixes[found.owners])
     return KeyColumns(hashes, offsets[found.owners], times_ms[found.owners])
+
+
+def cast_keys(cast: Cast, offsets: Int64s, times_ms: Int64s) -> KeyColumns | None:
+    """As :func:`key_columns` for records of one mold. None for keys that have to be looked at one by one."""
+    unique, words = cast.values(b"UNIQ_KEY"), cast.values(b"KEYS")
+    if words is not None and (words == _SPACE).any():
+        return None
+    prefix = topic_hash(cast.mold.topic)
+    columns = [hashes_of_letters(letters, prefix) for letters in (unique, words) if letters is not None]
+    hashes = [column for column in columns if column is not None]
+    if len(hashes) < len(columns):
+        return None
+    if not hashes:
+        return KeyColumns(_NONE, _NONE, _NONE)
+    if len(hashes) == 1:
+        return KeyColumns(hashes[0], offsets, times_ms)
+    return KeyColumns(np.column_stack(hashes).reshape(-1), np.repeat(offsets, 2), np.repeat(times_ms, 2))
 
 
 def waiting_keys(records: KeyedRecords) -> KeyColumns:

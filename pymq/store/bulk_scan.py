@@ -11,13 +11,14 @@ import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymq.model import sysflag
-from pymq.model.record import BODY_LENGTH_AT, MAGIC_V1, RECORD_OVERHEAD_BYTES, STORE_TIMESTAMP_AT
+from pymq.model.record import MAGIC_V1, RECORD_OVERHEAD_BYTES, STORE_TIMESTAMP_AT
+from pymq.store.alike import cast_records
+from pymq.store.columns import BODY_AT, HEAD, Int64s, Records, checksums_fit, gather
 from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.scan import End, Scanned, Window, is_blank, is_torn, read_piece
 
@@ -25,106 +26,10 @@ PIECE_BYTES = 1 << 20  # columns of larger pieces leave the processor's caches: 
 _ALIKE_COUNT = 4  # neighbours of one size before more of them are looked for
 RUN_COUNT_MIN = 8  # fewer neighbours than this are not worth their columns
 _unpack_size = struct.Struct(">i").unpack_from
-_BODY_AT = BODY_LENGTH_AT + 4
-_HEAD = np.dtype(
-    {
-        "names": ["size", "magic", "crc", "queue", "queue_offset", "physical", "sys_flag", "store_ms", "body_size"],
-        "formats": [">i4", ">i4", ">u4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i4"],
-        "offsets": [0, 4, 8, 12, 20, 28, 36, 56, BODY_LENGTH_AT],
-        "itemsize": _BODY_AT,
-    }
-)
 _I32, _I64 = np.dtype(">i4"), np.dtype(">i8")
 HOST_V6_EXTRA_BYTES = 12
 _HOST_V6 = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
-_CRC_MASK = np.uint32(0x7FFFFFFF)
 _PROPERTIES_SIZE_MAX = 0x7FFF
-Int64s = NDArray[np.int64]
-
-
-class Records:
-    """Good records which follow each other in the log, as columns: what :class:`Scanned` has as fields."""
-
-    __slots__ = (
-        "names",
-        "offsets",
-        "properties",
-        "queue_ids",
-        "queue_offsets",
-        "sizes",
-        "store_ms",
-        "sys_flags",
-        "topics",
-    )
-
-    def __init__(
-        self,
-        offsets: Int64s,
-        sizes: Int64s,
-        names: list[str],
-        topics: Int64s,
-        queue_ids: Int64s,
-        queue_offsets: Int64s,
-        sys_flags: Int64s,
-        store_ms: Int64s,
-        properties: list[bytes],
-    ) -> None:
-        self.offsets = offsets
-        self.sizes = sizes
-        self.names = names  # the topics that occur
-        self.topics = topics  # a number in names for each record
-        self.queue_ids = queue_ids
-        self.queue_offsets = queue_offsets
-        self.sys_flags = sys_flags
-        self.store_ms = store_ms
-        self.properties = properties
-
-    def __len__(self) -> int:
-        return len(self.properties)
-
-    @property
-    def end(self) -> int:
-        """The physical offset behind the last record."""
-        return int(self.offsets[-1] + self.sizes[-1])
-
-    def at(self, place: int) -> Scanned:
-        """One of them."""
-        return Scanned(
-            int(self.offsets[place]),
-            int(self.sizes[place]),
-            self.names[self.topics[place]],
-            int(self.queue_ids[place]),
-            int(self.queue_offsets[place]),
-            int(self.sys_flags[place]),
-            int(self.store_ms[place]),
-            self.properties[place],
-        )
-
-    def between(self, start: int, stop: int) -> Records:
-        """The records from number ``start`` up to ``stop``."""
-        return self._part(slice(start, stop), self.properties[start:stop])
-
-    def starting_at(self, offset: int) -> Records:
-        """The records from a physical offset on."""
-        first = int(np.searchsorted(self.offsets, offset))
-        return self.between(first, len(self)) if first else self
-
-    def select(self, places: Int64s) -> Records:
-        """The records with these numbers."""
-        return self._part(places, [self.properties[place] for place in places.tolist()])
-
-    def _part(self, part: slice | Int64s, properties: list[bytes]) -> Records:
-        return Records(
-            self.offsets[part],
-            self.sizes[part],
-            self.names,
-            self.topics[part],
-            self.queue_ids[part],
-            self.queue_offsets[part],
-            self.sys_flags[part],
-            self.store_ms[part],
-            properties,
-        )
 
 
 def scan_bulk(
@@ -167,7 +72,8 @@ def _in_piece(
     starts, end = _chain(piece)
     if not len(starts):
         return
-    records, good = _columns(piece, offset, np.append(starts, end), check_crc)
+    edges = np.append(starts, end)
+    records, good = cast_records(piece, offset, edges, check_crc) or _columns(piece, offset, edges, check_crc)
     window = Window(segment, stop=stop)
     for first, after in _runs(good):
         if good[first] and after - first >= RUN_COUNT_MIN:
@@ -225,16 +131,16 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     """The records between the ``edges``, and which of them are good beyond doubt."""
     starts, ends = edges[:-1], edges[1:]
     raw = np.frombuffer(piece, np.uint8)
-    heads = _gather(piece, starts, _HEAD)
+    heads = gather(piece, starts, HEAD)
     good = (heads["magic"] == MAGIC_V1) & (heads["physical"] == starts + offset)
     if (heads["sys_flag"] & _HOST_V6).any():
         shifts = _host_shifts(heads["sys_flag"], ends - starts)
-        body_starts = starts + _BODY_AT + shifts.body
-        body_sizes = _gather(piece, body_starts - 4, _I32).astype(np.int64)
-        store_ms = _gather(piece, starts + STORE_TIMESTAMP_AT + shifts.store_time, _I64).astype(np.int64)
+        body_starts = starts + BODY_AT + shifts.body
+        body_sizes = gather(piece, body_starts - 4, _I32).astype(np.int64)
+        store_ms = gather(piece, starts + STORE_TIMESTAMP_AT + shifts.store_time, _I64).astype(np.int64)
         good &= shifts.fits
     else:
-        body_starts = starts + _BODY_AT
+        body_starts = starts + BODY_AT
         body_sizes, store_ms = heads["body_size"].astype(np.int64), heads["store_ms"].astype(np.int64)
     good &= (body_sizes >= 0) & (body_starts + body_sizes + 3 <= ends)
     body_ends = np.where(good, body_starts + body_sizes, body_starts)
@@ -244,9 +150,7 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     properties_sizes = raw[topic_ends].astype(np.int64) << 8 | raw[topic_ends + 1]
     good &= (properties_sizes <= _PROPERTIES_SIZE_MAX) & (topic_ends + 2 + properties_sizes == ends)
     if check_crc:
-        pairs = zip(body_starts.tolist(), body_ends.tolist(), strict=True)
-        checksums = np.array([crc32(piece[start:end]) for start, end in pairs], np.uint32)
-        good &= (checksums & _CRC_MASK) == heads["crc"]
+        good &= checksums_fit(piece, body_starts, body_ends, heads["crc"])
     properties = [piece[at:end] for at, end in zip((topic_ends + 2).tolist(), ends.tolist(), strict=True)]
     if b"\0" in b"".join(properties):
         good &= np.array([b"\0" not in each for each in properties])
@@ -266,14 +170,6 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
         properties,
     )
     return records, good
-
-
-def _gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:
-    """The values of a type at these places of the piece."""
-    size = kind.itemsize
-    # Each place of the piece as the start of a value: indexing copies those that are wanted, and nothing else.
-    every = np.ndarray((len(piece) - size + 1,), np.dtype((np.void, size)), piece, 0, (1,))
-    return every[places].view(kind)
 
 
 class _Shifts(NamedTuple):

@@ -23,7 +23,7 @@ from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store_times import StoreTimes
 
 if TYPE_CHECKING:
-    from pymq.store.bulk_scan import Records
+    from pymq.store.columns import Records
     from pymq.store.store import MessageStore
 
 BULK_BYTES_MIN = 48 << 10  # for less numpy does not pay
@@ -190,18 +190,14 @@ class Follower:
 
     def _hand_on_many(self, records: Records, keys: KeyedRecords) -> None:
         """``keys``: those of the records before them."""
-        from pymq.store.bulk_dispatch import keyed_records, record_keys  # noqa: PLC0415 - it needs numpy
+        from pymq.store.bulk_dispatch import record_keys  # noqa: PLC0415 - it needs numpy
 
         feed, times = self._ready()
         feed.take_many(records)
         times.add(*records.store_ms[-2:].tolist())
-        index = self._store.index
-        if index is None or len(records) < self._store.settings.index_batch_count:
-            keys.extend(keyed_records(records))
-            self._show(records.end, keys)
-        else:
-            self._show(records.end, keys)
-            index.add_columns(record_keys(records))
+        self._show(records.end, keys)
+        if self._store.index is not None:
+            self._store.index.add_columns(record_keys(records))
 
     def _scan(self, at: int, stop: int) -> Iterator[Records | Scanned | End]:
         if stop - at < BULK_BYTES_MIN or not self._store.appender.bulk_ready:

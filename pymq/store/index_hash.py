@@ -73,10 +73,22 @@ def _hashes_of_size(
         return _finished(prefixes)
     # Every place of the text as the start of a key: indexing copies the wanted ones, row by row.
     rows = np.ndarray((len(text) - size + 1,), np.dtype((np.void, size)), text, 0, (1,))[starts]
-    letters = rows.view(np.uint8).reshape(len(starts), size)
+    hashes = hashes_of_letters(rows.view(np.uint8).reshape(len(starts), size), prefixes)
+    return _plain_hashes(text, starts, size, prefixes) if hashes is None else hashes
+
+
+def hashes_of_letters(letters: NDArray[np.uint8], prefixes: NDArray[np.uint32] | int) -> NDArray[np.int64] | None:
+    """The hashes of keys of one size, a row each; ``prefixes``: of each one's topic, or of all. None for other than
+    short ASCII keys.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    size = letters.shape[1]
     if size > _KEY_SIZE_MAX_BYTES or (letters & 0x80).any():
-        return _plain_hashes(text, starts, size, prefixes)
-    hashes = (letters * _powers(size)).sum(axis=1, dtype=np.uint32)
+        return None
+    hashes: NDArray[np.uint32] = np.einsum("ij,j->i", letters.astype(np.uint32), _powers(size))
+    if isinstance(prefixes, int):
+        return _finished(hashes + np.uint32(prefixes * pow(31, size, 1 << 32) & 0xFFFFFFFF))
     return _finished(hashes + prefixes * np.uint32(pow(31, size, 1 << 32)))
 
 

@@ -23,6 +23,20 @@ class KeyColumns(NamedTuple):
     offsets: NDArray[np.int64]
     times_ms: NDArray[np.int64]
 
+    def below(self, end: int) -> KeyColumns:
+        """Those of records below physical offset ``end``."""
+        count = int(self.offsets.searchsorted(end))
+        return KeyColumns(self.hashes[:count], self.offsets[:count], self.times_ms[:count])
+
+
+def joined(parts: list[KeyColumns]) -> KeyColumns:
+    """All of them, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    import numpy as np  # noqa: PLC0415 - it made the columns
+
+    return KeyColumns(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
 
 class KeyedRecords:
     """Records, one row each, in the order of their physical offsets. ``properties`` may leave out what is no key."""

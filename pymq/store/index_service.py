@@ -14,7 +14,7 @@ from pymq.store.checkpoint import Checkpoint
 from pymq.store.commit_log import CommitLog
 from pymq.store.fs import Files, make_directory
 from pymq.store.index_file import IndexFile
-from pymq.store.index_keys import KeyColumns, KeyedRecords, KeyRows
+from pymq.store.index_keys import KeyColumns, KeyedRecords, KeyRows, joined
 from pymq.store.scan import End, Scanned, has_index_entries, parse_record, scan
 from pymq.store.settings import StoreSettings
 from pymq.store.windows import read_record
@@ -22,6 +22,7 @@ from pymq.store.windows import read_record
 _BULK_COUNT_MIN = 32  # below this numpy costs more than it saves, and a quiet broker need not import it
 _PLAIN_COUNT_MAX = 512  # keys inserted one by one in a go, while numpy is not there yet
 _PENDING_COUNT_MAX = 1 << 16  # more than this waits in the log instead of in memory
+_COLUMNS_COUNT = 4096  # hashed keys inserted in one go, which costs the less for each the more there are
 _RELEASE_COUNT = 1 << 18  # entries inserted before the mapped pages are given back
 
 
@@ -37,6 +38,7 @@ class IndexService:
         self.files: list[IndexFile] = []
         self.bulk_ready = True  # a server turns it off until numpy is loaded, for loading it holds up the event loop
         self.problem: str | None = None  # why keys wait; None when all is well
+        self._columns: list[KeyColumns] = []  # hashed keys that wait, before those of:
         self._pending = KeyedRecords()
         self._behind_from: int | None = None  # keys of records from here on are read from the log again
         self._sealed_ms = 0  # end time of the newest file that is full: RocketMQ's indexMsgTimestamp
@@ -119,6 +121,7 @@ class IndexService:
     def cut(self, log_end: int) -> None:
         """Entries of records from ``log_end`` on are dropped, so that no key leads behind the log."""
         self._pending.cut(log_end)
+        self._columns = [columns.below(log_end) for columns in self._columns]
         while self.files and self.files[-1].count > 1 and self.files[-1].end_offset >= log_end:
             count = self.files[-1].count_below(log_end)
             if count > 1:
@@ -138,18 +141,21 @@ class IndexService:
             self._bound_pending()
 
     def add_columns(self, columns: KeyColumns) -> None:
-        """Inserts the keys of many records at once. When the index can't follow, they are left to the log."""
+        """Queues the keys of many records; inserts at once when many wait. When the index can't follow, they are left
+        to the log.
+        """
         self.bulk_ready = True  # numpy is loaded: it made the columns
         if self._behind_from is not None or not len(columns.offsets):
             return
-        try:
-            if self._pending:
-                self._insert(self._pending)
-            self._insert_columns(columns)
-        except OSError as error:
-            self._pause(error)
-            self._behind_from = self._pending.offsets[0] if self._pending else int(columns.offsets[0])
-        self._pending = KeyedRecords()
+        if self._pending:
+            from pymq.store.bulk_keys import waiting_keys  # noqa: PLC0415 - it needs numpy
+
+            self._columns.append(waiting_keys(self._pending))
+            self._pending = KeyedRecords()
+        self._columns.append(columns)
+        if self._columns_count >= _COLUMNS_COUNT:
+            self.work()
+            self._bound_pending()
 
     def extend(self, records: KeyedRecords) -> None:
         """Queues the records of one commit. When the index can't follow, they are left to the log."""
@@ -159,24 +165,31 @@ class IndexService:
         self._bound_pending()
 
     def _bound_pending(self) -> None:
-        if len(self._pending) > _PENDING_COUNT_MAX:
-            self._behind_from = self._pending.offsets[0]
-            self._pending = KeyedRecords()
+        if self.pending_count > _PENDING_COUNT_MAX:
+            self._behind_from = self.next_offset
+            self._columns, self._pending = [], KeyedRecords()
 
     @property
     def next_offset(self) -> int:
         """Keys of every record below this physical offset are in the files."""
         if self._behind_from is not None:
             return self._behind_from
+        first = next((int(columns.offsets[0]) for columns in self._columns if len(columns.offsets)), None)
+        if first is not None:
+            return first
         return self._pending.offsets[0] if self._pending else self._log.visible_end[0]
 
     @property
+    def _columns_count(self) -> int:
+        return sum(len(columns.offsets) for columns in self._columns)
+
+    @property
     def pending_count(self) -> int:
-        return len(self._pending)
+        return len(self._pending) + self._columns_count
 
     @property
     def waiting(self) -> bool:
-        return bool(self._pending) or self._behind_from is not None
+        return bool(self._pending or self._columns) or self._behind_from is not None
 
     def work(self) -> None:
         """Inserts one batch of what waits. On a full disk it pauses (:attr:`problem` says so) and tries again.
@@ -185,11 +198,16 @@ class IndexService:
         """
         if self._behind_from is not None and not self._pending:
             self._read_behind()
-        batch = self._pending.first(self._settings.index_batch_count if self.bulk_ready else _PLAIN_COUNT_MAX)
-        if not batch:
+        columns, batch = self._columns, KeyedRecords()
+        if not columns:
+            batch = self._pending.first(self._settings.index_batch_count if self.bulk_ready else _PLAIN_COUNT_MAX)
+        if not columns and not batch:
             return
         try:
-            self._insert(batch)
+            if columns:
+                self._insert_columns(joined(columns))
+            else:
+                self._insert(batch)
         except OSError as error:
             self._pause(error)
             return
@@ -200,6 +218,7 @@ class IndexService:
             )
             return
         self.problem = None
+        self._columns = []
         self._pending.drop_first(len(batch))
 
     def _pause(self, error: OSError) -> None:
@@ -211,9 +230,9 @@ class IndexService:
     def drain(self) -> None:
         """Inserts everything that waits, unless the disk is full."""
         while self.waiting:
-            before = self.next_offset, len(self._pending)
+            before = self.next_offset, self.pending_count
             self.work()
-            if self.problem is not None or (self.next_offset, len(self._pending)) == before:
+            if self.problem is not None or (self.next_offset, self.pending_count) == before:
                 return
 
     def release(self) -> None:

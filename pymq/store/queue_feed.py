@@ -20,7 +20,7 @@ from pymq.store.settings import StoreSettings
 from pymq.store.stand_ins import fill_lost, traps
 
 if TYPE_CHECKING:
-    from pymq.store.bulk_scan import Records
+    from pymq.store.columns import Records
 
 OnGrown = Callable[[ConsumeQueue, int], None]  # units from this offset on are new
 OnGap = Callable[[str], None]

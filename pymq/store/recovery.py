@@ -31,7 +31,7 @@ from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.store_times import StoreTimes
 
 if TYPE_CHECKING:
-    from pymq.store.bulk_scan import Records
+    from pymq.store.columns import Records
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 _PROGRESS_BYTES = 16 << 20

@@ -23,7 +23,7 @@ from pymq.store.commit_log import CommitLog, Segment
 from pymq.store.settings import StoreSettings, is_schedule_topic
 
 if TYPE_CHECKING:
-    from pymq.store.bulk_scan import Records
+    from pymq.store.columns import Records
 
 _FIXED = struct.Struct(">iiiii qqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
 _I64 = struct.Struct(">q")

@@ -17,7 +17,8 @@ from pymq.model.properties import find_property
 from pymq.store import bulk_scan, scan
 from pymq.store.bulk_dispatch import append_units, record_keys
 from pymq.store.bulk_keys import Properties
-from pymq.store.bulk_scan import Records, scan_bulk
+from pymq.store.bulk_scan import scan_bulk
+from pymq.store.columns import Records
 from pymq.store.index_keys import KeyRows
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.scan import End, Scanned, has_index_entries, unit_tags_code

@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.model.javahash import index_key_hash
-from pymq.store import index_file
+from pymq.store import index_file, index_service
+from pymq.store.bulk_dispatch import record_keys
+from pymq.store.bulk_scan import scan_bulk
+from pymq.store.columns import Records
 from pymq.store.index_file import IndexFile
 from pymq.store.index_hash import key_hashes
+from pymq.store.index_keys import KeyColumns, KeyedRecords
+from pymq.store.index_service import IndexService
 from pymq.store.memory_fs import MemoryFiles
+from pymq.store.settings import StoreSettings
 from tests.store.support import die, everything, found_by_key, make_store, put, stage
 
 KEYS = st.one_of(
@@ -201,6 +207,77 @@ def test_a_bug_in_the_index_stops_no_message_and_no_key_is_lost(monkeypatch: pyt
     store.index.drain()
     assert store.problems == []
     assert [found_by_key(store, "T", f"k{i}") for i in (0, 19)] == [[b"0"], [b"19"]]
+
+
+def waiting_columns(files: MemoryFiles) -> tuple[IndexService, list[KeyColumns]]:
+    """An index of eight entries a file, and the hashed keys k0, k1, … of a log's 40 records, four at a time."""
+    store = make_store(files, segment_size_bytes=1 << 14, index_enabled=False)
+    store.open()
+    for i in range(40):
+        put(store, "T", 0, b"%d" % i, keys=f"k{i}")
+    (records,) = [part for part in scan_bulk(store.log, 0, check_crc=True) if isinstance(part, Records)]
+    settings = StoreSettings(index_slot_count=5, index_entry_count=8)
+    files.makedirs("/index")
+    index = IndexService(files, "/index", store.log, ManualClock(), settings)
+    return index, [record_keys(records.between(first, first + 4)) for first in range(0, 40, 4)]
+
+
+def found(index: IndexService) -> list[int]:
+    """Which of the keys are there."""
+    return [i for i in range(40) if index.find("T", f"k{i}", 1, 0, 1 << 60)]
+
+
+def test_hashed_keys_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_service, "_COLUMNS_COUNT", 10)
+    index, columns = waiting_columns(MemoryFiles())
+    index.add_columns(columns[0])
+    index.add_columns(columns[1])
+    assert index.waiting
+    assert index.pending_count == 8
+    assert index.next_offset == columns[0].offsets[0]
+    assert index.files == []
+    index.add_columns(columns[2])
+    assert not index.waiting
+    index.add_columns(columns[3])
+    index.cut(int(columns[3].offsets[2]))
+    assert index.pending_count == 2
+    assert found(index) == list(range(14))
+
+
+def test_hashed_keys_and_records_are_inserted_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    index, columns = waiting_columns(MemoryFiles())
+    keyed = KeyedRecords()
+    for i in range(4):
+        keyed.add("T", b"KEYS\x01k%d\x02" % i, int(columns[0].offsets[i]), int(columns[0].times_ms[i]))
+    index.extend(keyed)
+    index.add_columns(columns[1])
+    assert index.next_offset == columns[0].offsets[0]
+    index.work()
+    entries = [file.entry(number) for file in index.files for number in range(1, file.count)]
+    assert [entry[1] for entry in entries] == [*columns[0].offsets, *columns[1].offsets]
+
+
+@pytest.mark.parametrize("pending_count_max", [100, 10])
+def test_hashed_keys_wait_for_a_disk_with_room(pending_count_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory, or, when they are too many, in the log."""
+    monkeypatch.setattr(index_service, "_COLUMNS_COUNT", 8)
+    monkeypatch.setattr(index_service, "_PENDING_COUNT_MAX", pending_count_max)
+    files = MemoryFiles()
+    index, columns = waiting_columns(files)
+
+    def fault(call: str, path: str) -> None:
+        if path.startswith("/index/"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.fault = fault
+    for each in columns:
+        index.add_columns(each)
+    assert index.problem is not None
+    assert index.next_offset == columns[0].offsets[0]
+    assert index.pending_count == (40 if pending_count_max == 100 else 0)
+    files.fault = None
+    assert found(index) == list(range(40))
+    assert index.problem is None
 
 
 def test_an_index_that_is_off_costs_nothing_and_finds_nothing() -> None:
