@@ -116,11 +116,14 @@ class SimBroker:
         self.configured_id = configured_id
         self.clock = NodeClock(timeline)
         self.disk = SimDisk(self.clock.now_ms, rng.choice(SYNC_DELAYS_US))
-        self.disk.on_failed_sync = self._be_still
+        self.disk.on_failed_sync = lambda: self._be_still("sync")
+        self.disk.on_fill = self._disk_filled
         self.start_count = 0
         self.needs_other_id = False  # it refused to be the master its flags make it
-        self._still_since_us = 0  # -1: it is not
-        self._stillness: list[tuple[int, int]] = []  # when it was dead, paused, or could not sync
+        self._still_because = {"dead"}  # or paused, or its disk is full or can't sync
+        self._still_since_us = 0
+        self._stillness: list[tuple[int, int]] = []
+        self._full_spans: list[tuple[int, int]] = []
         self._settings = {**SMALL, "bindAddress": host, "brokerIP1": host, **settings}
         self._timeline = timeline
         self._network = network
@@ -128,6 +131,7 @@ class SimBroker:
         self._history = history
         self._broker: Broker | None = None
         self._loop: SimLoop | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._graves: list[Any] = []
         self.process = Process(timeline, name, host)
         self.process.is_alive = False
@@ -196,13 +200,13 @@ class SimBroker:
         config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
         broker = Broker(config, clock=self.clock, files=self.disk.files, rng=random.Random(chance.getrandbits(64)))
         self._broker, self._loop = broker, loop
-        start(loop, self._serve(broker))
+        self._serving = start(loop, self._serve(broker))
 
     async def _serve(self, broker: Broker) -> None:
         """As the command does."""
         try:
             await broker.start()
-            self._move()
+            self._move("dead", "paused", "sync")
             self.needs_other_id = False
             self.note(f"serves as id {broker.config.broker_id}")
             await broker.wait_failed()
@@ -226,9 +230,16 @@ class SimBroker:
         self.kill()
 
     def stop(self) -> None:
-        """SIGTERM: an orderly end."""
-        assert self._broker is not None and self._loop is not None
-        start(self._loop, self._stop(self._broker))
+        """SIGTERM: an orderly end, also of a start."""
+        assert self._broker is not None and self._loop is not None and self._serving is not None
+        start(self._loop, self._end(self._broker, self._serving))
+
+    async def _end(self, broker: Broker, serving: asyncio.Task[None]) -> None:
+        """As the command does: what it is at is cancelled, then comes the broker's own end."""
+        if not serving.done():
+            serving.cancel()
+            await asyncio.wait([serving])
+            await self._stop(broker)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -248,32 +259,45 @@ class SimBroker:
     def pause(self) -> None:
         """SIGSTOP."""
         self.process.pause()
-        self._be_still()
+        self._be_still("paused")
 
     def resume(self) -> None:
         """SIGCONT."""
         if self.process.is_paused and self.is_alive:
             self.process.resume()
-            if self.parts is not None:
-                self._move()
+            self._move("paused")
 
-    def _be_still(self) -> None:
-        if self._still_since_us < 0:
+    def _disk_filled(self, is_full: bool) -> None:
+        if is_full:
+            self._be_still("full")
+        elif "full" in self._still_because:
+            self._full_spans.append((self._still_since_us, self._timeline.now_us))
+            self._move("full")
+
+    def _be_still(self, why: str) -> None:
+        if not self._still_because:
             self._still_since_us = self._timeline.now_us
+        self._still_because.add(why)
 
-    def _move(self) -> None:
-        if self._still_since_us >= 0:
-            self._stillness.append((self._still_since_us, self._timeline.now_us))
-            self._still_since_us = -1
+    def _move(self, *whys: str) -> None:
+        if self._still_because:
+            self._still_because.difference_update(whys)
+            if not self._still_because:
+                self._stillness.append((self._still_since_us, self._timeline.now_us))
+
+    def had_full_disk(self, start_us: int, end_us: int) -> bool:
+        """At any time between these."""
+        is_now = "full" in self._still_because and self._still_since_us < end_us
+        return is_now or any(start_us < b and a < end_us for a, b in self._full_spans)
 
     def moving_us(self, start_us: int, end_us: int) -> int:
         """How long it ran, and could sync, between two times; negative when they come the other way round."""
         now_us = self._timeline.now_us
-        still = [*self._stillness, *([(self._still_since_us, now_us)] if self._still_since_us >= 0 else ())]
+        still = [*self._stillness, *([(self._still_since_us, now_us)] if self._still_because else ())]
         return end_us - start_us - sum(max(0, min(end_us, b) - max(start_us, a)) for a, b in still)
 
     def _bury(self) -> None:
-        self._be_still()
+        self._be_still("dead")
         self._graves.append((self._broker, self._loop))
         self._broker = self._loop = None
 

@@ -87,7 +87,8 @@ class Watcher:
 
     def seen(self, seen: Seen) -> None:
         """A consumer got a message."""
-        if self._disturbed_us >= seen.time_us - 3 * SECOND:
+        send = self._history.sent.get(seen.content)
+        if send is None or self._disturbed_us >= send.invoked_us:
             return
         server = self._server(seen.address)
         if seen.physical < server.opened_end or (server.is_master and not server.is_sync_master):
@@ -233,7 +234,7 @@ class Verdict:
 
     def _sent(self, queues: dict[int, list[StoredMessage]]) -> None:
         """Nothing that nobody sent, nothing twice, each producer's in its order."""
-        sends = {send.content: send for send in self._history.sends}
+        sends = self._history.sent
         for queue_id, messages in queues.items():
             last: dict[str, int] = {}
             found = set[bytes]()
@@ -310,7 +311,7 @@ class Verdict:
 
     def _seen_are_there(self, queues: dict[int, list[StoredMessage]]) -> None:
         """What one consumer saw at a place, no other sees differently, unless messages may have been lost."""
-        sends = {send.content: send for send in self._history.sends}
+        sends = self._history.sent
         there = _placed(queues)
         for seen in self._history.seen:
             send = sends.get(seen.content)
@@ -369,15 +370,18 @@ class Verdict:
                     self._say(f"{group} stands at {now} in queue {queue_id}, {max(missing)} was committed and safe")
 
     def _is_safe(self, commit: Commit) -> bool:
-        """No death, and no promotion, came before it was saved, and copied. Who is paused does neither."""
+        """No death, and no promotion, came before it was saved, and copied."""
         return not any(
             incident.kind == "force"
-            or (
-                commit.time_us <= incident.time_us + SECOND
-                and self._node(incident).moving_us(commit.time_us, incident.time_us) <= OFFSETS_OLD_US
-            )
+            or (commit.time_us <= incident.time_us + SECOND and self._was_unsaved(commit, incident))
             for incident in self._history.incidents
         )
+
+    def _was_unsaved(self, commit: Commit, incident: Incident) -> bool:
+        """Who is paused saves nothing; what a full disk did not take is saved with the next try."""
+        node = self._node(incident)
+        times = (commit.time_us, incident.time_us)
+        return node.moving_us(*times) <= OFFSETS_OLD_US * (2 if node.had_full_disk(*times) else 1)
 
     def _node(self, incident: Incident) -> SimBroker:
         """Incidents name the broker that died, or the address of the one that was promoted."""

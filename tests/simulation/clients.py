@@ -126,7 +126,7 @@ class Producer(ClientNode):
     async def _send(self, address: str, content: bytes) -> Send:
         queue_id = self._rng.randrange(QUEUE_COUNT)
         send = Send(content, self.name, queue_id, address, self.now_us)
-        self._history.sends.append(send)
+        self._history.begin(send)
         self._history.operations["sends"] += 1
         request = Command(
             RequestCode.SEND_MESSAGE_V2,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -169,6 +171,12 @@ class Cluster:
         ends = {broker.parts.store.physical_max_offset if broker.parts else -1 for broker in self.brokers}
         return len(ends) == 1 and -1 not in ends
 
+    def end(self) -> None:
+        """Nobody lives any more."""
+        clients = (*self.producers, *self.consumers, self.operator)
+        for node in (*self.brokers, *self.name_servers, *clients):
+            node.process.die()
+
     def describe(self) -> str:
         """Where everybody stands: for people who look for the cause of a violation."""
         return "\n".join(f"{broker.name}: {_state(broker.parts)}" for broker in self.brokers)
@@ -209,19 +217,44 @@ def _logged_to(history: History) -> Iterator[None]:
         logger.propagate, logger.level = before
 
 
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """What dead processes leave stays for as long as the run: looking for it takes a third of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Coroutines of dead processes complain when they are deleted: they are run to their ends without a loop."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+        gc.collect()
+    finally:
+        sys.unraisablehook = before
+
+
 def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None) -> Report:
     """Runs one seed. An error that escapes is a violation too."""
     started = time.process_time()
     cluster = Cluster(plan or drawn(seed), tracing=tracing)
-    with _logged_to(cluster.history), simulated_parts(cluster.plan.tick_us):
+    history, timeline = cluster.history, cluster.timeline
+    with _without_gc(), _logged_to(history), simulated_parts(cluster.plan.tick_us):
         try:
             cluster.run()
         except Exception as error:
             if tracing:
                 raise
-            cluster.history.violated(f"{type(error).__name__}: {error}")
-    history = cluster.history
+            history.violated(f"{type(error).__name__}: {error}")
+    with _unheard():
+        cluster.end()
+        del cluster
     return Report(
-        seed, history.violations, history.faults, history.operations, cluster.timeline.now_us,
-        cluster.timeline.event_count, time.process_time() - started, history.trace or [],
+        seed, history.violations, history.faults, history.operations, timeline.now_us, timeline.event_count,
+        time.process_time() - started, history.trace or [],
     )  # fmt: skip

@@ -26,6 +26,7 @@ class SimDisk:
         self.sync_delay_us = usual_sync_delay_us
         self.was_faulty = False  # some call failed since the last healing
         self.on_failed_sync: Callable[[], None] = lambda: None
+        self.on_fill: Callable[[bool], None] = lambda is_full: None
         self._attach()
 
     def _attach(self) -> None:
@@ -33,6 +34,7 @@ class SimDisk:
 
     def fill(self, is_full: bool) -> None:
         self.is_full = is_full
+        self.on_fill(is_full)
         self._attach()
 
     def fail_syncs(self, count: int) -> None:
@@ -42,10 +44,9 @@ class SimDisk:
     def heal(self) -> None:
         """It works again, and nothing is put down to it any more."""
         self.was_faulty = False
-        self.is_full = False
         self.failing_sync_count = 0
         self.speed_up()
-        self._attach()
+        self.fill(False)
 
     def speed_up(self) -> None:
         """It is as fast as usual."""

@@ -72,6 +72,7 @@ class History:
     """Everything of one run."""
 
     sends: list[Send] = field(default_factory=list)
+    sent: dict[bytes, Send] = field(default_factory=dict)  # the same by content
     seen: list[Seen] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
@@ -80,6 +81,11 @@ class History:
     operations: Counter[str] = field(default_factory=Counter)
     trace: list[str] | None = None
     now_us: int = 0
+
+    def begin(self, send: Send) -> None:
+        """It is sent now."""
+        self.sends.append(send)
+        self.sent[send.content] = send
 
     def note(self, text: str) -> None:
         """A line of the trace, when one is wanted."""

@@ -19,7 +19,7 @@ from tests.simulation.disk import SimDisk
 from tests.simulation.network import SimNetwork
 from tests.simulation.timeline import SECOND, Process, Timeline, Timer
 
-READ_BYTES_MAX = 65_536
+TASKS_LOOKED_AT = 200
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -41,7 +41,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._timeline = timeline
         self._on_error = on_error
         # Kept for as long as the run: what a dead process left must not be tidied up whenever memory is.
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._task_count_max = TASKS_LOOKED_AT
 
     # -- time and calls -----------------------------------------------------------------------------------------
 
@@ -94,12 +95,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Any], *, name: Any = None, context: Any = None
     ) -> asyncio.Task[Any]:  # type: ignore[override]
         task = asyncio.Task(coro, loop=self, name=name, context=context)
-        self._tasks[task] = None
-        task.add_done_callback(self._forget)
+        self._tasks.append(task)
+        if len(self._tasks) > self._task_count_max:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._task_count_max = 2 * len(self._tasks) + TASKS_LOOKED_AT
         return task
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.pop(task, None)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()

@@ -168,11 +168,11 @@ class SimStream:
             self._under_way.append(data[at:])
             data = data[:at]
         if data:
-            other.process.after(0, self._read, data)
+            other.process.now(self._read, data)
         if self._under_way:
             self._plan_arrival()
         elif self._is_closing:
-            other.process.after(0, other._gone, "closed by the peer")
+            other.process.now(other._gone, "closed by the peer")
 
     def _read(self, data: bytes) -> None:
         """The other process takes them. A process that is paused does not."""

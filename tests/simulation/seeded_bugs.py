@@ -29,8 +29,8 @@ BUGS = (
     # -- lineage and cuts
     _bug("a promoted slave begins no new epoch", "broker.replication.lineage_file:LineageKeeper.open_as_master",
          "self.lineage.begin if begins_reign else self.lineage.renew", "self.lineage.renew"),
-    _bug("no new reign after an unclean stop", "broker.replication.lineage_file:LineageKeeper.open_as_master",
-         "is_as_left = was_clean and self._ended_at == log_end", "is_as_left = True"),
+    _bug("no new reign after an unclean stop", "broker.replication.lineage_file:LineageKeeper.is_as_left",
+         "return was_clean and self._ended_at == log_end", "return True"),
     _bug("a diverged tail is taken for the master's", "broker.replication.join:_place_in_log",
          "        return common.offset", "        return end"),
     _bug("a slave keeps its own lineage", "broker.replication.lineage_file:LineageKeeper.follow",

@@ -98,6 +98,13 @@ class Process:
         """As :meth:`Timeline.after`, for as long as this process lives."""
         return self._timeline.plan(delay_us, Timer(self, call, arguments))
 
+    def now(self, call: Call, *arguments: Any) -> None:
+        """``call`` happens at once, or when this process goes on, if ever. For what comes from outside."""
+        if self.is_running:
+            call(*arguments)
+        else:
+            self.hold(call, arguments)
+
     def hold(self, call: Call, arguments: tuple[Any, ...]) -> None:
         """Something was due while it does not run: it happens when it goes on, if ever."""
         if self.is_alive:
