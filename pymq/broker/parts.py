@@ -224,6 +224,7 @@ class BrokerParts:
             lineage=lambda: self.lineage.lineage,
             change_role=self.change_role,
             is_following=lambda: self.link is not None and self.link.is_following,
+            has_all_slaves=lambda: self.feeds is None or self.feeds.are_all_there,
             known=self._known_members,
         )
         if self.link is not None:

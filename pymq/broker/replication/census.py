@@ -5,7 +5,7 @@ Works with Apache's name servers and brokers too; those brokers answer, but tell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -75,20 +75,26 @@ class Census:
     ) -> None:
         """Calls ``on_done`` with the group's members but the one at ``own_address``, later; ``also``: addresses to be
         asked whether or not they are registered."""
+        self.registered(name_servers, lambda registered: self.members(registered, own_address, on_done, also))
 
-        def ask_each(registered: dict[str, int]) -> None:
-            addresses = dict.fromkeys([*registered, *also])
-            addresses.pop(own_address, None)
-            members: list[Member] = []
+    def members(
+        self,
+        registered: Mapping[str, int],
+        own_address: str,
+        on_done: Callable[[list[Member]], None],
+        also: Iterable[str] = (),
+    ) -> None:
+        """As :meth:`take`, when it is known who is registered."""
+        addresses = dict.fromkeys([*registered, *also])
+        addresses.pop(own_address, None)
+        members: list[Member] = []
 
-            def taker(address: str) -> Callable[[Answer], None]:
-                return lambda answer: members.append(_member(address, registered.get(address, -1), answer))
+        def taker(address: str) -> Callable[[Answer], None]:
+            return lambda answer: members.append(_member(address, registered.get(address, -1), answer))
 
-            code = RequestCode.PYMQ_GET_REPLICATION_STATUS
-            asked = [(address, code, taker(address)) for address in list(addresses)[:MEMBER_COUNT_MAX]]
-            _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)))
-
-        self.registered(name_servers, ask_each)
+        code = RequestCode.PYMQ_GET_REPLICATION_STATUS
+        asked = [(address, code, taker(address)) for address in list(addresses)[:MEMBER_COUNT_MAX]]
+        _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)))
 
 
 def _ask_all(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pymq.broker.replication.role import ASYNC_MASTER, SYNC_MASTER
 from pymq.broker.replication.slave_cursors import SlaveCursors
 from pymq.model.tables import DataVersion
 
@@ -17,6 +18,7 @@ GROUPS = "subscriptionGroup"
 OFFSETS = "consumerOffset"
 DELAYS = "delayOffset"
 DELETIONS = "deletedTopics"
+MASTER_ROLE = "masterRole"
 
 
 class TableRead(NamedTuple):
@@ -28,7 +30,7 @@ class TableRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopiedTable:
-    """``name`` is its file's in ``config/``, ``member`` the object in it that holds everything.
+    """``name`` is its file's in ``config/``, if it has one, ``member`` the object in it that holds everything.
 
     ``start_id`` is another one at each start of a broker; ``stamp`` changes with every change since, and is cheap: it
     is looked at in every turn. ``read`` gets the version that the slave has, maybe of another master or none.
@@ -64,6 +66,11 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
             parts.pending_offsets.forget_group(group)
             parts.stats.forget_group(group)
 
+    def take_master_role(table: dict[str, Any], is_part: bool) -> None:
+        role = table[MASTER_ROLE].get("role")
+        if role in (ASYNC_MASTER, SYNC_MASTER):
+            parts.watch.note_master_role(role)
+
     return [
         # First, so that what was committed in a deleted topic is forgotten before offsets of a new one come.
         CopiedTable(DELETIONS, DELETIONS, start_id, deletions.stamp, deletions.read, deletions.take),
@@ -93,6 +100,15 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
             lambda known: TableRead(delays.as_table()),
             lambda table, is_part: delays.take_over(table),
             waits_for_log=True,
+        ),
+        # So that whoever takes over goes on with what senders were promised last.
+        CopiedTable(
+            MASTER_ROLE,
+            MASTER_ROLE,
+            start_id,
+            lambda: (int(parts.sync_mode.is_on),),
+            lambda known: TableRead({MASTER_ROLE: {"role": SYNC_MASTER if parts.sync_mode.is_on else ASYNC_MASTER}}),
+            take_master_role,
         ),
     ]
 

@@ -120,6 +120,11 @@ class Feeds:
         """Slaves that are less than ``haMaxGapNotInSync`` behind."""
         return sum(feed.is_in_sync for feed in self._feeds)
 
+    @property
+    def are_all_there(self) -> bool:
+        """No slave has gone and is not back yet."""
+        return all(state.state != GONE for state in self.states())
+
     def states(self) -> list[SlaveState]:
         """Each slave, also those that went and did not come back (state "gone", and why)."""
         for feed in self._feeds:

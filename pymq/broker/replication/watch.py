@@ -1,10 +1,11 @@
 """Watch: two masters of one name are found, and the older one steps down; a slave hears of its master.
 
-At a master's start and every few seconds after it, a census is taken. Whoever knows of a newer epoch proves that
-another master was made since: this broker becomes a slave; but not at its start with a directory that has nothing of
-that master's history, then it was not meant and the broker refuses to run. Another master with the same epoch, or
-none, is nobody's to overrule: at the start this broker refuses to run, later both go on and say so. One with an older
-epoch will find this broker, and step down.
+At a master's start a census is taken; every few seconds after it the name servers are asked who is registered, and
+those brokers too when that changed, when something was not as it should be, and now and then. Whoever knows of a newer
+epoch proves that another master was made since: this broker becomes a slave; but not at its start with a directory that
+has nothing of that master's history, then it was not meant and the broker refuses to run. Another master with the same
+epoch, or none, is nobody's to overrule: at the start this broker refuses to run, later both go on and say so. One with
+an older epoch will find this broker, and step down.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _NO_HISTORY = (
 
 WATCH_PERIOD_MS = 5000
 SEARCH_PERIOD_MS = 1000  # a slave that does not follow
+# How often the members of a group in which nothing changes are asked all the same.
+MEMBERS_PERIOD_MS = 30_000
 # How long an old master waits for the id of the slave that is to become the master.
 SUCCESSOR_WAIT_MS = 30_000
 
@@ -139,9 +142,11 @@ class GroupWatch:
         lineage: Callable[[], Lineage],
         change_role: ChangeRole,
         is_following: Callable[[], bool] = lambda: False,
+        has_all_slaves: Callable[[], bool] = lambda: True,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """``address``: our own; ``known``: where members are that we know without name servers, which may be away."""
+        """``address``: our own; ``has_all_slaves``: no slave of this master has gone, who may have gone to another one;
+        ``known``: where members are that we know without name servers, which may be away."""
         self._census = census
         self._clock = clock
         self._config = config
@@ -150,6 +155,7 @@ class GroupWatch:
         self._lineage = lineage
         self._change_role = change_role
         self._is_following = is_following
+        self._has_all_slaves = has_all_slaves
         self._known = known
         # The composition root's: a slave's registration tells where its master is; what kind of master it is
         # is kept for the day this broker takes over.
@@ -157,7 +163,9 @@ class GroupWatch:
         self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._is_asking = False
         self._is_closed = False
-        self._looked_ms = self._began_ms = clock.monotonic_ms()
+        self._looked_ms = self._began_ms = self._members_ms = clock.monotonic_ms()
+        self._registered: dict[str, int] = {}  # address -> id, when the members were asked last
+        self._is_settled = False  # by what they said then
         self._is_urgent = not role.is_master  # what kind of master the group has is not known yet
         self._known_master = ""
         self.master_role = role.master_role  # what a slave's master was when it was last seen
@@ -184,22 +192,42 @@ class GroupWatch:
         self._is_closed = True
 
     def tick(self) -> None:
-        """Takes a census when one is due."""
+        """Looks around when it is time."""
         if self._is_asking or self._is_closed or not self._is_due():
             return
         self._is_asking = True
-        self._census.take(self._config.namesrv_addresses, self._address, self._taken, self._known())
+        self._census.registered(self._config.namesrv_addresses, self._look)
 
     def _is_due(self) -> bool:
-        is_content = self._role.is_master or self._is_following()
-        period_ms = WATCH_PERIOD_MS if is_content else SEARCH_PERIOD_MS
+        period_ms = WATCH_PERIOD_MS if self._is_content() else SEARCH_PERIOD_MS
         return self._is_urgent or self._clock.monotonic_ms() - self._looked_ms >= period_ms
+
+    def _is_content(self) -> bool:
+        return self._role.is_master or self._is_following()
+
+    def _look(self, registered: dict[str, int]) -> None:
+        """Asks the members unless all is as it was."""
+        self._looked_ms = self._clock.monotonic_ms()
+        if self._is_closed or self._is_as_before(registered):
+            self._is_asking = False
+            return
+        self._registered, self._members_ms = registered, self._looked_ms
+        self._census.members(registered, self._address, self._taken, self._known())
+
+    def _is_as_before(self, registered: dict[str, int]) -> bool:
+        if not registered or registered != self._registered:  # without name servers only the members themselves tell
+            return False
+        if self._is_urgent or not self._is_settled or not self._is_content() or not self._has_all_slaves():
+            return False
+        return self._clock.monotonic_ms() - self._members_ms < MEMBERS_PERIOD_MS
 
     def _taken(self, members: list[Member]) -> None:
         self._is_asking = self._is_urgent = False
         self._looked_ms = self._clock.monotonic_ms()
         if self._is_closed:
             return
+        masters = self._role.is_master + sum(member.broker_id == MASTER_ID for member in members)
+        self._is_settled = masters == 1 and all(member.answered and not member.is_changing for member in members)
         if self._role.is_master:
             self._check_masters(members)
         else:

@@ -23,6 +23,17 @@ def joined_pair() -> Pair:
     return pair
 
 
+def test_a_slave_knows_at_once_what_kind_of_master_it_has() -> None:
+    """Whoever takes over promises the same, also when that was switched a moment before."""
+    pair = joined_pair()
+    assert pair.slave.parts.watch.master_role == "ASYNC_MASTER"
+    pair.run(1000)
+    pair.master.config.broker_role = "SYNC_MASTER"
+    pair.master.parts.end_turn()
+    pair.network.deliver()
+    assert pair.slave.parts.watch.master_role == "SYNC_MASTER"
+
+
 def make(pair: Pair, topic: str = "T") -> None:
     pair.master.parts.topics.put([TopicConfig(topic_name=topic)])
 

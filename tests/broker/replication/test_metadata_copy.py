@@ -328,7 +328,7 @@ def test_a_long_answer_is_cut_between_tables(monkeypatch: pytest.MonkeyPatch) ->
     assert pair.slave.parts.topics.get("T") is not None and pair.slave.parts.groups.get("g") is None
     pair.network.answer_all()
     assert_equal(pair)
-    assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 5
+    assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 6
 
 
 def test_a_slave_does_not_hand_out_its_copy() -> None:

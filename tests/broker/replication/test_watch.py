@@ -8,6 +8,7 @@ from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.lineage import Lineage, Reign
 from pymq.broker.replication.role import Role, RoleChange
 from pymq.broker.replication.watch import (
+    MEMBERS_PERIOD_MS,
     SEARCH_PERIOD_MS,
     SUCCESSOR_WAIT_MS,
     WATCH_PERIOD_MS,
@@ -128,6 +129,7 @@ class Setup:
         self.registrations = 0
         self.master_roles: list[str] = []
         self.is_following = False
+        self.has_all_slaves = True
         self.known: list[str] = []
         self.watch = GroupWatch(
             census=Census(self.network, "broker-a"),
@@ -138,6 +140,7 @@ class Setup:
             lineage=lineage,
             change_role=self.changes.append,
             is_following=lambda: self.is_following,
+            has_all_slaves=lambda: self.has_all_slaves,
             known=lambda: self.known,
         )
         self.watch.register_now = self._register
@@ -175,6 +178,63 @@ def test_name_servers_may_be_away_when_members_are_known() -> None:
     setup.known = [THEIRS, OURS]
     assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
     assert len(setup.changes) == 1
+
+
+def settled(role: Role) -> Setup:
+    """A group of a master and a slave in which nothing was wrong when its members were asked just now."""
+    setup = Setup(role)
+    setup.is_following = True
+    addresses = (OURS, THEIRS) if role.is_master else (THEIRS, OURS)
+    setup.group(master=(addresses[0], 0, 3), slave=(addresses[1], 1, 3))
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    return setup
+
+
+@pytest.mark.parametrize("role", [Role(0), Role(1)], ids=["master", "slave"])
+def test_where_nothing_changes_members_are_asked_now_and_then(role: Role) -> None:
+    setup = settled(role)
+    for _ in range(MEMBERS_PERIOD_MS // WATCH_PERIOD_MS - 1):
+        assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+
+
+@pytest.mark.parametrize("role", [Role(0), Role(1)], ids=["master", "slave"])
+@pytest.mark.parametrize("found", [{OURS: 1, THEIRS: 1}, {THEIRS: 0}, {THEIRS: 1}])
+def test_members_are_asked_when_name_servers_say_something_else(role: Role, found: dict[str, int]) -> None:
+    setup = settled(role)
+    setup.network.registered[NAMESRV] = found
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+
+
+def test_members_are_asked_when_name_servers_say_nothing() -> None:
+    setup = settled(Role(0))
+    setup.network.registered = {}
+    setup.known = [THEIRS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+
+
+def test_members_are_asked_when_a_slave_has_gone() -> None:
+    """Where nobody can tell us of its new master but the slave itself."""
+    setup = settled(Role(0))
+    setup.has_all_slaves = False
+    setup.network.brokers[THEIRS] = status(THEIRS, 1, 4)
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert len(setup.changes) == 1
+
+
+def test_members_are_asked_again_as_long_as_one_is_away_or_there_are_two_masters() -> None:
+    setup = settled(Role(0))
+    setup.network.registered[NAMESRV][THIRD] = 2
+    for _ in range(3):
+        assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    setup.network.brokers[THIRD] = status(THIRD, 0, 2)
+    for _ in range(3):
+        assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    setup.network.brokers[THIRD] = status(THIRD, 2, 2)
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
 
 
 def test_one_census_at_a_time() -> None:
