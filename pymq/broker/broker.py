@@ -9,28 +9,26 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
+from typing import TypeVar
 
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.jobs import Job, JobRunner
-from pymq.broker.parts import BrokerParts, store_settings
+from pymq.broker.parts import BrokerParts
 from pymq.broker.periodic import TICK_PERIOD_MS, periodic_work
 from pymq.broker.registration import Registrar
-from pymq.broker.replication.census import Census, Member
-from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
+from pymq.broker.replication.group_at_start import GroupAtStart
 from pymq.broker.replication.role import SLAVE, Role
 from pymq.broker.replication.role_file import (
     RoleFile,
     RoleRecord,
-    demoted,
     remembering,
     role_at_start,
     role_name_after_change,
     role_name_at_start,
 )
 from pymq.broker.replication.role_switch import RoleSwitch
-from pymq.broker.replication.watch import Findings, judge
 from pymq.broker.routes import broker_dispatcher
+from pymq.broker.store_settings import store_settings
 from pymq.broker.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -44,15 +42,14 @@ from pymq.net.streams import SocketNetwork, StreamServer
 from pymq.store.diverged import cut_log
 from pymq.store.fs import Files
 from pymq.store.recovery import RecoveryReport
-from pymq.store.tables import JsonTable
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take long beside it
 BULK_MODULE = "pymq.store.uniform_batch"  # brings numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
-UNKNOWN_LOG_END = 2**63 - 1  # a lineage that is read ahead of its log
 
 
 class Broker:
@@ -73,12 +70,14 @@ class Broker:
         self._files = files
         self._rng = rng
         self.parts: BrokerParts | None = None
+        self._recovered: BrokerParts | None = None  # they do not serve yet, the group is being asked
         self.switch: RoleSwitch | None = None
         self._role_file = RoleFile(files, config.store_path_root_dir)
         self._role_file_lock = asyncio.Lock()
         self._jobs: JobRunner | None = None
         self._client: RemotingClient | None = None
         self._network: SocketNetwork | None = None
+        self._group: GroupAtStart | None = None
         self._ha_port_wanted = config.ha_listen_port
         self._slave_server: StreamServer | None = None
         self._registrar: Registrar | None = None
@@ -102,7 +101,17 @@ class Broker:
         self._failure = loop.create_future()
         self._client = RemotingClient(clock=self._clock)
         self._network = SocketNetwork(self._client)
-        record, role = await self._role_at_start()
+        self._group = GroupAtStart(
+            config=config,
+            network=self._network,
+            clock=self._clock,
+            files=self._files,
+            rng=self._rng,
+            awaited=_awaited,
+            pause=_pause,
+        )
+        record = remembering(role_at_start(self._role_file.load(), config.broker_id), config.broker_role)
+        record, role = await self._group.role(record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
@@ -112,7 +121,7 @@ class Broker:
         config.broker_role = role_name_at_start(record, config.broker_role)
         if record.broker_id != record.configured_id:
             log.warning("id %d is kept, not %d as configured: %s", record.broker_id, record.configured_id, record.why)
-        parts = self._open_parts(role, is_stopping)
+        parts = await self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
         if wanted_port > FAST_PORT_DISTANCE:
@@ -143,32 +152,14 @@ class Broker:
         await self.server.stop()
         if parts is not None:
             await self._close_parts(parts)
+        if self._recovered is not None:
+            await asyncio.to_thread(self._recovered.give_up)
+            self._recovered = None
         if self._disk_threads is not None:
             self._disk_threads.stop()
             self._disk_threads = None
 
     # -- parts and their role ------------------------------------------------------------------------------------
-
-    async def _role_at_start(self) -> tuple[RoleRecord, Role]:
-        """The role to start in: the recorded or configured one, unless somebody else is the master now."""
-        record = remembering(role_at_start(self._role_file.load(), self.config.broker_id), self.config.broker_role)
-        if not record.role.is_master or not self.config.namesrv_addresses:
-            return record, record.role
-        found = await self._look_around(self._saved_lineage())
-        for warning in found.warnings:
-            log.warning("%s", warning)
-        if found.rival:
-            raise UsageError(found.rival)
-        if found.step_down is None:
-            return record, record.role
-        log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
-        return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
-
-    def _saved_lineage(self) -> Lineage:
-        table = JsonTable(self._files, f"{self.config.store_path_root_dir}/config/{LINEAGE_FILE}.json")
-        keeper = LineageKeeper(table, self._rng)
-        keeper.load(UNKNOWN_LOG_END)
-        return keeper.lineage
 
     def _note_master_role(self, master_role: str) -> None:
         assert self.switch is not None
@@ -182,16 +173,7 @@ class Broker:
         except StoreError as error:
             log.warning("what the group's master is could not be noted: %s", error)
 
-    async def _look_around(self, lineage: Lineage) -> Findings:
-        config, network = self.config, self._network
-        assert network is not None
-        taken: asyncio.Future[list[Member]] = asyncio.get_running_loop().create_future()
-        address = format_address(config.broker_ip1, config.listen_port)
-        Census(network, config.broker_name).take(config.namesrv_addresses, address, taken.set_result)
-        members = await taken
-        return judge(config.broker_cluster_name, config.broker_name, address, lineage, members, is_starting=True)
-
-    def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> BrokerParts:
+    async def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> BrokerParts:
         """Opens a store in this role."""
         assert self._disk_threads is not None and self._network is not None and self.switch is not None
         self.config.broker_id = role.broker_id
@@ -207,10 +189,18 @@ class Broker:
             change_role=self.switch.ask,
             memory_bytes=memory_bytes(),
         )
-        self.recovery = parts.open(is_stopping)
+        self.recovery = parts.recover(is_stopping)
         self.server.note_time()
         _tell_recovery(self.recovery)
         self._prepare_bulk_work(parts)
+        regained = None
+        if parts.tail.is_in_doubt:
+            assert self._group is not None
+            self._recovered = parts
+            regained = await self._group.regain(parts.tail)
+            self._recovered = None
+            self.recovery.log_end = regained.end
+        parts.begin(regained)
         self.parts = parts
         return parts
 
@@ -281,7 +271,7 @@ class Broker:
     async def open(self, role: Role) -> None:
         assert self.switch is not None
         self.config.broker_role = role_name_after_change(self.switch.record, self.config.broker_role)
-        self._open_parts(role)
+        await self._open_parts(role)
         await self._listen_for_slaves()
 
     async def announce(self) -> None:
@@ -431,6 +421,17 @@ class Broker:
     def _numpy_loaded(self, done: asyncio.Future[ModuleType]) -> None:
         if self.parts is not None and done.exception() is None:
             self.parts.store.set_bulk_ready(True)
+
+
+async def _awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
+    """What a callback brings, which may come when nobody waits any more."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    begin(lambda value: None if future.done() else future.set_result(value))
+    return await future
+
+
+async def _pause(duration_ms: int) -> None:
+    await asyncio.sleep(duration_ms / 1000)
 
 
 def _tell_recovery(report: RecoveryReport) -> None:

@@ -32,15 +32,18 @@ from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.link import MasterLink
 from pymq.broker.replication.metadata_copy import LinkAndTables, MetadataCopy, metadata_copy
+from pymq.broker.replication.own_tail import own_tail
 from pymq.broker.replication.pending_offsets import PendingOffsets
 from pymq.broker.replication.promotion import RoleRequests
 from pymq.broker.replication.read_advice import ReadAdvice
+from pymq.broker.replication.regained_tail import Regained
 from pymq.broker.replication.role import MASTER_ID, ChangeRole, Role
 from pymq.broker.replication.slave_cursors import SlaveCursors
 from pymq.broker.replication.sync_mode import SyncMode
 from pymq.broker.replication.watch import GroupWatch
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
+from pymq.broker.store_settings import store_settings
 from pymq.broker.table_saver import TableSaver
 from pymq.broker.topics import TopicManager
 from pymq.broker.writer import SYNC_FLUSH, Writer
@@ -55,7 +58,7 @@ from pymq.store.following import Follower
 from pymq.store.fs import Files
 from pymq.store.plain_stage import PlainStager
 from pymq.store.recovery import RecoveryReport
-from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
 from pymq.wire.streams import Network
@@ -199,6 +202,8 @@ class BrokerParts:
             self.feeds = Feeds(store=self.store, clock=clock, config=config, rng=rng)
             self.feeds.on_acked = self._slaves_moved
             self.sync_mode.slaves = self.feeds
+        census = Census(self.network, config.broker_name)
+        self.tail = own_tail(self, census)
         self.follower: Follower | None = None
         self.link: MasterLink | None = None
         if not self.role.is_master:
@@ -216,7 +221,7 @@ class BrokerParts:
                 request_sync=self.flusher.request,
             )
         self.watch = GroupWatch(
-            census=Census(self.network, config.broker_name),
+            census=census,
             clock=clock,
             config=config,
             role=self.role,
@@ -307,26 +312,39 @@ class BrokerParts:
 
         Raises StoreError, and StoppedError when ``is_stopping``, which a long recovery asks now and then, says so.
         """
+        report = self.recover(is_stopping)
+        self.begin()
+        return report
+
+    def recover(self, is_stopping: Callable[[], bool] = lambda: False) -> RecoveryReport:
+        """The first half of :meth:`open`; if ``tail.is_in_doubt`` then, the group can be asked for what is missing."""
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
-            self._open_lineage(report)
+            self.tail.load(report)
+        except BaseException:
+            self.give_up()
+            raise
+        return report
+
+    def begin(self, regained: Regained | None = None) -> None:
+        """The second half, with what the group gave."""
+        try:
+            self.tail.begin(regained)
+            self.read_advice.keeps_offsets |= self.tail.is_held
             self.topics.load(is_copy=not self.role.is_master)
-            if self.role.is_master and self.role.begins_reign:
+            if self.role.is_master and (self.role.begins_reign or self.tail.regained is not None):
                 make_found_topics(self.store, self.topics)
             self.groups.load()
             self.cursors.load()
             self._open_progress()
             self.sync_mode.check()
         except BaseException:
-            self.store.close()
+            self.give_up()
             raise
-        return report
 
-    def _open_lineage(self, report: RecoveryReport) -> None:
-        log_end = self.store.physical_max_offset
-        self.lineage.load(log_end)
-        if self.role.is_master:
-            self.lineage.open_as_master(log_end, was_clean=report.clean, begins_reign=self.role.begins_reign)
+    def give_up(self) -> None:
+        """Closes a store that was recovered and did not come to serve: the next start looks at it as this one did."""
+        self.store.close(as_clean=self.tail.was_clean)
 
     def _known_members(self) -> list[str]:
         """Addresses of the group's brokers that this one has had to do with."""
@@ -364,7 +382,8 @@ class BrokerParts:
         self.pending_offsets.load()
         self.pending_offsets.hand_over(self.cursors)
         # A queue that is not here was on the master before: its next message gets offset 0.
-        self.cursors.fit(self.store.max_offset if self.role.begins_reign else self.store.queue_end)
+        if not self.tail.is_held:  # else the log may grow to where they are
+            self.cursors.fit(self.store.max_offset if self.role.begins_reign else self.store.queue_end)
         if len(self.pending_offsets):
             self.cursors.save()
             self.pending_offsets.clear()
@@ -376,9 +395,12 @@ class BrokerParts:
         Each step is done whether or not one before it failed.
         """
         with ExitStack() as steps:  # the last one goes first
-            log_end = self.store.physical_max_offset
-            steps.callback(self.lineage.close, log_end)
-            steps.callback(self.store.close)
+            if self.tail.is_held:
+                steps.callback(self.give_up)  # nothing was written, and the doubt stays
+            else:
+                log_end = self.store.physical_max_offset
+                steps.callback(self.lineage.close, log_end)
+                steps.callback(self.store.close)
             steps.callback(self.delays.save)
             steps.callback(self.cursors.save)
             steps.callback(self.pending_offsets.save)
@@ -414,30 +436,3 @@ class BrokerParts:
             )
         if topic == SCHEDULE_TOPIC and self.role.is_master:
             self.delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))
-
-
-def store_settings(config: BrokerConfig) -> StoreSettings:
-    """The store's part of a broker's configuration, which is fixed while it is open.
-
-    Limits that may change at run time are applied by those who ask (Reader, QueryHandlers); the store has their ends.
-    """
-    known = config.settings()
-
-    def highest(name: str) -> int:
-        limit = known[name].maximum
-        assert limit is not None
-        return limit
-
-    return StoreSettings(
-        segment_size_bytes=config.mapped_file_size_commit_log_bytes,
-        queue_file_size_bytes=config.mapped_file_size_consume_queue_bytes,
-        index_slot_count=config.max_hash_slot_num,
-        index_entry_count=config.max_index_num,
-        index_enabled=config.message_index_enable,
-        digests_enabled=config.block_digest_enable,
-        query_count_max=highest("maxMsgsNumBatch"),
-        transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),
-        transfer_count_in_memory=highest("maxTransferCountOnMessageInMemory"),
-        queue_write_interval_ms=config.flush_interval_consume_queue_ms,
-        delay_levels_ms=tuple(config.delay_level_ms[level] for level in sorted(config.delay_level_ms)),
-    )

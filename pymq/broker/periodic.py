@@ -6,6 +6,7 @@ from pymq.broker.jobs import Job
 from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
 from pymq.broker.replication.link import TICK_PERIOD_MS as LINK_TICK_PERIOD_MS
+from pymq.broker.replication.tail_holders import TICK_PERIOD_MS as TAIL_TICK_PERIOD_MS
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000
@@ -42,6 +43,7 @@ def _master_work(parts: BrokerParts) -> list[Job]:
         Job("delayed delivery", TICK_PERIOD_MS, parts.delays.tick),
         Job("slaves", TICK_PERIOD_MS, parts.feeds.tick),
         Job("slaves that wait for tables", TICK_PERIOD_MS, parts.copy_requests.tick),
+        Job("end of the log", TAIL_TICK_PERIOD_MS, parts.tail.tick),
         Job("freeze", TICK_PERIOD_MS, parts.freeze.tick),
     ]
 

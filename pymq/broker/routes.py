@@ -44,7 +44,8 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         link=p.link_view,
         lineage=lambda: p.lineage.lineage,
         cuts=CutHistory(p.files, config.store_path_root_dir),
-        troubles=lambda: p.watch.troubles,
+        troubles=lambda: [*p.watch.troubles, p.tail.held_for],
+        regained=lambda: p.tail.regained,
         master_role=lambda: p.watch.master_role,
     )
     runtime_info = RuntimeInfo(
@@ -123,7 +124,14 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             runtime_info=runtime_info,
         ),
         SlaveSyncHandlers(cursors=cursors, delays=p.delays, role=p.role, copies=p.copy_requests),
-        JoinHandlers(config=config, store=store, feeds=p.feeds, lineage=lambda: p.lineage.lineage),
+        JoinHandlers(
+            config=config,
+            store=store,
+            feeds=p.feeds,
+            lineage=lambda: p.lineage.lineage,
+            why_not=lambda: p.tail.held_for,
+            note=p.tail.note_slave,
+        ),
         ReplicationStatusHandlers(replication),
         RoleChangeHandlers(p.role_requests),
         LogCopyHandlers(config=config, store=store),

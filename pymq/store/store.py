@@ -147,8 +147,9 @@ class MessageStore:
                 damaged=report.damaged,
             )
 
-    def close(self) -> None:
-        """Writes and syncs everything and marks the stop as clean. When the disk fails, the stop stays unclean."""
+    def close(self, *, as_clean: bool = True) -> None:
+        """Writes and syncs everything and marks the stop as clean. When the disk fails, the stop stays unclean; also
+        with ``as_clean`` False, so that the next start looks again at what this one found."""
         if self._lock is None:
             return
         try:
@@ -171,7 +172,7 @@ class MessageStore:
                 if self.digests is not None:
                     self.digests.write()  # now that the log is on the disk, full segments count as settled
                     self.digests.sync()
-                if is_whole and self.appender.queue_problem is None:
+                if as_clean and is_whole and self.appender.queue_problem is None:
                     self._abort_file.remove()
         finally:
             self._release()

@@ -118,6 +118,16 @@ class CutState(msgspec.Struct, rename="camel", kw_only=True):
     why: str = ""
 
 
+class RegainedState(msgspec.Struct, rename="camel", kw_only=True):
+    """What a master's log had lost when the broker started, and its slaves at ``sources`` gave: offsets from ``start``
+    to ``end``."""
+
+    start: int
+    end: int
+    sources: list[str]
+    time_ms: int
+
+
 class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none.
 
@@ -147,6 +157,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     slaves: list[SlaveState] = []
     link: MasterLinkState | None = None
     cuts: list[CutState] = []
+    regained: RegainedState | None = None
 
 
 class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):

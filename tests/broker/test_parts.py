@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from pymq.broker.parts import store_settings
+from pymq.broker.store_settings import store_settings
 from pymq.config import BrokerConfig
 from pymq.errors import StoppedError, StoreError
 from pymq.model.message import MessageQueue

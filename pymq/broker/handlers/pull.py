@@ -181,8 +181,7 @@ class PullHandlers:
 
     def _read(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
         outcome = self._read_counted(header, wanted) if wanted.accept is not None else self._read_plain(header, wanted)
-        if outcome.code == ResponseCode.PULL_OFFSET_MOVED and self._advice.is_slave:
-            # What lies outside this slave's log may well be in its master's: the consumer must not lose its place.
+        if outcome.code == ResponseCode.PULL_OFFSET_MOVED and self._advice.keeps_offsets:
             outcome.result.next_offset = header.queue_offset
             return ReadOutcome(ResponseCode.PULL_NOT_FOUND, outcome.result)
         return outcome

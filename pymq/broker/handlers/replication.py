@@ -26,12 +26,23 @@ class JoinHandlers:
     """A master's. ``feeds`` is None on a slave, which refuses."""
 
     def __init__(
-        self, *, config: BrokerConfig, store: MessageStore, feeds: Feeds | None, lineage: Callable[[], Lineage]
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        feeds: Feeds | None,
+        lineage: Callable[[], Lineage],
+        why_not: Callable[[], str] = str,
+        note: Callable[[int, str], None] = lambda broker_id, address: None,
     ) -> None:
+        """``why_not``: why no slave is taken now, empty when they are; ``note`` hears of each, by id and address,
+        before it is sent anything, and may raise StoreUnavailableError."""
         self._config = config
         self._store = store
         self._feeds = feeds
         self._lineage = lineage
+        self._why_not = why_not
+        self._note = note
 
     def routes(self) -> list[Route]:
         return [Route(RequestCode.PYMQ_JOIN_MASTER, None, self.join, Permission.INNER)]
@@ -47,6 +58,8 @@ class JoinHandlers:
             request = _decode(command.body)
         except msgspec.MsgspecError as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"the joining can't be read: {error}") from error
+        if why_not := self._why_not():
+            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why_not)
         own = OwnLog(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
@@ -59,6 +72,8 @@ class JoinHandlers:
         )
         start = decide(request, own)
         is_to_cut = request.log_start < request.log_end and start < request.log_end
+        if not is_to_cut:
+            self._note(request.broker_id, request.address)
         answer = JoinAnswer(
             token=NO_TOKEN if is_to_cut else feeds.grant(request.broker_id, request.address, start),
             ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),

@@ -52,14 +52,17 @@ class LineageKeeper:
         self.lineage = Lineage(reigns).cut(log_end)
         self._coming = ()
 
+    def is_as_left(self, log_end: int, *, was_clean: bool) -> bool:
+        """Whether a log that ends at ``log_end`` is as the last orderly stop left it."""
+        return was_clean and self._ended_at == log_end
+
     def open_as_master(self, log_end: int, *, was_clean: bool, begins_reign: bool) -> None:
         """Begins a reign if there is a reason to; before the first write.
 
         The reasons: the broker became master, it never was one, its last stop was unclean, or somebody else wrote to
         the log, or cut it, since then.
         """
-        is_as_left = was_clean and self._ended_at == log_end
-        if self.lineage.reigns and is_as_left and not begins_reign:
+        if self.lineage.reigns and self.is_as_left(log_end, was_clean=was_clean) and not begins_reign:
             return
         reign_id = f"{self._rng.getrandbits(64):016x}"
         lineage = (self.lineage.begin if begins_reign else self.lineage.renew)(log_end, reign_id)

@@ -47,6 +47,8 @@ class ReadAdvice:
         self._memory_bytes = memory_bytes
         self._slave_count = slave_count
         self.is_slave = not role.is_master
+        # What lies outside our log may well be elsewhere: the consumer's place stays as it is.
+        self.keeps_offsets = self.is_slave
         self.link: Following | None = None
 
     def broker_id(self, group: SubscriptionGroupConfig | None, topic: str, queue_id: int, result: GetResult) -> int:

@@ -21,7 +21,14 @@ from pymq.model.hosts import format_address
 from pymq.store.counting import messages_behind
 from pymq.store.diverged import list_cuts
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
-from pymq.wire.bodies_replication import CutState, MasterLinkState, ReignBody, ReplicationStatus, SlaveState
+from pymq.wire.bodies_replication import (
+    CutState,
+    MasterLinkState,
+    RegainedState,
+    ReignBody,
+    ReplicationStatus,
+    SlaveState,
+)
 
 if TYPE_CHECKING:
     from pymq.broker.replication.sync_mode import SyncMode
@@ -84,6 +91,7 @@ class StatusReport:
         cuts: CutHistory | None = None,
         troubles: Callable[[], Iterable[str]] = tuple,
         master_role: Callable[[], str] = str,
+        regained: Callable[[], RegainedState | None] = lambda: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -95,6 +103,7 @@ class StatusReport:
         self._cuts = cuts
         self._troubles = troubles
         self._master_role = master_role
+        self._regained = regained
 
     @property
     def role_name(self) -> str:
@@ -130,6 +139,7 @@ class StatusReport:
             slaves=slaves,
             link=self._link.state() if self._link is not None else None,
             cuts=cuts,
+            regained=self._regained(),
         )
 
     def _problem(self) -> str:

@@ -1,0 +1,97 @@
+"""GroupAtStart: what a broker asks its group before it serves: whether it is the master still, and what it lacks."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from pymq.broker.replication.census import Census, Member
+from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
+from pymq.broker.replication.own_tail import OwnTail
+from pymq.broker.replication.regained_tail import Regained
+from pymq.broker.replication.role import Role
+from pymq.broker.replication.role_file import RoleRecord, demoted
+from pymq.broker.replication.watch import judge
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import UsageError
+from pymq.model.hosts import format_address
+from pymq.store.fs import Files
+from pymq.store.tables import JsonTable
+from pymq.wire.command import Command
+from pymq.wire.streams import Network
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_LOG_END = 2**63 - 1  # a lineage that is read ahead of its log
+T = TypeVar("T")
+
+
+class Awaited(Protocol):
+    """Makes what a callback will bring into something to be awaited."""
+
+    def __call__(self, begin: Callable[[Callable[[T], None]], None]) -> Awaitable[T]: ...
+
+
+class GroupAtStart:
+    """Questions of one broker. ``awaited`` and ``pause`` (milliseconds) are the event loop's."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        network: Network,
+        clock: Clock,
+        files: Files,
+        rng: random.Random,
+        awaited: Awaited,
+        pause: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._clock = clock
+        self._files = files
+        self._rng = rng
+        self._awaited = awaited
+        self._pause = pause
+
+    async def role(self, record: RoleRecord) -> tuple[RoleRecord, Role]:
+        """The role to start in: the recorded one, unless somebody else is the master now. Raises UsageError beside a
+        master that can't be overruled, StoreError."""
+        config = self._config
+        if not record.role.is_master or not config.namesrv_addresses:
+            return record, record.role
+        lineage, members = self._saved_lineage(), await self._members([])
+        found = judge(config.broker_cluster_name, config.broker_name, self._address, lineage, members, is_starting=True)
+        for warning in found.warnings:
+            log.warning("%s", warning)
+        if found.rival:
+            raise UsageError(found.rival)
+        if found.step_down is None:
+            return record, record.role
+        log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
+        return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
+
+    async def regain(self, tail: OwnTail) -> Regained:
+        """What others have of this master's log and it has lost is brought back. Raises StoreUnavailableError."""
+        return await tail.search(self._ask, self._pause, self._members)
+
+    @property
+    def _address(self) -> str:
+        return format_address(self._config.broker_ip1, self._config.listen_port)
+
+    def _saved_lineage(self) -> Lineage:
+        table = JsonTable(self._files, f"{self._config.store_path_root_dir}/config/{LINEAGE_FILE}.json")
+        keeper = LineageKeeper(table, self._rng)
+        keeper.load(UNKNOWN_LOG_END)
+        return keeper.lineage
+
+    async def _members(self, also: list[str]) -> list[Member]:
+        census, servers = Census(self._network, self._config.broker_name), self._config.namesrv_addresses
+        return await self._awaited(lambda done: census.take(servers, self._address, done, also))
+
+    async def _ask(self, address: str, command: Command, timeout_ms: int) -> Command | str:
+        return await self._awaited(lambda done: self._network.ask(address, command, done, timeout_ms))

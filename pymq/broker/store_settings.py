@@ -1,0 +1,33 @@
+"""What of a broker's configuration its store is opened with."""
+
+from __future__ import annotations
+
+from pymq.config import BrokerConfig
+from pymq.store.settings import StoreSettings
+
+
+def store_settings(config: BrokerConfig) -> StoreSettings:
+    """The store's part of a broker's configuration, which is fixed while it is open.
+
+    Limits that may change at run time are applied by those who ask (Reader, QueryHandlers); the store has their ends.
+    """
+    known = config.settings()
+
+    def highest(name: str) -> int:
+        limit = known[name].maximum
+        assert limit is not None
+        return limit
+
+    return StoreSettings(
+        segment_size_bytes=config.mapped_file_size_commit_log_bytes,
+        queue_file_size_bytes=config.mapped_file_size_consume_queue_bytes,
+        index_slot_count=config.max_hash_slot_num,
+        index_entry_count=config.max_index_num,
+        index_enabled=config.message_index_enable,
+        digests_enabled=config.block_digest_enable,
+        query_count_max=highest("maxMsgsNumBatch"),
+        transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),
+        transfer_count_in_memory=highest("maxTransferCountOnMessageInMemory"),
+        queue_write_interval_ms=config.flush_interval_consume_queue_ms,
+        delay_levels_ms=tuple(config.delay_level_ms[level] for level in sorted(config.delay_level_ms)),
+    )
