@@ -159,6 +159,10 @@ class CursorManager:
         """Every group with an offset, sorted."""
         return sorted({group for _, group in self._offsets})
 
+    def committed(self) -> list[tuple[str, str]]:
+        """Every (topic, group) with an offset."""
+        return list(self._offsets)
+
     def clone(self, source: str, target: str, topic: str | None) -> int:
         """Copies the offsets of ``source`` to ``target``, in one topic or in all; returns the number of queues."""
         topics = [topic] if topic else [one for one in self.topics_of(source) if not one.startswith(names.RETRY_PREFIX)]

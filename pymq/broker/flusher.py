@@ -14,6 +14,7 @@ from pymq.broker.writer import Writer
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
+from pymq.metrics.histogram import TimeHistogram
 from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ class Flusher:
         self._is_stopped = False
         self.writer: Writer | None = None
         self.sync_count = 0
+        self.failure_count = 0
+        self.times = TimeHistogram()
 
     def request(self) -> None:
         """Starts a sync of the log, or another one behind that which runs. Queues and checkpoint are left to ticks."""
@@ -93,7 +96,10 @@ class Flusher:
         return True
 
     def _sync_log(self) -> int:
-        return self._store.sync(log_only=True)
+        begun_ms = self._clock.monotonic_ms()
+        synced = self._store.sync(log_only=True)
+        self.times.add(self._clock.monotonic_ms() - begun_ms)
+        return synced
 
     def _done(self, future: Result) -> None:
         self._is_running = False
@@ -117,5 +123,6 @@ class Flusher:
         try:
             self.writer.synced(future.result())
         except (StoreUnavailableError, OSError) as error:
+            self.failure_count += 1
             log.error("flush failed: %s", error)
             self.writer.sync_failed(str(error))

@@ -91,7 +91,10 @@ class Retries:
             born_host=message.born_host,
             reconsume_times=message.reconsume_times + 1,
         )
-        self._stats.message_sent_back(properties.get(props.RETRY_TOPIC, message.topic), header.group)
+        origin = properties.get(props.RETRY_TOPIC, message.topic)
+        self._stats.message_sent_back(origin, header.group)
+        if target.topic_name == names.dlq_topic(header.group):
+            self._stats.message_dead(origin, header.group)
         return True
 
     def redirect_direct_send(
@@ -111,6 +114,7 @@ class Retries:
         kept = decode_properties(properties)
         for stale in _STALE:
             kept.pop(stale, None)
+        self._stats.message_dead(kept.get(props.RETRY_TOPIC, topic), name)
         return target.topic_name, self._writer.pick_queue(target.write_queue_nums), encode_properties(kept)
 
     def _message_at(self, offset: int) -> StoredMessage:

@@ -94,6 +94,7 @@ class StatsManager:
         self.topic_put: dict[str, Meter] = {}
         self.group_get: dict[tuple[str, str], Meter] = {}  # (topic, group)
         self.send_back: dict[tuple[str, str], Meter] = {}
+        self.dead_letters: dict[tuple[str, str], Meter] = {}
         self.missed_pulls = 0
         self.put_failures = 0
         self.filter_errors = 0  # messages that an expression could not be evaluated for
@@ -131,17 +132,24 @@ class StatsManager:
         meter = self.send_back.get((topic, group)) or self._made(self.send_back, (topic, group))
         meter.add(1, 0)
 
+    def message_dead(self, topic: str, group: str) -> None:
+        """A group gave a message of ``topic`` up: it became a dead letter."""
+        meter = self.dead_letters.get((topic, group)) or self._made(self.dead_letters, (topic, group))
+        meter.add(1, 0)
+
     def forget_topic(self, topic: str) -> None:
         """Drops the meters of a deleted topic; the broker's totals keep what they counted."""
         _retire(self.topic_put, lambda key: key == topic, self._retired_put)
         _retire(self.group_get, lambda key: key[0] == topic, self._retired_get)
-        _retire(self.send_back, lambda key: key[0] == topic, Meter())
+        for given_back in (self.send_back, self.dead_letters):
+            _retire(given_back, lambda key: key[0] == topic, Meter())
         self.filters.forget(topic=topic)
 
     def forget_group(self, group: str) -> None:
         """Drops the meters of a deleted group."""
         _retire(self.group_get, lambda key: key[1] == group, self._retired_get)
-        _retire(self.send_back, lambda key: key[1] == group, Meter())
+        for given_back in (self.send_back, self.dead_letters):
+            _retire(given_back, lambda key: key[1] == group, Meter())
         self.filters.forget(group=group)
 
     # -- periodic ------------------------------------------------------------------------------------------------

@@ -10,6 +10,14 @@ import typer
 from pymq.cli.lazy import CommandTable, LazyGroup, examples
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.serving_metrics import (
+    MetricsPortOption,
+    metrics_flags,
+    metrics_member,
+    metrics_place,
+    metrics_text,
+    serving_metrics,
+)
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig
@@ -35,7 +43,7 @@ app = typer.Typer(cls=BrokerGroup, rich_markup_mode=None, add_completion=False)
         "pymq broker --id 0",
         "pymq broker --id 0 --name broker-b --port 10921 --namesrv 127.0.0.1:9876 --store /var/lib/pymq/b",
         "pymq broker --id 1 --full-sync",
-        "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH",
+        "pymq broker -c conf/broker.conf --set flushDiskType=SYNC_FLUSH --metrics-port 5557",
     ),
 )
 def broker(
@@ -69,6 +77,7 @@ def broker(
         bool | None,
         typer.Option("--full-sync", help="A new slave takes its master's whole log, not from the last segment on."),
     ] = None,
+    metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
     ] = None,
@@ -92,28 +101,33 @@ def broker(
         "bindAddress": host,
         "storePathRootDir": store,
         "haFullSync": full_sync,
+        **metrics_flags(metrics_port),
     }
     run(_serve(build_broker_config(config_file, settings, flags), as_json))
 
 
 async def _serve(config: BrokerConfig, as_json: bool) -> None:
-    from pymq.cli.servers import serve_until_stopped, start_broker
+    from pymq.broker.metrics.collector import BrokerMetrics
+    from pymq.cli.servers import make_broker, serve_until_stopped, start_broker
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
-        server = await start_broker(config, signals)
-        try:
-            _tell_ready(config, server.address, as_json)
-            await serve_until_stopped(server, signals)
-        finally:
-            await server.stop()
+        broker = make_broker(config)
+        async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
+            await start_broker(broker, signals)
+            try:
+                _tell_ready(config, broker.address, metrics, as_json)
+                await serve_until_stopped(broker, signals)
+            finally:
+                await broker.stop()
 
 
-def _tell_ready(config: BrokerConfig, address: str, as_json: bool) -> None:
+def _tell_ready(config: BrokerConfig, address: str, metrics: str, as_json: bool) -> None:
     where = config.store_path_root_dir
     if as_json:
         ready = {"broker": address, "namesrv": config.namesrv_addr, "store": where, "pid": os.getpid()}
-        print_json_line(ready)
+        print_json_line({**ready, **metrics_member(metrics)})
         return
     who = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
-    print(f"{who} ready on {address}; name server {config.namesrv_addr or 'none'}; data in {where}", flush=True)
+    namesrv = config.namesrv_addr or "none"
+    print(f"{who} ready on {address}; name server {namesrv}; data in {where}{metrics_text(metrics)}", flush=True)

@@ -10,6 +10,7 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption
+from pymq.cli.serving_metrics import MetricsPlace, MetricsPortOption, metrics_member, metrics_text, serving_metrics
 
 if TYPE_CHECKING:
     from pymq.filterserver.server import FilterServerSettings
@@ -46,6 +47,7 @@ def filter_server(
             help="A message that its filter can't judge: skip, deliver, or stop the queue there.",
         ),
     ] = "skip",
+    metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -57,7 +59,9 @@ def filter_server(
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
-    run(_serve(_settings(broker, host or "127.0.0.1", port, advertise, workers, on_error), as_json))
+    host = host or "127.0.0.1"
+    metrics = None if metrics_port is None else MetricsPlace(host, metrics_port)
+    run(_serve(_settings(broker, host, port, advertise, workers, on_error), metrics, as_json))
 
 
 def _settings(
@@ -85,27 +89,29 @@ def _settings(
     )
 
 
-async def _serve(settings: FilterServerSettings, as_json: bool) -> None:
+async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | None, as_json: bool) -> None:
     from pymq.cli.servers import port_problem
     from pymq.clock import SystemClock
+    from pymq.filterserver.metrics import FilterServerMetrics
     from pymq.filterserver.server import FilterServer
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
         server = FilterServer(settings, clock=SystemClock())
-        try:
+        async with serving_metrics(metrics_place, FilterServerMetrics(server)) as metrics:
             try:
-                await server.start()
-            except OSError as error:
-                raise port_problem(error, settings.host, settings.port) from error
-            _tell_ready(server.address, settings.broker, as_json)
-            await signals.wait()
-        finally:
-            await server.stop()
+                try:
+                    await server.start()
+                except OSError as error:
+                    raise port_problem(error, settings.host, settings.port) from error
+                _tell_ready(server.address, settings.broker, metrics, as_json)
+                await signals.wait()
+            finally:
+                await server.stop()
 
 
-def _tell_ready(address: str, broker: str, as_json: bool) -> None:
+def _tell_ready(address: str, broker: str, metrics: str, as_json: bool) -> None:
     if as_json:
-        print_json_line({"filter_server": address, "broker": broker, "pid": os.getpid()})
+        print_json_line({"filter_server": address, "broker": broker, "pid": os.getpid(), **metrics_member(metrics)})
     else:
-        print(f"filter server of broker {broker} ready on {address}", flush=True)
+        print(f"filter server of broker {broker} ready on {address}{metrics_text(metrics)}", flush=True)

@@ -10,6 +10,14 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.serving_metrics import (
+    MetricsPortOption,
+    metrics_flags,
+    metrics_member,
+    metrics_place,
+    metrics_text,
+    serving_metrics,
+)
 
 if TYPE_CHECKING:
     from pymq.config import NamesrvConfig
@@ -32,6 +40,7 @@ def namesrv(
         ),
     ] = None,
     host: HostOption = None,
+    metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A namesrv.conf with RocketMQ's keys.")
     ] = None,
@@ -44,24 +53,28 @@ def namesrv(
     from pymq.net.runtime import run
 
     set_up_logging(log_level)
-    run(_serve(build_namesrv_config(config_file, settings, {"listenPort": port, "bindAddress": host}), as_json))
+    flags = {"listenPort": port, "bindAddress": host, **metrics_flags(metrics_port)}
+    run(_serve(build_namesrv_config(config_file, settings, flags), as_json))
 
 
 async def _serve(config: NamesrvConfig, as_json: bool) -> None:
-    from pymq.cli.servers import start_namesrv
+    from pymq.cli.servers import make_namesrv, start_namesrv
+    from pymq.namesrv.metrics import NamesrvMetrics
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
-        server = await start_namesrv(config)
-        try:
-            _tell_ready(server.address, as_json)
-            await signals.wait()
-        finally:
-            await server.stop()
+        server = make_namesrv(config)
+        async with serving_metrics(metrics_place(config, config.bind_address), NamesrvMetrics(server)) as metrics:
+            await start_namesrv(server)
+            try:
+                _tell_ready(server.address, metrics, as_json)
+                await signals.wait()
+            finally:
+                await server.stop()
 
 
-def _tell_ready(address: str, as_json: bool) -> None:
+def _tell_ready(address: str, metrics: str, as_json: bool) -> None:
     if as_json:
-        print_json_line({"namesrv": address, "pid": os.getpid()})
+        print_json_line({"namesrv": address, "pid": os.getpid(), **metrics_member(metrics)})
     else:
-        print(f"name server ready on {address}", flush=True)
+        print(f"name server ready on {address}{metrics_text(metrics)}", flush=True)

@@ -71,31 +71,40 @@ def set_up_logging(level: str) -> None:
     logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
-async def start_namesrv(config: NamesrvConfig) -> NameServer:
-    """A name server that listens. Raises UsageError when the port is taken."""
+def make_namesrv(config: NamesrvConfig) -> NameServer:
+    """A name server on this machine's clock, for :func:`start_namesrv`."""
     from pymq.clock import SystemClock
     from pymq.namesrv.server import NameServer
 
-    server = NameServer(clock=SystemClock(), config=config)
+    return NameServer(clock=SystemClock(), config=config)
+
+
+async def start_namesrv(server: NameServer) -> None:
+    """When this returns, the name server listens. Raises UsageError when the port is taken."""
+    config = server.config
     try:
         await server.start()
     except OSError as error:
         raise port_problem(error, config.bind_address, config.listen_port) from error
-    return server
 
 
-async def start_broker(config: BrokerConfig, signals: StopSignals) -> Broker:
-    """A broker that has recovered its store and listens.
-
-    Raises UsageError when the port is taken, StoppedError when a signal ends the start.
-    """
+def make_broker(config: BrokerConfig) -> Broker:
+    """A broker on this machine's clock and files, for :func:`start_broker`."""
     import random
 
     from pymq.broker.broker import Broker
     from pymq.clock import SystemClock
     from pymq.store.fs import RealFiles
 
-    broker = Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random())
+    return Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random())
+
+
+async def start_broker(broker: Broker, signals: StopSignals) -> None:
+    """When this returns, the broker has recovered its store and listens; otherwise it has been stopped.
+
+    Raises UsageError when the port is taken, StoppedError when a signal ends the start.
+    """
+    config = broker.config
     try:
         await signals.unless_stopped(broker.start(lambda: signals.came))
     except BaseException as error:
@@ -103,7 +112,6 @@ async def start_broker(config: BrokerConfig, signals: StopSignals) -> Broker:
         if isinstance(error, OSError):
             raise port_problem(error, config.bind_address, config.listen_port) from error
         raise
-    return broker
 
 
 async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:

@@ -10,8 +10,17 @@ import typer
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.output import print_json_line
 from pymq.cli.servers import HostOption, JsonOption, LogLevelOption, SetOption
+from pymq.cli.serving_metrics import (
+    MetricsPortOption,
+    metrics_flags,
+    metrics_member,
+    metrics_place,
+    metrics_text,
+    serving_metrics,
+)
 
 if TYPE_CHECKING:
+    from pymq.broker.broker import Broker
     from pymq.config import BrokerConfig, NamesrvConfig
 
 DEFAULT_DIRECTORY = "~/.pymq/standalone"
@@ -48,6 +57,7 @@ def standalone(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Keep data in a directory that is removed at the end.")
     ] = False,
+    metrics_port: MetricsPortOption = None,
     config_file: Annotated[
         str | None, typer.Option("-c", "--config", metavar="FILE", help="A broker.conf with RocketMQ's keys.")
     ] = None,
@@ -70,6 +80,7 @@ def standalone(
     try:
         # The broker's only name server is the one started here, whose port is known only then.
         flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
+        flags |= metrics_flags(metrics_port)
         defaults = () if config_file is not None else DEFAULT_SETTINGS
         broker_config = build_broker_config(config_file, [*defaults, *(settings or ())], flags)
         namesrv_config = build_namesrv_config(None, None, {"listenPort": namesrv_port, "bindAddress": host})
@@ -80,25 +91,32 @@ def standalone(
 
 
 async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
-    from pymq.cli.servers import serve_until_stopped, start_broker, start_namesrv
+    from pymq.broker.metrics.collector import BrokerMetrics
+    from pymq.cli.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
     from pymq.net.runtime import StopSignals
 
     with StopSignals() as signals:
-        namesrv = await start_namesrv(namesrv_config)
-        try:
-            broker_config.namesrv_addr = namesrv.address
-            broker = await start_broker(broker_config, signals)
+        namesrv, broker = make_namesrv(namesrv_config), make_broker(broker_config)
+        place = metrics_place(broker_config, broker_config.broker_ip1)
+        async with serving_metrics(place, BrokerMetrics(broker)) as metrics:
+            await start_namesrv(namesrv)
             try:
-                _tell_ready(namesrv.address, broker.address, broker_config.store_path_root_dir, as_json)
-                await serve_until_stopped(broker, signals)
+                broker_config.namesrv_addr = namesrv.address
+                await start_broker(broker, signals)
+                try:
+                    _tell_ready(namesrv.address, broker, metrics, as_json)
+                    await serve_until_stopped(broker, signals)
+                finally:
+                    await broker.stop()
             finally:
-                await broker.stop()
-        finally:
-            await namesrv.stop()
+                await namesrv.stop()
 
 
-def _tell_ready(namesrv: str, broker: str, store: str, as_json: bool) -> None:
+def _tell_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> None:
+    store = broker.config.store_path_root_dir
     if as_json:
-        print_json_line({"namesrv": namesrv, "broker": broker, "store": store, "pid": os.getpid()})
+        ready = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}
+        print_json_line({**ready, **metrics_member(metrics)})
     else:
-        print(f"ready: name server {namesrv}, broker {broker}, data in {store}", flush=True)
+        text = f"ready: name server {namesrv}, broker {broker.address}, data in {store}{metrics_text(metrics)}"
+        print(text, flush=True)

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pymq.config.base import Config, setting
+from pymq.config.metrics import METRICS_LABEL
 from pymq.units import parse_duration_ms
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
 _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
 _LATER = "this version has no such part"
+_PROMETHEUS_ALONE = "PyMQ gives metrics to Prometheus alone"
 MIB = 1024 * 1024
 
 
@@ -110,6 +112,13 @@ class BrokerConfig(Config):
     lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms an ordered consumer's lock on a queue lives.", minimum=1000, maximum=3_600_000)
     idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte until a connection is closed.", minimum=5, maximum=86_400)
 
+    # Metrics
+    metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
+    metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: brokerIP1.")
+    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557, "Port to serve metrics on; 0 takes any free one.", minimum=0, maximum=65535)
+    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value`, more of them separated by commas.", form=METRICS_LABEL)
+    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric (RocketMQ: 50000); those known first stay.", minimum=100, maximum=1_000_000, runtime=True)
+
     # Limits: each stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed body may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
@@ -145,6 +154,11 @@ class BrokerConfig(Config):
             traceOn rejectTransactionMessage aclEnable storePathCommitLog rocketmqHome filterServerNums enableCompaction storeType
             checkCRCOnRecover""".split(),
             _LATER,
+        ),
+        **dict.fromkeys(
+            """metricsGrpcExporterTarget metricsGrpcExporterHeader metricGrpcExporterTimeOutInMills
+            metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills metricsInDelta""".split(),
+            _PROMETHEUS_ALONE,
         ),
     }
 

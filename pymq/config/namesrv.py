@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pymq.config.base import Config, setting
+from pymq.config.metrics import METRICS_LABEL
 
 MIB = 1024 * 1024
 
@@ -29,6 +30,11 @@ class NamesrvConfig(Config):
     broker_count_max: int = setting("maxBrokers", 10_000, "Most brokers.", minimum=1, maximum=1_000_000, runtime=True)
     topic_count_max: int = setting("maxTopics", 100_000, "Most topics.", minimum=20, maximum=10_000_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
+    metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
+    metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")
+    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free one.", minimum=0, maximum=65535)
+    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value`, more of them separated by commas.", form=METRICS_LABEL)
+    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric; those known first stay.", minimum=100, maximum=1_000_000, runtime=True)
     idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte until a connection is closed.", minimum=5, maximum=86_400)
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed registration may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)

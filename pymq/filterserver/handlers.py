@@ -48,6 +48,11 @@ class FilterServerHandlers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._learning: dict[Key, asyncio.Lock] = {}
 
+    @property
+    def pending_count(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._tasks)
+
     def routes(self) -> list[Route]:
         """The filter server's table."""
         subscribe = Permission.SUBSCRIBE

@@ -46,16 +46,31 @@ class FilterServer:
         self.workers = WorkerPool(settings.worker_count, command=worker_command)
         self.classes = ClassTable(clock, self._forget_later)
         self._clock = clock
-        self._server = Server(Dispatcher([], "filter server"), clock=clock)
+        self.server = Server(Dispatcher([], "filter server"), clock=clock)
         self._client = RemotingClient(clock=clock, on_lost=lambda _: self._lost())
         self._link: BrokerLink | None = None
         self._handlers: FilterServerHandlers | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether its broker knows this server now."""
+        return self._link is not None and self._link.is_registered
+
+    @property
+    def broker_name(self) -> str:
+        """Of its broker; empty until that was there once."""
+        return self._link.broker_name if self._link is not None else ""
+
+    @property
+    def pending_count(self) -> int:
+        """Requests that wait for their answer."""
+        return self._handlers.pending_count if self._handlers is not None else 0
+
     async def start(self) -> str:
         """Listens, and reports to the broker whenever that is there; the address consumers are told. Raises OSError."""
         settings = self.settings
-        port = await self._server.start(settings.host, settings.port)
+        port = await self.server.start(settings.host, settings.port)
         self.address = format_address(settings.advertised_host or settings.host, port)
         self._link = BrokerLink(self._client, settings.broker, self.address)
         self._handlers = FilterServerHandlers(
@@ -64,7 +79,7 @@ class FilterServer:
             workers=self.workers,
             filtering=Filtering(self.workers, on_error=settings.on_error),
         )
-        self._server.dispatcher = Dispatcher(self._handlers.routes(), "filter server")
+        self.server.dispatcher = Dispatcher(self._handlers.routes(), "filter server")
         self._spawn(self._link.keep_registered())
         log.info("filter server of broker %s listens on %s", settings.broker, self.address)
         return self.address
@@ -77,7 +92,7 @@ class FilterServer:
         await self._client.close()
         if self._handlers is not None:
             await self._handlers.stop()
-        await self._server.stop()
+        await self.server.stop()
         await self.workers.stop()
         self._log_figures()
 

@@ -65,6 +65,15 @@ class WorkerPool:
         """Processes that were killed, or died, and were replaced."""
         return sum(worker.failure_count for worker in self._workers)
 
+    @property
+    def kill_count(self) -> int:
+        """Those of them that were killed because they took too long."""
+        return sum(worker.kill_count for worker in self._workers)
+
+    @property
+    def running_count(self) -> int:
+        return sum(worker.is_running for worker in self._workers)
+
     async def compile(self, wanted: Filter) -> str:
         """Why the filter can't be used; empty when it can."""
         try:
@@ -104,6 +113,11 @@ class _Process:
         self._turn = asyncio.Lock()
         self.waiting_count = 0
         self.failure_count = 0
+        self.kill_count = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
 
     async def compile(self, wanted: Filter) -> str:
         self.waiting_count += 1
@@ -161,6 +175,7 @@ class _Process:
             async with asyncio.timeout(limit_s):
                 return await exchange
         except TimeoutError:
+            self.kill_count += 1
             raise await self._failed(f"a filter worker took more than {limit_s:g} s and was killed") from None
         except (OSError, asyncio.IncompleteReadError):
             raise await self._failed("a filter worker died") from None

@@ -25,6 +25,10 @@ class BrokerIdentity:
     broker_id: int
     address: str
 
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == MASTER_ID
+
 
 @dataclass(slots=True)
 class LiveBroker:
@@ -67,6 +71,14 @@ class BrokerManager:
     def live(self, address: str) -> LiveBroker | None:
         """The broker that answers at an address."""
         return self._live.get(address)
+
+    def all_live(self) -> list[LiveBroker]:
+        """Every broker that is on line."""
+        return list(self._live.values())
+
+    def silent_ms(self, broker: LiveBroker) -> int:
+        """How long ago it was heard of."""
+        return self._clock.monotonic_ms() - broker.last_seen_ms
 
     def put(self, broker: LiveBroker, acting_master: bool | None) -> bool:
         """Enters a broker into all tables; True when nothing stood under its name and id before.

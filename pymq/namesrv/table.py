@@ -68,6 +68,11 @@ class RouteTable:
         self._clock = clock
         self.topics = TopicManager()
         self.brokers = BrokerManager(clock)
+        # Since the start, for whoever counts: reports taken, and brokers that went by each of the ways there are.
+        self.registration_count = 0
+        self.unregistration_count = 0
+        self.expired_count = 0
+        self.lost_count = 0
 
     def rival(self, report: Registration) -> LiveBroker | None:
         """The broker that has the id of ``report`` and keeps it; None when it may be registered."""
@@ -82,6 +87,7 @@ class RouteTable:
 
         ``forget_missing_topics``: the report lists all topics there are.
         """
+        self.registration_count += 1
         who = report.identity
         known = self.brokers.live(who.address)
         if known is not None and known.identity.broker_name != who.broker_name:
@@ -102,15 +108,20 @@ class RouteTable:
 
     def unregister(self, who: BrokerIdentity) -> None:
         """A broker says good-bye."""
+        self.unregistration_count += 1
         self._remove(who)
 
     def connection_closed(self, connection: object) -> list[BrokerIdentity]:
         """Removes the brokers that registered over a connection, at once; which ones."""
-        return self._remove_all(self.brokers.of_connection(connection))
+        gone = self._remove_all(self.brokers.of_connection(connection))
+        self.lost_count += len(gone)
+        return gone
 
     def expire(self) -> list[BrokerIdentity]:
         """Removes the brokers that were silent for too long; which ones."""
-        return self._remove_all(self.brokers.overdue())
+        gone = self._remove_all(self.brokers.overdue())
+        self.expired_count += len(gone)
+        return gone
 
     def data_version(self, address: str) -> DataVersion | None:
         """The version of the topic table a broker last reported."""

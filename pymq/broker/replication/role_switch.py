@@ -65,6 +65,7 @@ class RoleSwitch:
         self._wake = wake
         self._wanted: RoleChange | None = None
         self.is_running = False
+        self.change_count = 0
 
     @property
     def record(self) -> RoleRecord:
@@ -116,6 +117,7 @@ class RoleSwitch:
             )
             raise
         self.is_running = False
+        self.change_count += 1
         log.warning("id %d became id %d: %s", before.broker_id, change.role.broker_id, change.why)
 
     async def _change(self, before: RoleRecord, change: RoleChange) -> None:

@@ -1,0 +1,1 @@
+"""A broker's figures for Prometheus, read at each scrape from what its parts keep anyway. No part knows of it."""

@@ -1,0 +1,28 @@
+"""What SQL92 expressions did for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pymq.broker.parts import BrokerParts
+from pymq.metrics.family import Family
+from pymq.metrics.filters import FILTER_METRICS, FilterWork, filter_families
+
+SQL92 = "sql92"
+
+
+class FilterMetrics:
+    """Of one set of parts."""
+
+    metrics = FILTER_METRICS
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._stats = parts.stats
+        self._config = parts.config
+
+    def collect(self) -> Iterator[Family]:
+        work = (
+            FilterWork(topic, group, SQL92, done.matched, done.skipped, done.errors, done.time_ms / 1000)
+            for (topic, group), done in self._stats.filters.counts.items()
+        )
+        yield from filter_families(work, self._config.metrics_series_max)

@@ -1,0 +1,13 @@
+"""What the settings of metrics say, the same for every role."""
+
+from __future__ import annotations
+
+PROM = "PROM"  # metricsExporterType
+_PAIR = r"[a-zA-Z_][a-zA-Z0-9_]*:[^:,\s][^:,]*"
+METRICS_LABEL = (rf"(?:{_PAIR}(?:,{_PAIR})*)?", "key:value pairs separated by commas, for example zone:a,rack:7")
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """``"zone:a,rack:7"`` -> their values by key. ``text`` has been checked against :data:`METRICS_LABEL`."""
+    pairs = (pair.partition(":") for pair in text.split(",") if pair)
+    return {key: value.strip() for key, _, value in pairs}

@@ -1,0 +1,82 @@
+"""The endpoint that Prometheus scrapes: ``/metrics``, and ``/-/healthy`` for whoever asks whether anybody is there.
+
+A scrape runs on the role's own event loop, where all figures may be read as they are. It is made in slices of a
+millisecond and rests twice as long after each, and all scrapes take turns: however many clients ask for however many
+topics, they get a third of the loop's time at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+
+from pymq.errors import UsageError
+from pymq.metrics.exposition import CONTENT_TYPE, slices
+from pymq.metrics.family import Collector
+from pymq.metrics.process import ProcessMetrics
+from pymq.model.hosts import format_address
+from pymq.net.http import HttpLimits, HttpServer, Page
+
+METRICS_PATH = "/metrics"
+HEALTH_PATH = "/-/healthy"
+REST_FACTOR = 2.0
+
+
+class MetricsEndpoint:
+    """Serves what ``collectors`` gives, which is asked for at each scrape, and the process's figures.
+
+    ``labels``: on every line; asked for at each scrape as well.
+    """
+
+    def __init__(
+        self,
+        collectors: Callable[[], Sequence[Collector]],
+        labels: Callable[[], Mapping[str, str]],
+        *,
+        limits: HttpLimits | None = None,
+        now_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.address = ""
+        self._collectors = collectors
+        self._labels = labels
+        self._now_s = now_s
+        self._process = ProcessMetrics()
+        self._turn = asyncio.Lock()
+        pages = {METRICS_PATH: Page(CONTENT_TYPE, self._text), HEALTH_PATH: Page("text/plain", _healthy)}
+        self._server = HttpServer(pages, limits)
+
+    async def start(self, host: str, port: int) -> str:
+        """Listens on ``host:port`` (0: any free one) and returns the address.
+
+        Raises UsageError when that can't be had.
+        """
+        try:
+            bound = await self._server.start(host, port)
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"metrics can't be served on {format_address(host, port)}: {error}; choose another port with "
+                "--metrics-port (0 for any free one) or another metricsPromExporterHost"
+            ) from error
+        self.address = format_address(host, bound)
+        return self.address
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+    async def _text(self) -> AsyncGenerator[bytes]:
+        pieces = slices([*self._collectors(), self._process], self._labels(), self._now_s)
+        while (piece := await self._next(pieces)) is not None:
+            yield piece
+
+    async def _next(self, pieces: Iterator[bytes]) -> bytes | None:
+        """The next slice; the rest after it belongs to the turn."""
+        async with self._turn:
+            begun_s = self._now_s()
+            piece = next(pieces, None)
+            await asyncio.sleep((self._now_s() - begun_s) * REST_FACTOR)
+        return piece
+
+
+async def _healthy() -> AsyncGenerator[bytes]:
+    yield b"ok\n"

@@ -1,0 +1,48 @@
+"""What filters did for each group, the same metrics wherever a filter runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pymq.metrics.family import Family, Reading, bounded, counter
+
+MATCHED, SKIPPED, ERRORS = "matched", "skipped", "errors"
+_KEY = ("topic", "consumer_group", "filter")
+
+MESSAGES = counter(
+    "pymq_filter_messages_total",
+    "Messages that a group's filter matched, skipped, or could not judge (`result`).",
+    *(*_KEY, "result"),
+)
+TIME = counter(
+    "pymq_filter_seconds_total",
+    "Time the filter took; in a broker, of the reads through it, the disk's included.",
+    *_KEY,
+    unit="seconds",
+)
+FILTER_METRICS = (MESSAGES, TIME)
+
+
+class FilterWork(NamedTuple):
+    """Of one group's filter for a topic."""
+
+    topic: str
+    group: str
+    filter_name: str
+    matched: int
+    skipped: int
+    errors: int
+    seconds: float
+
+
+def filter_families(work: Iterable[FilterWork], series_max: int) -> Iterator[Family]:
+    """``series_max``: groups' topics that are told of. Each key may come once."""
+    found, left_out = bounded(work, series_max)
+    yield Family(MESSAGES, (reading for one in found for reading in _outcomes(one)), left_out)
+    yield Family(TIME, (Reading((one.topic, one.group, one.filter_name), one.seconds) for one in found), left_out)
+
+
+def _outcomes(work: FilterWork) -> Iterator[Reading]:
+    for result, count in ((MATCHED, work.matched), (SKIPPED, work.skipped), (ERRORS, work.errors)):
+        yield Reading((work.topic, work.group, work.filter_name, result), count)

@@ -1,0 +1,36 @@
+"""Times counted by how long they were: a few additions for each, told to Prometheus as a histogram."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from pymq.metrics.family import BUCKET, COUNT, SUM, Family, Metric, Reading
+
+# Upper bounds of the usual times in a broker: a fast disk's flush to a stuck one's.
+TIME_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+
+class TimeHistogram:
+    """Counts times by ``bounds_ms``, which grow. Any one thread at a time may add; another one may read."""
+
+    def __init__(self, bounds_ms: Sequence[int] = TIME_BOUNDS_MS) -> None:
+        self._bounds_ms = tuple(bounds_ms)
+        self._counts = [0] * (len(self._bounds_ms) + 1)
+        self._total_ms = 0
+
+    def add(self, time_ms: int) -> None:
+        self._counts[bisect_left(self._bounds_ms, time_ms)] += 1
+        self._total_ms += time_ms
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def family(self, metric: Metric) -> Family:
+        """In seconds, as Prometheus wants times."""
+        counts = list(accumulate(self._counts))
+        bounds = [*(f"{bound_ms / 1000:g}" for bound_ms in self._bounds_ms), "+Inf"]
+        buckets = [Reading((bound,), count, BUCKET) for bound, count in zip(bounds, counts, strict=True)]
+        return Family(metric, [*buckets, Reading((), counts[-1], COUNT), Reading((), self._total_ms / 1000, SUM)])

@@ -1,0 +1,75 @@
+"""A name server's figures for Prometheus, read at each scrape from its tables. RocketMQ's name server has none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pymq
+from pymq.config.metrics import parse_labels
+from pymq.metrics.connections import ConnectionMetrics
+from pymq.metrics.family import Collector, Family, Reading, bounded, counter, gauge, single
+from pymq.namesrv.server import NameServer
+
+NODE_TYPE = "namesrv"
+_BROKER = ("cluster", "broker_name", "broker_id", "address")
+
+INFO = gauge("pymq_namesrv_info", "Always 1; the label says which version runs.", "pymq_version")
+BROKERS = gauge("pymq_namesrv_brokers", "Brokers that are on line.", "cluster")
+MASTERS = gauge("pymq_namesrv_masters", "Masters among them.", "cluster")
+SILENT = gauge("pymq_namesrv_broker_silent_seconds", "Time since a broker was heard of.", *_BROKER, unit="seconds")
+TOPICS = gauge("pymq_namesrv_topics", "Topics that brokers have.")
+KV_ENTRIES = gauge("pymq_namesrv_kv_entries", "Shared values (order configurations and their like).")
+REGISTRATIONS = counter("pymq_namesrv_registrations_total", "Reports of brokers that were taken.")
+UNREGISTRATIONS = counter("pymq_namesrv_unregistrations_total", "Brokers that said good-bye.")
+EXPIRED = counter("pymq_namesrv_expired_brokers_total", "Brokers that were silent for too long.")
+LOST = counter("pymq_namesrv_lost_brokers_total", "Brokers whose connection ended.")
+
+
+class TableMetrics:
+    """Of one name server."""
+
+    metrics = (INFO, BROKERS, MASTERS, SILENT, TOPICS, KV_ENTRIES, REGISTRATIONS, UNREGISTRATIONS, EXPIRED, LOST)
+
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Family]:
+        table = self._server.table
+        live = table.brokers.all_live()
+        brokers = Counter(broker.identity.cluster for broker in live)
+        masters = Counter(broker.identity.cluster for broker in live if broker.identity.is_master)
+        yield Family(INFO, (Reading((pymq.__version__,), 1),))
+        yield Family(BROKERS, [Reading((cluster,), count) for cluster, count in brokers.items()])
+        yield Family(MASTERS, [Reading((cluster,), masters[cluster]) for cluster in brokers])
+        shown, left_out = bounded(live, self._server.config.metrics_series_max)
+        silent = (
+            Reading((who.cluster, who.broker_name, str(who.broker_id), who.address), silent_ms / 1000)
+            for who, silent_ms in ((broker.identity, table.brokers.silent_ms(broker)) for broker in shown)
+        )
+        yield Family(SILENT, silent, left_out)
+        yield single(TOPICS, len(table.topics))
+        yield single(KV_ENTRIES, len(self._server.kv))
+        yield single(REGISTRATIONS, table.registration_count)
+        yield single(UNREGISTRATIONS, table.unregistration_count)
+        yield single(EXPIRED, table.expired_count)
+        yield single(LOST, table.lost_count)
+
+
+NAMESRV_METRICS = (*TableMetrics.metrics, *ConnectionMetrics.metrics)
+
+
+class NamesrvMetrics:
+    """All figures of a name server."""
+
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+
+    def labels(self) -> dict[str, str]:
+        return parse_labels(self._server.config.metrics_label) | {
+            "node_id": self._server.address,
+            "node_type": NODE_TYPE,
+        }
+
+    def collectors(self) -> list[Collector]:
+        return [TableMetrics(self._server), ConnectionMetrics(self._server.server)]
