@@ -1,15 +1,22 @@
-"""What a seed means: how the cluster is made, what its clients do, and what happens to it."""
+"""What a seed means: how the cluster is made, what its clients do, and what happens to it.
+
+Most seeds are *storms*: minutes with a fault every few seconds and clients in a hurry. Every fifth is an *era*: hours of
+a small cluster's life, a message now and then and a fault a minute, for what needs time: registrations, tokens and
+connections that grow old, many reigns, offsets that wait, files that come and go.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.simulation.network import Link
 from tests.simulation.timeline import MS, SECOND
 
 MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+ERA_EVERY = 5  # seeds
 
 # kind of fault -> how often, beside the others
 WEIGHTS = {
@@ -72,6 +79,30 @@ class Plan:
 
 def drawn(seed: int) -> Plan:
     """The plan of a seed."""
+    storm = _storm(seed)
+    return storm if seed % ERA_EVERY else _era(storm)
+
+
+def _era(storm: Plan) -> Plan:
+    """The same cluster, with more time."""
+    chance = random.Random(storm.seed ^ 0x0E7A)
+    settings = storm.settings | {
+        "haSendHeartbeatInterval": 5000,
+        "haHousekeepingInterval": 20_000,
+        "registerNameServerPeriod": 30_000,
+        "slaveSyncInterval": 300,
+    }
+    return replace(
+        storm,
+        settings=settings,
+        tick_us=SECOND,
+        pace_us=chance.choice((5, 10, 30)) * SECOND,
+        duration_us=chance.choice((1, 2, 4)) * HOUR,
+        gap_us=chance.choice((20, 60, 120)) * SECOND,
+    )
+
+
+def _storm(seed: int) -> Plan:
     chance = random.Random(seed)
     slave_count = chance.choice((1, 1, 2, 2, 3))
     is_sync = chance.random() < 0.6
