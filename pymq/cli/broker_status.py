@@ -115,7 +115,15 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
         if one["link"] is None:
             fields["slaves connect to"] = one["ha_address"]
             fields["in sync"] = f"{one['in_sync_slaves']} of {len(one['slaves'])}, {one['required_slaves']} required"
+        if one["regained"] is not None:
+            fields["regained"] = _regained_text(one["regained"])
     return fields
+
+
+def _regained_text(regained: dict[str, Any]) -> str:
+    size = format_bytes(regained["end"] - regained["start"])
+    sources, at = ", ".join(regained["sources"]), local_time(regained["time_ms"])
+    return f"{size} from offset {regained['start']} on, lost in an unclean stop; given by {sources} at {at}"
 
 
 def _link_fields(link: dict[str, Any]) -> dict[str, Any]:

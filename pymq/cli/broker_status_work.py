@@ -67,4 +67,5 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
         "link": link,
         "lineage": [msgspec.structs.asdict(reign) for reign in status.lineage],
         "cuts": [msgspec.structs.asdict(cut) for cut in status.cuts],
+        "regained": msgspec.structs.asdict(status.regained) if status.regained is not None else None,
     }
