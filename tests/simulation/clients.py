@@ -110,8 +110,10 @@ class Producer(ClientNode):
 
     async def _work(self, pace_us: int, size_max_bytes: int) -> None:
         number, is_fresh = 0, True
-        while not self.is_stopping:
+        while True:
             await self.sleep(int(self._rng.expovariate(1) * pace_us))
+            if self.is_stopping:
+                return
             address = await self.master(is_fresh=is_fresh)
             if address is None:
                 is_fresh = True

@@ -1,7 +1,7 @@
 """What a seed means: how the cluster is made, what its clients do, and what happens to it.
 
-Most seeds are *storms*: minutes with a fault every few seconds and clients in a hurry. Every fifth is an *era*: hours of
-a small cluster's life, a message now and then and a fault a minute, for what needs time: registrations, tokens and
+Most seeds are *storms*: minutes with a fault every few seconds and clients in a hurry. Every fifth is an *era*: hours
+of a small cluster's life, a message now and then and a fault a minute, for what needs time: registrations, tokens and
 connections that grow old, many reigns, offsets that wait, files that come and go.
 """
 
