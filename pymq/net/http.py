@@ -54,6 +54,11 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
+    @property
+    def open_count(self) -> int:
+        """Connections that are served now."""
+        return len(self._serving)
+
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free one) and returns the port. Raises OSError."""
         self._listener = await asyncio.start_server(
@@ -126,6 +131,7 @@ class HttpServer:
 
 async def _read_request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request:
     """Its head; a body is not waited for. Raises RemoteProtocolError, EOFError, OSError."""
+    received_bytes = 0
     while True:
         event = http.next_event()
         if isinstance(event, h11.Request):
@@ -133,8 +139,11 @@ async def _read_request(http: h11.Connection, reader: asyncio.StreamReader) -> h
         if event is not h11.NEED_DATA:
             raise EOFError
         data = await reader.read(_READ_BYTES)
+        received_bytes += len(data)
         if not data:
             raise EOFError
+        if received_bytes > HEAD_SIZE_MAX_BYTES:
+            raise h11.RemoteProtocolError("the request's head is too long", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         http.receive_data(data)
 
 

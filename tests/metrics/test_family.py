@@ -1,0 +1,34 @@
+"""Families: state sets, and what is left out over a limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.metrics.family import Kind, Reading, bounded, counter, gauge, single, state_set
+
+
+def test_kinds() -> None:
+    assert gauge("a", "").kind is Kind.GAUGE
+    assert counter("a", "", "x", unit="bytes").labels == ("x",)
+
+
+def test_a_single_reading_has_no_label() -> None:
+    assert list(single(gauge("a", ""), 3).readings) == [Reading((), 3)]
+
+
+def test_a_state_set_says_no_to_all_states_but_one() -> None:
+    metric = gauge("a", "", "state")
+    assert [tuple(each)[:2] for each in state_set(metric, ("up", "down"), "down").readings] == [
+        (("up",), 0.0),
+        (("down",), 1.0),
+    ]
+
+
+def test_a_state_nobody_knew_is_told_as_well() -> None:
+    readings = state_set(gauge("a", "", "state"), ("up",), "odd").readings
+    assert [each.labels for each in readings if each is not None and each.value] == [("odd",)]
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, ([0, 1], 0)), (3, ([0, 1, 2], 0)), (4, ([0, 1, 2], 1))])
+def test_the_first_ones_stay(count: int, expected: tuple[list[int], int]) -> None:
+    assert bounded(range(count), 3) == expected

@@ -1,0 +1,231 @@
+"""The small HTTP server: pages by GET; what is over a limit, slow or no HTTP at all suffers alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import pytest
+
+from pymq.net.http import HEAD_SIZE_MAX_BYTES, HttpLimits, HttpServer, Page
+
+PIECES = [b"one\n", b"two\n"]
+BIG_PIECE = b"x" * 65_536
+BIG_PIECES = 400  # more than the sockets' buffers take
+
+
+class Pages:
+    """What the server under test offers."""
+
+    def __init__(self) -> None:
+        self.made_pieces = 0
+
+    async def short(self) -> AsyncGenerator[bytes]:
+        for piece in PIECES:
+            yield piece
+
+    async def big(self) -> AsyncGenerator[bytes]:
+        for _ in range(BIG_PIECES):
+            self.made_pieces += 1
+            yield BIG_PIECE
+
+    async def broken(self) -> AsyncGenerator[bytes]:
+        raise RuntimeError("made to fail")
+        yield b""
+
+    async def torn(self) -> AsyncGenerator[bytes]:
+        yield b"begun\n"
+        raise RuntimeError("made to fail half way")
+
+    def table(self) -> dict[str, Page]:
+        makers = {"/short": self.short, "/big": self.big, "/broken": self.broken, "/torn": self.torn}
+        return {path: Page("text/plain", maker) for path, maker in makers.items()}
+
+
+Talk = Callable[[HttpServer, int, Pages], Awaitable[None]]
+
+
+def serve(talk: Talk, limits: HttpLimits | None = None) -> None:
+    """Runs ``talk`` beside a server."""
+
+    async def main() -> None:
+        pages = Pages()
+        server = HttpServer(pages.table(), limits)
+        port = await server.start("127.0.0.1", 0)
+        try:
+            async with asyncio.timeout(30):
+                await talk(server, port, pages)
+        finally:
+            await server.stop()
+
+    asyncio.run(main())
+
+
+async def say(port: int, request: bytes) -> bytes:
+    """The whole answer; empty when the connection ended without one."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await rest(reader)
+    writer.close()
+    return answer
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Lets the server go on until then; a test's own limit of time ends what never comes."""
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(0)
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the connection ends, however it does."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+async def get(port: int, path: str) -> bytes:
+    return await say(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+def test_a_page_comes_in_its_pieces() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        head, _, body = (await get(port, "/short?with=query")).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK") and b"Transfer-Encoding: chunked" in head
+        assert body == b"4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\n"
+
+    serve(talk)
+
+
+def test_an_old_client_gets_a_page_that_ends_with_its_connection() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        answer = await say(port, b"GET /short HTTP/1.0\r\n\r\n")
+        assert answer.endswith(b"\r\n\r\none\ntwo\n")
+
+    serve(talk)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        ("GET /nothing", b"404 Not Found"),
+        ("POST /short", b"405 Method Not Allowed"),
+        ("HEAD /short", b"405 Method Not Allowed"),
+        ("GET /broken", b"500 Internal Server Error"),
+    ],
+)
+def test_what_is_not_served_is_told(request_line: str, status: bytes) -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        answer = await say(port, f"{request_line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 " + status)
+
+    serve(talk)
+
+
+def test_other_paths_are_named() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        assert b"/big and /broken and /short and /torn" in await get(port, "/")
+
+    serve(talk)
+
+
+def test_a_page_that_fails_half_way_has_no_end() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        answer = await get(port, "/torn")
+        assert not answer.endswith(b"0\r\n\r\n"), "a client would take it for a whole page"
+
+    serve(talk)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x00" * 100, b"GET\r\n\r\n", b"GET /sh\x01rt HTTP/1.1\r\n\r\n"],
+)
+def test_garbage_is_refused(garbage: bytes) -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(garbage)
+        writer.write_eof()
+        answer = await rest(reader)
+        assert answer.startswith(b"HTTP/1.1 400") or not answer
+        writer.close()
+        assert PIECES[0] in await get(port, "/short")
+
+    serve(talk)
+
+
+@pytest.mark.parametrize(("size", "is_served"), [(HEAD_SIZE_MAX_BYTES - 100, True), (HEAD_SIZE_MAX_BYTES + 100, False)])
+def test_a_request_may_only_be_so_long(size: int, is_served: bool) -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        answer = await say(port, b"GET /short HTTP/1.1\r\nHost: x\r\nA: " + b"a" * size + b"\r\n\r\n")
+        assert (PIECES[0] in answer) is is_served
+        assert server.refused_count == (not is_served)
+
+    serve(talk)
+
+
+def test_a_client_that_says_nothing_is_closed() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /sh")
+        assert await rest(reader) == b""
+        writer.close()
+
+    serve(talk, HttpLimits(request_time_max_s=0.05))
+
+
+def test_connections_over_the_limit_are_closed_at_once() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert await get(port, "/short") == b""
+        assert server.refused_count == 1
+        for _, writer in idle:
+            writer.close()
+        await until(lambda: not server.open_count)
+        assert PIECES[0] in await get(port, "/short")
+
+    serve(talk, HttpLimits(connection_count_max=2))
+
+
+def test_a_client_that_does_not_read_holds_up_itself_alone() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        slow = socket.create_connection(("127.0.0.1", port))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: pages.made_pieces)
+        for _ in range(20):
+            assert PIECES[0] in await get(port, "/short")
+        assert pages.made_pieces < BIG_PIECES, "the page waits for its reader"
+        slow.close()
+
+    serve(talk)
+
+
+def test_who_takes_too_long_to_read_is_cut_off() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: server.open_count)
+        await until(lambda: not server.open_count)
+        assert pages.made_pieces < BIG_PIECES
+        writer.close()
+
+    serve(talk, HttpLimits(answer_time_max_s=0.2))
+
+
+def test_a_stop_ends_what_is_open() -> None:
+    async def main() -> None:
+        server = HttpServer(Pages().table())
+        port = await server.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await until(lambda: server.open_count)
+        await server.stop()
+        assert await rest(reader) == b""
+        writer.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    asyncio.run(main())
