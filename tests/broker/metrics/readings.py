@@ -1,0 +1,35 @@
+"""What a collector gave, as a table that tests can look into; and that it gave what it says."""
+
+from __future__ import annotations
+
+from pymq.metrics.family import Collector, Reading
+
+Table = dict[str, dict[tuple[str, ...], float]]
+
+
+def table(collector: Collector) -> Table:
+    """Metric name -> labels -> value of plain readings, and (suffix, labels…) -> value of a histogram's."""
+    found: Table = {}
+    for family in collector.collect():
+        if family is None:
+            continue
+        metric = family.metric
+        assert metric in collector.metrics, f"{metric.name} is not among the collector's metrics"
+        assert metric.name not in found, f"{metric.name} came twice"
+        readings = [reading for reading in family.readings if reading is not None]
+        keys = [_key(reading) for reading in readings]
+        assert len(set(keys)) == len(keys), f"{metric.name} has a series twice"
+        for reading in readings:
+            assert len(reading.labels) == len(metric.labels) + (reading.suffix == "_bucket"), metric.name
+        found[metric.name] = {_key(reading): float(reading.value) for reading in readings}
+    return found
+
+
+def left_out(collector: Collector) -> dict[str, int]:
+    """Metric name -> how many series it left out, where there may be any."""
+    families = [family for family in collector.collect() if family is not None]
+    return {family.metric.name: family.left_out for family in families if family.left_out is not None}
+
+
+def _key(reading: Reading) -> tuple[str, ...]:
+    return (reading.suffix, *reading.labels) if reading.suffix else reading.labels
