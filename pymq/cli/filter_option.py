@@ -7,8 +7,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from pymq.errors import UsageError
-
-FILTER_SERVER = "filter-server"
+from pymq.filter.class_names import FILTER_SERVER
 
 PluginOption = Annotated[
     str | None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pymq.cli.filter_option import ExpressionOption, PluginOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, parse_pairs, split_addresses
 from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
@@ -28,6 +29,8 @@ app = new_app()
         "pymq spark-export                              (all topics of applications, to a new directory)",
         "pymq spark-export -t orders -t 'audit-*' --output ./lake",
         "pymq spark-export -t orders --from -2h --format json --json",
+        "pymq spark-export -t orders --sql \"amount > 100 AND country = 'DE'\"",
+        "pymq spark-export -t orders --filter 'jsonpath:$.items[?@.price > 5]'",
         "pymq spark-export -t orders --columns topic,queueOffset,body --dry-run",
     )
 )
@@ -60,6 +63,16 @@ def spark_export(
         str, typer.Option("--compression", metavar="KIND", help="zstd, snappy, gzip, lz4 or none.")
     ] = "zstd",
     tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Only these tags: 'A || B'.")] = "*",
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND hue = 'red'\"."),
+    ] = None,
+    plugin: PluginOption = None,
+    expression: ExpressionOption = None,
+    via: ViaOption = None,
+    on_error: Annotated[
+        str, typer.Option("--on-error", metavar="skip|deliver|stop", help="For messages that --filter can't judge.")
+    ] = "skip",
     max_rows: Annotated[
         int, typer.Option("--max-rows", metavar="N", min=0, help="Stop after about so many; 0: no limit.")
     ] = 0,
@@ -78,6 +91,7 @@ def spark_export(
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
+    chosen = parse_plugin(plugin, expression, via)
     from pymq.spark.options import ExportOptions
 
     options = ExportOptions(
@@ -91,6 +105,8 @@ def spark_export(
         columns=_words(columns),
         compression=compression,
         tag=tag,
+        sql=sql,
+        filter_on_error=on_error,
         max_rows=max_rows,
         master=master,
         conf=parse_pairs(conf or (), "--conf"),
@@ -98,6 +114,8 @@ def spark_export(
         on_data_loss=on_data_loss,  # type: ignore[arg-type]  # check() refuses other words
         dry_run=dry_run,
     )
+    if chosen is not None:
+        options.filter, options.filter_expression, options.filter_via = chosen
     if partition_by is not None:
         options.partition_by = _words(partition_by)
     options.check()
@@ -174,5 +192,7 @@ def _print_summary(summary: ExportSummary) -> None:
         f"exported {summary.rows} rows to {summary.output} as {summary.format}: {summary.files} files, "
         f"{summary.elapsed_s:.1f} s ({summary.rows_per_s:,.0f} rows/s){resumed}"
     )
+    if summary.filter_errors:
+        print_note(f"pymq: warning: the filter could not judge {summary.filter_errors} messages (see --on-error)")
     if summary.lost:
         print_note(f"pymq: warning: {summary.lost} offsets were no longer stored")

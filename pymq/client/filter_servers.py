@@ -11,13 +11,12 @@ from collections.abc import Callable
 
 from pymq.client.instance import ClientInstance
 from pymq.client.subscription import Subscription
-from pymq.errors import UnreachableError, UsageError
+from pymq.errors import UnreachableError
+from pymq.filter.class_names import class_text
 from pymq.model.message import MessageQueue
 from pymq.wire.command import Command
 
 log = logging.getLogger(__name__)
-
-FILTER_SERVER = "filter-server"
 
 
 def served_subscription(topic: str, name: str, expression: str, version: int, *, on_error: str) -> Subscription:
@@ -28,9 +27,7 @@ def served_subscription(topic: str, name: str, expression: str, version: int, *,
     from pymq.filter.running import parse_on_error  # noqa: PLC0415 - importing a client imports no plugins
 
     policy = parse_on_error(on_error)
-    if not name or ":" in name or "." in name:
-        raise UsageError(f"filter={name!r} is no filter's name: use one of pymq filter list")
-    return Subscription(topic, f"{policy}.{name}:{expression}", frozenset(), version, class_filter=True)
+    return Subscription(topic, class_text(name, expression, policy), frozenset(), version, class_filter=True)
 
 
 async def ask_filter_servers(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pymq.errors import RefusedError, UsageError
+from pymq.filter.refusals import with_next_step
 from pymq.filter.sql92 import compile_sql
 from pymq.model.javahash import string_hash
 
@@ -72,8 +73,4 @@ def parse_subscription(
 
 def explained(error: RefusedError, subscription: Subscription) -> RefusedError:
     """The refusal of an expression by a broker that has SQL92 switched off, with the switch; others as they are."""
-    if subscription.expression_type != SQL92 or "does not support consumer to filter" not in error.remark:
-        return error
-    if "enablePropertyFilter" in error.remark:
-        return error
-    return RefusedError(error.code, f"{error.remark}: set enablePropertyFilter=true in its broker.conf", error.address)
+    return with_next_step(error) if subscription.expression_type == SQL92 else error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.client.filter_servers import FILTER_SERVER, served_subscription
+from pymq.client.filter_servers import served_subscription
 from pymq.client.local_filter import filtered_subscription
 from pymq.client.subscription import EVERYTHING, TAG, Subscription, parse_subscription
 from pymq.clock import Clock
 from pymq.errors import UsageError
+from pymq.filter.class_names import FILTER_SERVER
 
 
 @dataclass(frozen=True, slots=True)

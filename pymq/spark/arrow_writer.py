@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,7 @@ def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
         **fields,
         "rows": reader.rows,
         "lost": reader.lost,
+        "filter_errors": reader.filter_errors,
         "bytes_read": reader.bytes_read,
         "files": [file.to_dict() for file in files],
     }
@@ -92,7 +93,7 @@ def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
 
 def read_settings(settings: ReadSettings, columns: tuple[str, ...]) -> ReadSettings:
     """Settings whose columns hold what the writer needs besides those to be written."""
-    return ReadSettings(**{**asdict(settings), "columns": columns_to_read(columns)})
+    return replace(settings, columns=columns_to_read(columns))
 
 
 class ParquetPartsSource(DataSource):  # type: ignore[misc]

@@ -17,12 +17,13 @@ from pymq.wire.headers.offset import OffsetAnswer, QueryConsumerOffsetHeader, Qu
 
 
 class Queue(NamedTuple):
-    """A readable queue and where it is served, the master first."""
+    """A readable queue, where it is served, the master first, and the filter servers of these brokers."""
 
     topic: str
     broker_name: str
     queue_id: int
     addresses: tuple[str, ...]
+    filter_servers: tuple[str, ...] = ()
 
 
 class ClusterView(Protocol):
@@ -106,7 +107,10 @@ class RemoteCluster:
             broker = route.broker(data.broker_name)
             if data.readable and broker is not None and broker.broker_addrs:
                 addresses = _read_addresses(broker)
-                found += [Queue(topic, data.broker_name, number, addresses) for number in range(data.read_queue_nums)]
+                servers = tuple(one for at in addresses for one in route.filter_server_table.get(at, ()))
+                found += [
+                    Queue(topic, data.broker_name, number, addresses, servers) for number in range(data.read_queue_nums)
+                ]
         return found
 
     def min_offset(self, queue: Queue) -> int:

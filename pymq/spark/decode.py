@@ -19,7 +19,7 @@ from pymq.model.ids import encode_offset_id
 from pymq.model.record import MalformedRecordError, StoredMessage
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
 from pymq.spark.property_columns import PropertyTable, parse_properties
-from pymq.spark.schema import BY_NAME, arrow_schema, check_columns
+from pymq.spark.schema import BY_NAME, arrow_schema, check_columns, column_of, property_of
 
 # Inflated bytes that go into one batch; more are spread over several.
 INFLATED_BATCH_MAX_BYTES = 64 * 1024 * 1024
@@ -86,7 +86,12 @@ class _Columns:
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """All columns of the schema."""
-        return pa.RecordBatch.from_arrays([_BUILDERS[name](self) for name in schema.names], schema=schema)
+        return pa.RecordBatch.from_arrays([self.column(name) for name in schema.names], schema=schema)
+
+    def column(self, name: str) -> pa.Array:
+        """One column by its name."""
+        wanted = property_of(name)
+        return _BUILDERS[name](self) if wanted is None else self.properties().values_of(wanted)
 
     def properties(self) -> PropertyTable:
         """The parsed properties."""
@@ -219,7 +224,9 @@ def decode_plain(messages: Sequence[StoredMessage], broker_name: str, columns: S
     """The same rows from messages decoded one by one: slow, simple, and what the fast way is held against."""
     names = check_columns(columns)
     rows = [_plain_row(message, broker_name) for message in messages]
-    arrays = [pa.array([row[name] for row in rows], BY_NAME[name].arrow) for name in names]
+    for row, message in zip(rows, messages, strict=True):
+        row |= {name: message.properties.get(property_of(name) or "") for name in names if property_of(name)}
+    arrays = [pa.array([row[name] for row in rows], column_of(name).arrow) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(names))
 
 

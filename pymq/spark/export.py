@@ -18,8 +18,9 @@ from pymq.spark import gateway
 from pymq.spark.cluster import ClusterView, RemoteCluster
 from pymq.spark.options import ExportOptions, ExportSummary, NoProgress, Progress, QueueSummary
 from pymq.spark.planner import Plan, QueueKey, choose_topics, make_plan, parse_position, rounds, split_ranges
-from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings, parse_tags
+from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.schema import check_columns
+from pymq.spark.selection import checked
 from pymq.spark.shipping import ship_package
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class _Written:
     files: int = 0
     bytes: int = 0
     tasks: int = 0
+    filter_errors: int = 0
 
 
 class _Export:
@@ -69,12 +71,11 @@ class _Export:
         self.resumed = False
         self.read = ReadSettings(
             columns=check_columns(options.columns),
-            tag=options.tag,
+            selection=checked(options.selection, clock),
             group=options.group or DEFAULT_GROUP,
             on_data_loss=options.on_data_loss,
         )
-        # A tag expression or position that means nothing is told before anything is asked or made.
-        parse_tags(options.tag)
+        # An expression or position that means nothing is told before anything is asked or made.
         now_ms = clock.now_ms()
         self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
 
@@ -90,7 +91,8 @@ class _Export:
 
     def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
         topics = choose_topics(view, self.options.topics)
-        return make_plan(view, topics, self.start, self.end, resume=resume)
+        is_served = self.read.selection.via is not None
+        return make_plan(view, topics, self.start, self.end, resume=resume, via_filter_servers=is_served)
 
     def dry_run(self) -> ExportSummary:
         """Plans only; an earlier export in the output directory counts as it would in earnest."""
@@ -144,6 +146,7 @@ class _Export:
             queue.rows = (queue.rows or 0) + result["rows"]
             queue.lost += result["lost"]
             self.written.rows += result["rows"]
+            self.written.filter_errors += result["filter_errors"]
         self.written.files += len(files)
         self.written.bytes += sum(file["bytes"] for file in files)
         self.progress.rows(self.written.rows, plan.rows)
@@ -168,7 +171,7 @@ class _Export:
             for key, rows in counts.by_queue.items():
                 self.queues[key].rows = rows
                 missing = self.queues[key].to_offset - self.queues[key].from_offset - rows
-                self.queues[key].lost = missing if self.read.tags is None else 0
+                self.queues[key].lost = missing if self.read.selection.is_all else 0
         self.written.files, self.written.bytes = _count_files(output)
         self.progress.rows(self.written.rows, plan.rows)
         return self._summary(plan)
@@ -186,6 +189,7 @@ class _Export:
                 "columns": list(check_columns(options.columns)),
                 "partition_by": list(options.partition_by),
                 "tag": options.tag,
+                **options.filter_settings,
             },
         )
 
@@ -213,6 +217,7 @@ class _Export:
             files=self.written.files,
             bytes_written=self.written.bytes,
             lost=sum(queue.lost for queue in self.queues.values()),
+            filter_errors=self.written.filter_errors,
             elapsed_s=round(now_s - self.ready_s, 3) if self.written.rows else 0.0,
             start_s=round(self.ready_s - self.begun_s, 3),
             java=self.java,

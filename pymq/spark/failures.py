@@ -20,6 +20,7 @@ _KNOWN: dict[str, type[PymqError]] = {
         errors.RequestTimeoutError,
         errors.NotFoundError,
         errors.UsageError,
+        errors.FilterStopError,
         errors.PymqError,
     )
 }

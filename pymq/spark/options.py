@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pymq.errors import UsageError
+from pymq.spark.selection import Selection
 
 FORMATS = ("parquet", "json", "csv", "orc")
 WRITERS = ("arrow", "spark")
@@ -45,6 +46,15 @@ class ExportOptions:
     compression: str = "zstd"
     tag: str = "*"
     """Tag expression (``A || B``) applied by the broker and again exactly by the reader."""
+    sql: str | None = None
+    """SQL92 over properties, applied by the broker; instead of a tag expression."""
+    filter: str | None = None
+    """An installed filter by name, with ``filter_expression``; the tasks run it, or filter servers do."""
+    filter_expression: str | None = None
+    filter_on_error: str = "skip"
+    """What becomes of messages that the filter can't judge: skip, deliver or stop."""
+    filter_via: str | None = None
+    """``filter-server``: the broker's filter servers run the filter."""
     max_rows: int = 0
     """Stop after about this many rows, 0 for no limit: queues are cut in order."""
     master: str = "local[*]"
@@ -57,6 +67,26 @@ class ExportOptions:
     rows_per_round: int = ROWS_PER_ROUND
     """Rows between two commits of the arrow writer."""
     dry_run: bool = False
+
+    @property
+    def selection(self) -> Selection:
+        """Which messages are wanted, as given."""
+        return Selection(
+            tag=self.tag,
+            sql=self.sql,
+            filter=self.filter,
+            expression=self.filter_expression,
+            on_error=self.filter_on_error,
+            via=self.filter_via,
+        )
+
+    @property
+    def filter_settings(self) -> dict[str, str]:
+        """What decides, besides the tag, which messages are in the output: only what was given."""
+        given = {"sql": self.sql, "filter": self.filter, "filter_expression": self.filter_expression}
+        if self.filter is not None:
+            given["filter_on_error"] = self.filter_on_error
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def chosen_writer(self) -> str:
@@ -113,6 +143,8 @@ class ExportSummary:
     files: int
     bytes_written: int
     lost: int
+    filter_errors: int
+    """Messages that the tasks' filter could not judge (arrow writer)."""
     elapsed_s: float
     """Seconds from the first pull's round to the last commit, without planning and Spark's start."""
     start_s: float

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pymq.errors import PymqError, UsageError
+from pymq.errors import PymqError, UnreachableError, UsageError
 from pymq.spark.cluster import ClusterView, Queue
 from pymq.spark.ranges import QueueRange, total_count
 from pymq.units import parse_time_ms
@@ -114,17 +114,20 @@ def make_plan(
     end: Position,
     *,
     resume: Mapping[QueueKey, int] | None = None,
+    via_filter_servers: bool = False,
 ) -> Plan:
-    """The ranges of all queues of these topics.
+    """The ranges of all queues of these topics; ``via_filter_servers``: to be read from those of their brokers.
 
     ``resume`` gives the offset a queue was read up to earlier; it beats ``start``. Offsets beyond a queue's end are cut
     to it; those before its beginning stay, so that the reader reports what is lost. Raises NotFoundError for a topic
-    that doesn't exist, ResumeError for a resumed queue that is shorter than it was.
+    that doesn't exist, ResumeError for a resumed queue that is shorter than it was, UnreachableError where a filter
+    server is wanted and none is there.
     """
     plan = Plan()
     for topic in topics:
         for queue in view.queues(topic):
-            plan.queues.append(_plan_queue(view, queue, start, end, resume or {}))
+            part = _plan_queue(view, queue, start, end, resume or {})
+            plan.queues.append(_served(part, queue) if via_filter_servers else part)
     return plan
 
 
@@ -142,6 +145,18 @@ def _plan_queue(
             "it was deleted and made again, or this is another cluster; export to a new directory"
         )
     return QueueRange(queue.topic, queue.broker_name, queue.queue_id, first, max(first, last), queue.addresses)
+
+
+def _served(part: QueueRange, queue: Queue) -> QueueRange:
+    """Read from filter servers, each queue from another one first."""
+    servers = queue.filter_servers
+    if not servers:
+        raise UnreachableError(
+            f"no filter server is registered with broker {queue.broker_name} at {queue.addresses[0]}: start one with "
+            f"pymq filter-server --broker {queue.addresses[0]}"
+        )
+    first = queue.queue_id % len(servers)
+    return replace(part, addresses=(*servers[first:], *servers[:first]))
 
 
 def _resolve(view: ClusterView, queue: Queue, position: Position, low: int, high: int, otherwise: int) -> int:

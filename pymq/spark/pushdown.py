@@ -1,4 +1,4 @@
-"""What a query's WHERE says about where its rows are: topics, queues, offsets, tags. Only ever narrows."""
+"""What a query's WHERE says about where its rows are: topics, queues, offsets, tags, properties. Only ever narrows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pymq.spark.property_terms import joined_terms, sql_term
 from pymq.spark.ranges import QueueRange
 
 _BY_VALUE = ("topic", "brokerName", "queueId", "tags")
@@ -18,10 +19,14 @@ class Narrowing:
         self._allowed: dict[str, frozenset[Any]] = {}
         self._from_offset = 0
         self._to_offset: int | None = None
+        self._sql_terms: list[str] = []
 
     def take(self, condition: Any) -> None:
         """Takes one of Spark's filters into account. They are told by their class's name: no Spark is needed here."""
         kind = type(condition).__name__
+        term = sql_term(condition)
+        if term is not None:
+            self._sql_terms.append(term)
         attribute: tuple[str, ...] = getattr(condition, "attribute", ())
         if len(attribute) != 1 or getattr(condition, "value", None) is None:
             return
@@ -53,6 +58,10 @@ class Narrowing:
         if not tags or not all(_can_be_written(tag) for tag in tags):
             return None
         return " || ".join(sorted(tags))
+
+    def sql(self) -> str | None:
+        """SQL92 that holds for every row wanted; None when nothing can be said so, or it would be over a limit."""
+        return joined_terms(self._sql_terms)
 
     def _serves(self, part: QueueRange) -> bool:
         wanted = {"topic": part.topic, "brokerName": part.broker_name, "queueId": part.queue_id}

@@ -9,6 +9,7 @@ from typing import Any
 from pymq.errors import PymqError, UsageError
 from pymq.spark.options import DataLoss
 from pymq.spark.pull_window import PULL_COUNT_MAX
+from pymq.spark.selection import ALL, Selection
 
 # A group that every broker has without being asked (Java: MixAll.TOOLS_CONSUMER_GROUP).
 DEFAULT_GROUP = "TOOLS_CONSUMER"
@@ -58,7 +59,7 @@ class ReadSettings:
     """How a range is read: columns, filter, sizes of pulls and batches."""
 
     columns: tuple[str, ...] = ()
-    tag: str = "*"
+    selection: Selection = ALL
     group: str = DEFAULT_GROUP
     on_data_loss: DataLoss = "fail"
     pull_count_max: int = PULL_COUNT_MAX
@@ -82,11 +83,6 @@ class ReadSettings:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be at least 1")
 
-    @property
-    def tags(self) -> frozenset[str] | None:
-        """The tags wanted; None for all."""
-        return parse_tags(self.tag)
-
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; the inverse is :meth:`from_dict`."""
         return asdict(self)
@@ -94,17 +90,8 @@ class ReadSettings:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ReadSettings:
         """Inverse of :meth:`to_dict`."""
-        return cls(**{**fields, "columns": tuple(fields["columns"])})
-
-
-def parse_tags(expression: str) -> frozenset[str] | None:
-    """``"A || B"`` -> {"A", "B"}; ``*`` and nothing mean all: None. Raises UsageError when there is no tag in it."""
-    if expression.strip() in ("", "*"):
-        return None
-    tags = frozenset(part.strip() for part in expression.split("||") if part.strip())
-    if not tags:
-        raise UsageError(f"{expression!r} names no tag: write one tag, or several with || between")
-    return None if "*" in tags else tags
+        selection = Selection(**fields["selection"])
+        return cls(**{**fields, "columns": tuple(fields["columns"]), "selection": selection})
 
 
 def total_count(ranges: Iterable[QueueRange]) -> int:

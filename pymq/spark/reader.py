@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pymq.errors import RefusedError, UnreachableError
+from pymq.filter.refusals import with_next_step
 from pymq.model import record, sysflag
 from pymq.spark.decode import Decoder
 from pymq.spark.layout import Positions, find_starts, integers
@@ -20,10 +22,14 @@ from pymq.spark.pull_window import Ask, PullWindow, Segment
 from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
 from pymq.spark.remote import Remote
 from pymq.spark.schema import arrow_schema, check_columns
+from pymq.spark.selection import SQL92
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.header import decode_header
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
+
+if TYPE_CHECKING:
+    from pymq.spark.plugin_filter import PluginFilter
 
 # The server is busy or not ready: the same pull may work a moment later.
 RETRY_CODES = frozenset(
@@ -31,6 +37,8 @@ RETRY_CODES = frozenset(
 )
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
+# A filter server that looks for the message its workers fail at answers "pull again" this often at most: it halves.
+PULL_AGAIN_COUNT_MAX = 64
 
 Opener = Callable[[str, float], Remote]
 
@@ -41,9 +49,10 @@ def open_remote(address: str, timeout_s: float) -> Remote:
 
 
 class RangeReader:
-    """Reads one range once. ``rows``, ``lost`` and ``bytes_read`` count while it goes on.
+    """Reads one range once. ``rows``, ``lost``, ``filter_errors`` and ``bytes_read`` count while it goes on.
 
-    ``lost`` counts offsets of the range without a message; with a tag filter only those that the broker itself reports.
+    ``lost`` counts offsets of the range without a message; where the broker or a filter server leaves messages out,
+    only those that it reports. ``filter_errors``: messages that a filter of this reader could not judge.
     """
 
     def __init__(
@@ -56,10 +65,18 @@ class RangeReader:
     ) -> None:
         self.rows = 0
         self.lost = 0
+        self.filter_errors = 0
         self.bytes_read = 0
         self._part = part
         self._settings = settings
-        self._tags = settings.tags
+        selection = settings.selection
+        self._tags = selection.tags
+        self._is_served = selection.via is not None
+        self._subscription, self._expression_type = selection.of_pull()
+        self._has_gaps = self._is_served or selection.sql is not None or self._tags is not None
+        self._narrowing = selection.narrowing
+        self._plugin = _plugin_filter(settings, part) if selection.runs_here else None
+        self._again_count = 0
         self._schema = arrow_schema(check_columns(settings.columns))
         columns = self._schema.names
         if self._tags is not None and "tags" not in columns:
@@ -81,8 +98,9 @@ class RangeReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in order of their offsets.
 
-        Raises DataLossError (unless losses are only to be reported), UnreachableError when no broker of the queue
-        answers after several tries, RefusedError for a refusal, MalformedRecordError for damaged bytes.
+        Raises DataLossError (unless losses are only to be reported), UnreachableError when no broker or filter server
+        of the queue answers after several tries, RefusedError for a refusal, FilterStopError where a filter stops,
+        MalformedRecordError for damaged bytes.
         """
         settings = self._settings
         try:
@@ -126,8 +144,11 @@ class RangeReader:
     def _on_answer(self, ask: Ask, answer: Command) -> list[Segment]:
         code = answer.code
         if code in RETRY_CODES:
+            error = RefusedError(code, answer.remark, self._address())
             self._window.give_back(ask)
-            self._failed(RefusedError(code, answer.remark, self._address()))
+            if self._is_served:
+                self._drop_connection()  # another filter server may be better off
+            self._failed(error)
             return []
         if code not in (
             ResponseCode.SUCCESS,
@@ -135,7 +156,7 @@ class RangeReader:
             ResponseCode.PULL_RETRY_IMMEDIATELY,
             ResponseCode.PULL_OFFSET_MOVED,
         ):
-            raise RefusedError(code, answer.remark, self._address())
+            return self._on_refusal(ask, RefusedError(code, answer.remark, self._address()))
         next_offset = decode_header(PullMessageAnswer, answer.ext).next_begin_offset
         if code == ResponseCode.PULL_OFFSET_MOVED:
             # Below the queue's beginning the broker tells where it is; beyond its end nothing is left.
@@ -143,9 +164,33 @@ class RangeReader:
             ahead = next_offset if next_offset > ask.start else self._part.to_offset
             return self._window.answered(ask, ahead, b"", moved=True)
         if next_offset <= ask.start:
+            if self._is_served and code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+                return self._pull_again(ask, answer)
             return self._nothing_yet(ask, answer)
-        self._failures = 0
+        self._failures = self._again_count = 0
+        self._has_gaps = self._has_gaps or self._narrowing is not None
         return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
+
+    def _on_refusal(self, ask: Ask, error: RefusedError) -> list[Segment]:
+        """A broker that doesn't take the narrowing is asked without it: that costs time, and no row."""
+        if self._narrowing is None:
+            raise with_next_step(error) if self._expression_type == SQL92 else error
+        self._narrowing = None
+        self._window.give_back(ask)
+        self._drop_connection()
+        return []
+
+    def _pull_again(self, ask: Ask, answer: Command) -> list[Segment]:
+        self._again_count += 1
+        if self._again_count > PULL_AGAIN_COUNT_MAX:
+            raise RefusedError(
+                answer.code,
+                f"no progress at offset {ask.start} of {self._part} after {PULL_AGAIN_COUNT_MAX} pulls: look into the "
+                "filter server's log",
+                self._address(),
+            )
+        self._window.give_back(ask)
+        return []
 
     def _nothing_yet(self, ask: Ask, answer: Command) -> list[Segment]:
         """The broker has nothing at an offset that it had when planning: a slave behind its master, or a loss."""
@@ -169,7 +214,7 @@ class RangeReader:
             self._pending_rows += kept
             self._pending_bytes += len(segment.data)
             self.bytes_read += len(segment.data)
-        missing = span - kept if self._tags is None or segment.moved else 0
+        missing = span - kept if not self._has_gaps or segment.moved else 0
         if missing:
             self._lose(segment, missing)
 
@@ -191,6 +236,9 @@ class RangeReader:
         starts = np.concatenate(self._starts)
         self._chunks, self._starts = [], []
         self._pending_rows = self._pending_bytes = 0
+        if self._plugin is not None:
+            starts = self._plugin.keep(chunk, starts)
+            self.filter_errors = self._plugin.error_count
         for batch in self._decoder.decode(chunk, starts):
             kept = self._filtered(batch)
             if kept.num_rows:
@@ -206,18 +254,21 @@ class RangeReader:
 
     def _pull_command(self, ask: Ask) -> Command:
         settings = self._settings
+        subscription, kind = self._subscription, self._expression_type
+        if self._narrowing is not None:
+            subscription, kind = self._narrowing, SQL92
         header = PullMessageHeader(
             consumer_group=settings.group,
             topic=self._part.topic,
             queue_id=self._part.queue_id,
             queue_offset=ask.start,
             max_msg_nums=ask.stop - ask.start,
-            sys_flag=sysflag.PULL_SUBSCRIPTION,
+            sys_flag=sysflag.PULL_SUBSCRIPTION | (sysflag.PULL_CLASS_FILTER if self._is_served else 0),
             commit_offset=0,
             suspend_timeout_millis=0,
             sub_version=0,
-            subscription=settings.tag if self._tags is not None else "*",
-            expression_type="TAG",
+            subscription=subscription,
+            expression_type=kind,
             max_msg_bytes=settings.pull_size_max_bytes,
         )
         return request(RequestCode.PULL_MESSAGE, header)
@@ -237,6 +288,12 @@ class RangeReader:
             self._remote = None
         self._asked.clear()
         self._window.give_back_all()
+
+
+def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
+    from pymq.spark.plugin_filter import PluginFilter
+
+    return PluginFilter(settings.selection, part.broker_name)
 
 
 def _inside(segment: Segment, starts: Positions) -> np.ndarray:

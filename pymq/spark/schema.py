@@ -1,4 +1,7 @@
-"""The columns a message becomes: names, Arrow types and Spark types, in one table for all readers and writers."""
+"""The columns a message becomes: names, Arrow types and Spark types, in one table for all readers and writers.
+
+Besides those of the table, ``property_NAME`` is a message property as text, null where it is missing.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +50,28 @@ USUAL = tuple(column.name for column in COLUMNS if column.usual)
 TEXT_USUAL = tuple("bodyText" if name == "body" else name for name in USUAL)
 
 
+PROPERTY_PREFIX = "property_"
+
+
+def property_of(column: str) -> str | None:
+    """``property_NAME`` -> NAME; None for the columns of the table."""
+    name = column.removeprefix(PROPERTY_PREFIX)
+    return name if name and name != column and column not in BY_NAME else None
+
+
+def column_of(name: str) -> Column:
+    """The column of a name that was checked."""
+    return BY_NAME.get(name) or Column(name, pa.string(), "string", usual=False)
+
+
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:
     """The names as given, the usual ones when there are none. Raises UsageError for an unknown or double one."""
     if not names:
         return USUAL
     for name in names:
-        if name not in BY_NAME:
-            raise UsageError(f"there is no column {name!r}: choose from {', '.join(BY_NAME)}")
+        if name not in BY_NAME and property_of(name) is None:
+            known = ", ".join([*BY_NAME, f"{PROPERTY_PREFIX}NAME"])
+            raise UsageError(f"there is no column {name!r}: choose from {known}")
     if len(set(names)) != len(names):
         raise UsageError(f"columns {','.join(names)} name one twice: name each once")
     return tuple(names)
@@ -61,9 +79,17 @@ def check_columns(names: Sequence[str]) -> tuple[str, ...]:
 
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
     """The Arrow schema of these columns."""
-    return pa.schema([(name, BY_NAME[name].arrow) for name in names])
+    return pa.schema([(name, column_of(name).arrow) for name in names])
 
 
 def spark_ddl(names: Sequence[str]) -> str:
     """The schema as Spark SQL text: ``topic string, queueId int``."""
-    return ", ".join(f"{name} {BY_NAME[name].ddl}" for name in names)
+    return ", ".join(f"{_ddl_name(name)} {column_of(name).ddl}" for name in names)
+
+
+def _ddl_name(name: str) -> str:
+    """Properties may be called anything."""
+    if name in BY_NAME:
+        return name
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # What a task imports, directly or not; the servers and the command stay at home.
-PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "model", "wire", "spark")
+PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "filter", "model", "wire", "spark")
 
 _shipped: set[str] = set()
 

@@ -1,8 +1,8 @@
 """``spark.read.format("pymq")``: topics as DataFrames, one partition for every range of a queue, read by the executors.
 
 Options (any case): ``namesrv``, ``topics`` (names or globs, commas between; ``topic`` too), ``startingOffsets``,
-``endingOffsets``, ``columns``, ``tag``, ``group``, ``onDataLoss``, ``maxRowsPerPartition``, ``minPartitions``,
-``pushFilters``. docs/spark.md describes them.
+``endingOffsets``, ``columns``, ``tag``, ``sql``, ``filter``, ``filterExpression``, ``filterOnError``, ``filterVia``,
+``group``, ``onDataLoss``, ``maxRowsPerPartition``, ``minPartitions``, ``pushFilters``. docs/spark.md describes them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pymq.spark.pushdown import Narrowing
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.schema import check_columns, spark_ddl
+from pymq.spark.selection import Selection, checked
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -41,6 +42,11 @@ KNOWN_OPTIONS = frozenset(
         "endingoffsets",
         "columns",
         "tag",
+        "sql",
+        "filter",
+        "filterexpression",
+        "filteronerror",
+        "filtervia",
         "group",
         "ondataloss",
         "maxrowsperpartition",
@@ -87,14 +93,15 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
 
     def __init__(self, options: Mapping[str, str], columns: tuple[str, ...], *, clock: Clock | None = None) -> None:
         self._options = dict(options)
-        self._now_ms = (clock or SystemClock()).now_ms()
+        clock = clock or SystemClock()
+        self._now_ms = clock.now_ms()
         self._narrowing = Narrowing()
         loss = options.get("ondataloss", "fail")
         if loss not in DATA_LOSS_MODES:
             raise UsageError(f"onDataLoss {loss!r} is unknown: use one of {', '.join(DATA_LOSS_MODES)}")
         self._settings = ReadSettings(
             columns=check_columns(columns),
-            tag=options.get("tag", "*"),
+            selection=checked(_selection(options), clock),
             group=options.get("group", DEFAULT_GROUP),
             on_data_loss=loss,  # type: ignore[arg-type]
         )
@@ -114,10 +121,9 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
         assert isinstance(partition, RangePartition)
-        settings = self._settings
-        tag = self._narrowing.tag_expression()
-        if tag is not None and settings.tags is None:
-            settings = replace(settings, tag=tag)
+        narrowing = self._narrowing
+        selection = self._settings.selection.narrowed(narrowing.tag_expression(), narrowing.sql())
+        settings = replace(self._settings, selection=selection)
         sender = RowSender(self._options.get("progress", ""), str(partition.part))
         try:
             for batch in RangeReader(partition.part, settings).batches():
@@ -136,11 +142,12 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         names = options.get("topics") or options.get("topic") or options.get("path") or ""
         with RemoteCluster(options.get("namesrv", "127.0.0.1:9876")) as view:
             topics = choose_topics(view, [name.strip() for name in names.split(",") if name.strip()])
-            return make_plan(view, self._narrowing.topics(topics), start, end).ranges
+            is_served = self._settings.selection.via is not None
+            return make_plan(view, self._narrowing.topics(topics), start, end, via_filter_servers=is_served).ranges
 
 
 class FilteringReader(PymqReader):
-    """Reads only the queues and offsets that a query's WHERE leaves over, and lets the broker filter by tag."""
+    """Reads only the queues and offsets that a query's WHERE leaves over; brokers filter by its tags or properties."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes what it can use. Everything is given back: Spark checks each row again."""
@@ -159,6 +166,17 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
     return check_columns([name.strip() for name in options.get("columns", "").split(",") if name.strip()])
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    return Selection(
+        tag=options.get("tag", "*"),
+        sql=options.get("sql"),
+        filter=options.get("filter"),
+        expression=options.get("filterexpression"),
+        on_error=options.get("filteronerror", "skip"),
+        via=options.get("filtervia"),
+    )
 
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:

@@ -40,11 +40,19 @@ def write(
 
     columns = _columns(options)
     needed = [*columns, *[name for name in ("topic", "brokerName", "queueId", "storeTimestamp") if name not in columns]]
+    wanted = {
+        "tag": options.tag,
+        "sql": options.sql,
+        "filter": options.filter,
+        "filterExpression": options.filter_expression,
+        "filterOnError": options.filter_on_error,
+        "filterVia": options.filter_via,
+    }
     frame = (
         spark.read.format("pymq")
+        .options(**{name: value for name, value in wanted.items() if value is not None})
         .option("ranges", json.dumps([part.to_dict() for part in tasks]))
         .option("columns", ",".join(needed))
-        .option("tag", options.tag)
         .option("group", options.group or DEFAULT_GROUP)
         .option("onDataLoss", options.on_data_loss)
         .option("maxRowsPerPartition", str(options.rows_per_task))

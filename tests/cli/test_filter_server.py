@@ -70,7 +70,7 @@ def test_a_tail_loses_nothing_when_one_of_two_servers_is_killed(
     asked = ["--filter", "regex", "--expr", "^[0-9]*[05] ", "--via", "filter-server"]
     refused = pymq(*read, *asked)
     assert refused.code == EXIT_UNREACHABLE and f"pymq filter-server --broker {server.broker}" in refused.err
-    start = ["filter-server", "--broker", server.broker]
+    start = ["filter-server", "--broker", server.broker, "--json"]
     with process(*start, home=tmp_path) as first, process(*start, home=tmp_path) as second:
         serving(server, first)
         serving(server, second)

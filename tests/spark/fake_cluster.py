@@ -27,6 +27,8 @@ class FakeCluster:
         self.pulls: list[dict[str, str]] = []
         self.answers: list[int] = []
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
+        self.remark = "scripted"
+        self.filter_servers: list[str] = []
         self.select = None
         """Broker-side filter: (raw record, subscription) -> bool."""
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -107,7 +109,11 @@ class FakeCluster:
         assert not is_system_topic(topic)
         queue = {"brokerName": BROKER, "readQueueNums": max(ids) + 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
         broker = {"brokerName": BROKER, "cluster": "DefaultCluster", "brokerAddrs": {"0": self.address}}
-        body = {"queueDatas": [queue], "brokerDatas": [broker], "filterServerTable": {}}
+        body = {
+            "queueDatas": [queue],
+            "brokerDatas": [broker],
+            "filterServerTable": {self.address: self.filter_servers},
+        }
         return Command(0, body=json.dumps(body).encode())
 
     def _offset(self, command: Command) -> Command:
@@ -135,7 +141,7 @@ class FakeCluster:
         low, high, offset = self.min_offsets[key], len(self.queues[key]), int(ext["queueOffset"])
         if self.answers:
             code = self.answers.pop(0)
-            return None if code < 0 else Command(code, remark="scripted", ext=_pull_ext(offset, low, high))
+            return None if code < 0 else Command(code, remark=self.remark, ext=_pull_ext(offset, low, high))
         if offset < low or offset > high:
             return Command(ResponseCode.PULL_OFFSET_MOVED, ext=_pull_ext(low if offset < low else high, low, high))
         if offset == high:

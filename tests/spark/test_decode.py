@@ -19,7 +19,7 @@ from pymq.spark.property_columns import parse_properties
 from pymq.spark.schema import COLUMNS, USUAL
 from tests.spark.records import property_strings, record, records
 
-ALL = tuple(column.name for column in COLUMNS)
+ALL = (*(column.name for column in COLUMNS), "property_a", "property_TAGS")
 
 
 def rows_of(batches) -> list[dict]:

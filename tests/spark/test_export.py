@@ -8,9 +8,11 @@ import json
 import pyarrow.dataset
 import pytest
 
-from pymq.errors import NotFoundError, UsageError
+from pymq.errors import FilterStopError, NotFoundError, PymqError, UsageError
 from pymq.model.compression import compress_body
+from pymq.model.record import decode_record
 from pymq.spark.export import ExportOptions, run
+from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError
 from tests.spark.records import BORN_MS, record
 
@@ -99,6 +101,48 @@ def test_columns_tag_and_row_limit(spark, cluster, tmp_path):
     rows = table(tmp_path / "out").to_pylist()
     assert rows == [{"queueOffset": n, "keys": f"k{n}"} for n in range(1, 100, 2)]
     assert summary.rows == 50 and summary.planned_rows == 100 and summary.lost == 0
+
+
+def test_sql_and_what_came_since_although_nothing_matched(spark, cluster, tmp_path):
+    cluster.select = lambda raw, wanted: decode_record(raw).keys in ("k7", "k250")
+    fill(cluster, "T", 200)
+    chosen = {"sql": "KEYS IN ('k7', 'k250')", "partition_by": ()}
+    first = run(options(cluster, tmp_path / "out", rows_per_task=50, **chosen))
+    assert (first.rows, first.planned_rows, first.lost) == (1, 200, 0)
+    fill(cluster, "T", 40)
+    cluster.pulls.clear()
+    nothing = run(options(cluster, tmp_path / "out", **chosen))
+    assert (nothing.rows, nothing.planned_rows, nothing.lost, nothing.resumed) == (0, 40, 0, True)
+    fill(cluster, "T", 20)
+    last = run(options(cluster, tmp_path / "out", **chosen))
+    assert (last.rows, last.planned_rows) == (1, 20)
+    assert min(int(pull["queueOffset"]) for pull in cluster.pulls) == 200
+    assert table(tmp_path / "out").column("keys").to_pylist() == ["k7", "k250"]
+    with pytest.raises(ResumeError, match="sql was"):
+        run(options(cluster, tmp_path / "out", partition_by=()))
+
+
+@pytest.mark.parametrize("writer", ["arrow", "spark"])
+def test_a_filter_of_the_tasks(spark, cluster, tmp_path, writer):
+    cluster.add("T", 0, [record(n, b'{"n":%d}' % n if n != 5 else b"{") for n in range(100)])
+    chosen = {"filter": "jsonpath", "filter_expression": "$[?@ >= 90]", "partition_by": ()}
+    summary = run(options(cluster, tmp_path / "out", writer=writer, **chosen))
+    assert table(tmp_path / "out").column("queueOffset").to_pylist() == list(range(90, 100))
+    assert (summary.rows, summary.lost, summary.filter_errors) == (10, 0, 1 if writer == "arrow" else 0)
+    with pytest.raises(FilterStopError, match="T broker-a/0@5"):
+        run(options(cluster, tmp_path / "stopped", writer=writer, filter_on_error="stop", **chosen))
+
+
+def test_wrong_expressions_are_told_before_anything_begins(cluster, tmp_path):
+    fill(cluster, "T", 10)
+    for chosen, text in (
+        ({"sql": "a >"}, "column 4"),
+        ({"filter": "nope", "filter_expression": "x"}, "no filter 'nope'"),
+        ({"filter": "f", "filter_expression": "x", "filter_via": "filter-server"}, "pymq filter-server --broker"),
+    ):
+        with pytest.raises(PymqError, match=text):
+            run(options(cluster, tmp_path / "out", **chosen))
+    assert cluster.pulls == []
 
 
 def test_losses_fail_in_one_sentence_or_are_reported(spark, cluster, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.errors import NotFoundError, UnreachableError, UsageError
@@ -55,6 +55,15 @@ def test_topics_by_name_glob_and_all(view):
     assert choose_topics(view, ("%RETRY%*",)) == ["%RETRY%g"]
     with pytest.raises(UsageError, match="no topic matches 'x\\*': there are orders, orders-eu"):
         choose_topics(view, ("x*",))
+
+
+def test_ranges_that_filter_servers_serve(cluster, view):
+    with pytest.raises(UnreachableError, match=f"pymq filter-server --broker {cluster.address}"):
+        make_plan(view, ["orders"], EARLIEST, END, via_filter_servers=True)
+    cluster.filter_servers += ["a:1", "b:2"]
+    plan = make_plan(view, ["orders"], EARLIEST, END, via_filter_servers=True)
+    assert [part.addresses for part in plan.ranges] == [("a:1", "b:2"), ("b:2", "a:1")]
+    assert make_plan(view, ["orders"], EARLIEST, END).ranges[0].addresses == (cluster.address,)
 
 
 def test_whole_topics(view, cluster):
@@ -119,6 +128,7 @@ def test_positions_that_mean_nothing(text):
         parse_position(text, NOW_MS)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5000), max_size=6), st.integers(1, 700), st.integers(1, 20), st.integers(1, 2000))
 def test_splits_and_rounds_keep_every_offset(counts, rows_max, count_min, round_rows):
     ranges = [QueueRange("T", BROKER, n, 10, 10 + count, ()) for n, count in enumerate(counts)]

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.errors import RefusedError, UnreachableError, UsageError
+from pymq.errors import FilterStopError, RefusedError, UnreachableError, UsageError
+from pymq.model import sysflag
 from pymq.model.record import MalformedRecordError
-from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings, parse_tags
-from pymq.spark.reader import RangeReader
+from pymq.spark.ranges import DataLossError, QueueRange, ReadSettings
+from pymq.spark.reader import PULL_AGAIN_COUNT_MAX, RangeReader
+from pymq.spark.selection import Selection
 from pymq.wire.codes import ResponseCode
 from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import record
+
+
+def selected(**fields) -> ReadSettings:
+    return ReadSettings(columns=("queueOffset",), selection=Selection(**fields))
+
 
 OFFSETS = ReadSettings(columns=("queueOffset",))
 
@@ -116,10 +123,108 @@ def test_tags_are_checked_exactly_and_no_match_is_progress():
     with filled(200) as cluster:
         # The broker lets the tag B through as well as the wanted one: equal hashes. Most of the range matches nothing.
         cluster.select = lambda raw, wanted: wanted == "A || C" and int.from_bytes(raw[20:28], "big") % 40 < 2
-        reader = RangeReader(cluster.range(), ReadSettings(columns=("queueOffset",), tag="A || C"))
+        reader = RangeReader(cluster.range(), ReadSettings(columns=("queueOffset",), selection=Selection(tag="A || C")))
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]
     assert rows == [{"queueOffset": n} for n in (1, 41, 81, 121, 161)]
     assert reader.rows == 5 and reader.lost == 0
+
+
+OFF = "The broker does not support consumer to filter message by SQL92"
+
+
+def test_sql_is_the_brokers_work_and_no_match_is_no_loss():
+    with filled(3000) as cluster:
+        cluster.select = lambda raw, wanted: wanted == "a > 5" and int.from_bytes(raw[20:28], "big") in (7, 1500)
+        offsets, reader, sleeps = read(cluster.range(), selected(sql="a > 5"))
+        assert offsets == [7, 1500] and (reader.lost, sleeps) == (0, [])
+        assert {pull["expressionType"] for pull in cluster.pulls} == {"SQL92"}
+        cluster.select = lambda raw, wanted: False
+        assert read(cluster.range(), selected(sql="a > 5"))[0] == []
+        cluster.min_offsets["T", 0] = 2999
+        with pytest.raises(DataLossError, match="no longer has 2999 messages"):
+            read(cluster.range(start=0), selected(sql="a > 5"))
+
+
+def test_a_broker_without_sql_is_told_with_its_switch():
+    with filled(10) as cluster:
+        cluster.answers += [ResponseCode.SYSTEM_ERROR]
+        cluster.remark = OFF
+        with pytest.raises(RefusedError, match="set enablePropertyFilter=true"):
+            read(cluster.range(), selected(sql="a > 5"))
+
+
+def test_a_broker_that_refuses_a_narrowing_is_asked_without_it():
+    with filled(300) as cluster:
+        cluster.answers += [ResponseCode.SYSTEM_ERROR]
+        cluster.remark = OFF
+        offsets, reader, sleeps = read(cluster.range(), selected(narrowing="KEYS = 'k7'"))
+        assert offsets == list(range(300)) and (reader.lost, sleeps) == (0, [])
+        assert [pull["expressionType"] for pull in cluster.pulls][:2] == ["SQL92", "TAG"]
+        cluster.queues["T", 0][40] = b""
+        with pytest.raises(DataLossError):
+            cluster.answers += [ResponseCode.SYSTEM_ERROR]
+            read(cluster.range(), selected(narrowing="KEYS = 'k7'"))
+
+
+def test_a_narrowing_leaves_gaps_that_are_no_losses():
+    with filled(300) as cluster:
+        cluster.select = lambda raw, wanted: wanted == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
+        offsets, reader, _ = read(cluster.range(), selected(narrowing="KEYS = 'k7'"))
+        assert offsets == [7] and reader.lost == 0
+
+
+def test_a_filter_of_the_reader_sees_all_and_losses_stay_losses():
+    wanted = {"filter": "regex", "expression": "^x{190,}$"}
+    with filled(1000) as cluster:
+        offsets, reader, _ = read(cluster.range(), selected(**wanted))
+        assert offsets == [n for n in range(1000) if n % 200 >= 190] and (reader.lost, reader.filter_errors) == (0, 0)
+        assert {pull["subscription"] for pull in cluster.pulls} == {"*"}
+        cluster.queues["T", 0][40] = b""
+        with pytest.raises(DataLossError):
+            read(cluster.range(), selected(**wanted))
+
+
+@pytest.mark.parametrize(("on_error", "expected"), [("skip", [2]), ("deliver", [1, 2]), ("stop", None)])
+def test_messages_that_a_filter_can_not_judge(on_error, expected):
+    with FakeCluster() as cluster:
+        cluster.add("T", 0, [record(n, body) for n, body in enumerate((b"{}", b"no JSON", b'{"a":7}'))])
+        chosen = selected(filter="jsonpath", expression="$.a", on_error=on_error)
+        if expected is None:
+            with pytest.raises(FilterStopError, match="T broker-a/0@1"):
+                read(cluster.range(), chosen)
+            return
+        offsets, reader, _ = read(cluster.range(), chosen)
+        assert offsets == expected and reader.filter_errors == 1
+
+
+SERVED = {"filter": "f", "expression": "a:b", "on_error": "stop", "via": "filter-server"}
+
+
+def test_a_filter_server_is_told_all_in_each_pull_and_leaves_gaps():
+    with filled(300) as cluster:
+        cluster.select = lambda raw, wanted: wanted == "stop.f:a:b" and int.from_bytes(raw[20:28], "big") % 100 == 7
+        offsets, reader, _ = read(cluster.range(), selected(**SERVED))
+        assert offsets == [7, 107, 207] and reader.lost == 0
+        flags = {int(pull["sysFlag"]) for pull in cluster.pulls}
+        assert flags == {sysflag.PULL_SUBSCRIPTION | sysflag.PULL_CLASS_FILTER}
+
+
+def test_a_filter_server_may_say_pull_again_but_not_for_ever():
+    with filled(300) as cluster:
+        cluster.answers += [ResponseCode.PULL_RETRY_IMMEDIATELY] * PULL_AGAIN_COUNT_MAX
+        offsets, _, sleeps = read(cluster.range(), selected(**SERVED))
+        assert offsets == list(range(300)) and sleeps == []
+        cluster.answers += [ResponseCode.PULL_RETRY_IMMEDIATELY] * (PULL_AGAIN_COUNT_MAX + 1)
+        with pytest.raises(RefusedError, match="no progress at offset 0"):
+            read(cluster.range(), selected(**SERVED))
+
+
+def test_the_next_filter_server_is_asked_when_one_has_lost_its_broker():
+    with filled(50) as first, filled(50) as second:
+        first.answers += [ResponseCode.SERVICE_NOT_AVAILABLE] * 9
+        part = QueueRange("T", "broker-a", 0, 0, 50, (first.address, second.address))
+        offsets, _, sleeps = read(part, selected(**SERVED))
+        assert offsets == list(range(50)) and len(sleeps) == 1 and len(first.pulls) == 1
 
 
 def test_damaged_bytes_are_refused():
@@ -129,10 +234,6 @@ def test_damaged_bytes_are_refused():
             read(cluster.range())
 
 
-def test_tag_expressions():
-    assert parse_tags("*") is None and parse_tags("") is None and parse_tags("A || *") is None
-    assert parse_tags("A||B ") == {"A", "B"}
-    with pytest.raises(UsageError):
-        parse_tags("||")
+def test_sizes_are_checked():
     with pytest.raises(UsageError, match="pull_depth is 0"):
         ReadSettings(pull_depth=0)

@@ -12,6 +12,7 @@ from pymq.spark.planner import Position, make_plan
 from pymq.spark.ranges import ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.remote import Remote
+from pymq.spark.selection import Selection
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.command import request
 
@@ -40,7 +41,7 @@ def test_ranges_are_read_whole_and_by_tag(server):
         plan = make_plan(view, ["orders"], Position(), Position(symbol=-1))
     assert plan.rows == COUNT and len(plan.ranges) == QUEUES
     for tag, expected in (("*", COUNT), ("T1", COUNT // 3), ("T0 || T2", COUNT * 2 // 3), ("none", 0)):
-        settings = ReadSettings(columns=("msgId",), tag=tag)
+        settings = ReadSettings(columns=("msgId",), selection=Selection(tag=tag))
         readers = [RangeReader(part, settings) for part in plan.ranges]
         ids = [name for reader in readers for batch in reader.batches() for name in batch.column("msgId").to_pylist()]
         assert len(ids) == expected and sum(reader.lost for reader in readers) == 0

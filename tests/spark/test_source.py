@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import AnalysisException
 
-from pymq.errors import UsageError
+from pymq.errors import FilterStopError, UsageError
+from pymq.filter.raw_properties import SEPARATOR
+from pymq.filter.sql92 import compile_sql
+from pymq.model.record import decode_record
+from pymq.spark.failures import translated
 from pymq.spark.pushdown import Narrowing
 from pymq.spark.ranges import QueueRange
 from pymq.spark.source import PymqDataSource, PymqReader
@@ -24,6 +29,14 @@ def frame(spark, cluster, **options):
     for name, value in options.items():
         reader = reader.option(name, value)
     return reader.load()
+
+
+def judged(raw: bytes, subscription: str) -> bool:
+    """What a broker's filter says; every subscription here that is no SQL92 wants everything or a tag."""
+    message = decode_record(raw)
+    if subscription in ("*", "A"):
+        return subscription in ("*", message.tags)
+    return compile_sql(subscription).test(SEPARATOR + message.raw_properties) is True
 
 
 @pytest.mark.spark
@@ -55,6 +68,58 @@ def test_where_narrows_what_is_pulled(spark, filled):
     assert sorted(row["queueOffset"] for row in rows.collect()) == [91, 93, 95, 97, 99]
     assert {(pull["topic"], pull["queueId"], pull["subscription"]) for pull in filled.pulls} == {("orders", "1", "A")}
     assert min(int(pull["queueOffset"]) for pull in filled.pulls) == 90
+
+
+@pytest.mark.spark
+def test_where_on_properties_is_told_to_the_broker(spark, filled):
+    filled.select = judged
+    rows = frame(
+        spark, filled, topic="orders", columns="queueOffset,keys,property_KEYS,property_none", pushFilters="true"
+    )
+    for where, told, count in (
+        ("keys = 'k7'", "KEYS = 'k7'", 2),
+        ("property_KEYS in ('k7', 'k8', 'x')", "KEYS IN ('k7', 'k8', 'x')", 4),
+        ("keys like 'k9%' and property_none is null", "none IS NULL", 22),
+        ("property_none = 'x'", "none = 'x'", 0),
+        ("not (keys <=> 'k7')", "*", 198),
+        ("keys > 'k8' and try_cast(property_KEYS as int) is null", "KEYS IS NOT NULL", 42),
+    ):
+        filled.pulls.clear()
+        assert rows.where(where).count() == count, where
+        assert all(told in pull["subscription"] for pull in filled.pulls), filled.pulls[0]
+
+
+@pytest.mark.spark
+def test_sql_and_filters_by_option(spark, filled):
+    filled.select = judged
+    by_sql = frame(spark, filled, topic="orders", columns="queueOffset", sql="KEYS = 'k5' OR TAGS IS NULL")
+    assert [row["queueOffset"] for row in by_sql.collect()] == [5, 5]
+    assert {pull["expressionType"] for pull in filled.pulls} == {"SQL92"}
+    filled.pulls.clear()
+    wanted = {"filter": "jsonpath", "filterExpression": "$[?@ > 2]"}
+    filled.add("json", 0, [record(n, b"[%d]" % n if n else b"no JSON", topic="json") for n in range(6)])
+    read = {"topic": "json", "columns": "queueOffset"}
+    here = frame(spark, filled, **read, **wanted)
+    assert [row["queueOffset"] for row in here.collect()] == [3, 4, 5]
+    told = frame(spark, filled, **read, **wanted, filterOnError="deliver").collect()
+    assert [row["queueOffset"] for row in told] == [0, 3, 4, 5]
+    stopped = frame(spark, filled, **read, **wanted, filterOnError="stop")
+    with pytest.raises(FilterStopError, match="json broker-a/0@0"), translated():
+        stopped.collect()
+
+
+@pytest.mark.spark
+def test_a_wrong_expression_is_told_before_anything_is_read(spark, filled):
+    filled.pulls.clear()
+    for options, text in (
+        ({"sql": "a >"}, "column 4"),
+        ({"sql": "a > 5", "tag": "A"}, "exclude each other"),
+        ({"filter": "regex", "filterExpression": "("}, "column"),
+        ({"filter": "f", "filterExpression": "x", "filterVia": "filter-server"}, "pymq filter-server --broker"),
+    ):
+        with pytest.raises(AnalysisException, match=text):
+            frame(spark, filled, topic="orders", **options).collect()
+    assert filled.pulls == []
 
 
 @pytest.mark.spark

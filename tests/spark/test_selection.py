@@ -1,0 +1,85 @@
+"""What may be wanted of a range, in which combinations, and what a pull says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.errors import ExpressionError, UsageError
+from pymq.spark.ranges import ReadSettings
+from pymq.spark.selection import Selection, checked, parse_tags
+
+SERVED = {"filter": "cel", "expression": "a.b", "via": "filter-server"}
+
+
+def check(**fields) -> Selection:
+    return checked(Selection(**fields), ManualClock())
+
+
+def test_tag_expressions():
+    assert parse_tags("*") is None and parse_tags("") is None and parse_tags("A || *") is None
+    assert parse_tags("A||B ") == {"A", "B"}
+    with pytest.raises(UsageError):
+        parse_tags("||")
+
+
+def test_what_a_pull_says():
+    assert check().of_pull() == ("*", "TAG") and check().is_all
+    assert check(tag="A || B").of_pull() == ("A || B", "TAG")
+    assert check(sql="a > 5").of_pull() == ("a > 5", "SQL92") and not check(sql="a > 5").is_all
+    assert check(**SERVED).of_pull() == ("skip.cel:a.b", "TAG") and not check(**SERVED).runs_here
+    regex = check(filter="regex", expression="x", tag="A")
+    assert regex.of_pull() == ("A", "TAG") and regex.runs_here
+
+
+def test_filters_that_brokers_know_are_left_to_them():
+    assert check(filter="tag", expression="A || B") == Selection(tag="A || B")
+    assert check(filter="SQL92", expression="a > 5") == Selection(sql="a > 5")
+
+
+def test_a_narrowing_goes_where_there_is_room():
+    assert check().narrowed("A", "KEYS = 'x'") == Selection(tag="A")
+    assert check().narrowed(None, "KEYS = 'x'") == Selection(narrowing="KEYS = 'x'")
+    regex = check(filter="regex", expression="x")
+    assert regex.narrowed("A", None).tag == "A" and regex.narrowed(None, "a = 'b'").narrowing == "a = 'b'"
+    for taken in (check(tag="B"), check(sql="a > 5"), check(**SERVED)):
+        assert taken.narrowed("A", "KEYS = 'x'") == taken
+
+
+def test_a_wrong_expression_is_told_with_its_column():
+    with pytest.raises(ExpressionError, match="column 4"):
+        check(sql="a >")
+    with pytest.raises(ExpressionError, match=r"column 4.*") as wrong:
+        check(filter="sql92", expression="a >")
+    assert wrong.value.column == 4
+    with pytest.raises(ExpressionError, match=r"filter regex"):
+        check(filter="regex", expression="(")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"tag": "A", "sql": "a > 5"}, "tag and sql exclude each other"),
+        ({"filter": "sql92", "expression": "a > 5", "tag": "A"}, "excludes tag and sql"),
+        ({"filter": "tag", "expression": "A", "sql": "a > 5"}, "excludes tag and sql"),
+        ({"filter": "regex"}, "has no expression"),
+        ({"expression": "x"}, "name the filter"),
+        ({"via": "filter-server"}, "name the filter"),
+        ({"filter": "regx", "expression": "x"}, "did you mean regex"),
+        ({"filter": "regex", "expression": "x", "on_error": "retry"}, "skip, deliver, stop"),
+        ({"filter": "dedup", "expression": "KEYS"}, "tasks read parts"),
+        ({**SERVED, "tag": "A"}, "leave tag and sql out"),
+        ({**SERVED, "sql": "a > 5"}, "leave tag and sql out"),
+        ({**SERVED, "via": "broker"}, "not 'broker'"),
+        ({**SERVED, "filter": "a.b"}, "no filter's name"),
+        ({**SERVED, "on_error": "retry"}, "skip, deliver, stop"),
+    ],
+)
+def test_what_can_not_be_meant(fields, text):
+    with pytest.raises(UsageError, match=text):
+        check(**fields)
+
+
+def test_settings_travel_as_json():
+    settings = ReadSettings(columns=("body",), selection=check(**SERVED))
+    assert ReadSettings.from_dict(settings.to_dict()) == settings
