@@ -77,6 +77,8 @@ def test_dead_letters_after_the_last_try(
     send_back(world, placed.physical_offset, level=level, version=version, max_reconsume_times=limit)
     dead = world.messages("%DLQ%g")
     assert bool(dead) == is_dead
+    counted = {key: meter.count for key, meter in world.parts.stats.dead_letters.items()}
+    assert counted == ({("T", "g"): 1} if is_dead else {})
     if dead:
         assert "DELAY" not in dead[0].properties and "REAL_TOPIC" not in dead[0].properties
         assert dead[0].properties["DLQ_ORIGIN_TOPIC"] == "T" and dead[0].properties["DLQ_ORIGIN_MESSAGE_ID"] == "ID"
@@ -127,3 +129,7 @@ def test_a_client_s_own_retry_send_passes_until_its_tries_are_used_up() -> None:
     assert redirect("%RETRY%g", 0, raw, 3, 2)[0] == "%DLQ%g"
     world.parts.leaser.lock_batch("g", "client", [MessageQueue("T", "broker-a", 0)])
     assert redirect("%RETRY%g", 0, raw, 1, None)[0] == "%DLQ%g"
+    from_t = encode_properties({"RETRY_TOPIC": "T"})
+    assert redirect("%RETRY%g", 0, from_t, 1, None)[0] == "%DLQ%g"
+    counted = {key: meter.count for key, meter in world.parts.stats.dead_letters.items()}
+    assert counted == {("%RETRY%g", "g"): 3, ("T", "g"): 1}

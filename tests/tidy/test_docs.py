@@ -1,11 +1,18 @@
-"""Conf files and the table of request codes list what there is."""
+"""Conf files, the table of request codes and the list of metrics say what there is."""
 
 import re
+import sys
+from dataclasses import astuple
 
 import pytest
 
+from pymq.broker.metrics.collector import BROKER_METRICS
 from pymq.config import BrokerConfig, Config, NamesrvConfig
 from pymq.config.base import format_value
+from pymq.filterserver.metrics import FILTER_SERVER_METRICS
+from pymq.metrics.exposition import LEFT_OUT
+from pymq.metrics.process import ProcessMetrics
+from pymq.namesrv.metrics import NAMESRV_METRICS
 from pymq.wire.codes import RequestCode
 from tests.tidy.sources import ROOT
 
@@ -32,3 +39,15 @@ def test_conf_files_hold_every_key_with_its_default(file: str, config: type[Conf
 def test_conf_files_set_nothing_themselves(file: str) -> None:
     lines = (ROOT / "conf" / file).read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process's figures are those of Linux")
+def test_every_metric_is_documented_as_it_is() -> None:
+    row = re.compile(r"^\| `(\w+)` \| (gauge|counter|histogram) \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
+    documented = [
+        (name, kind, unit, tuple(re.findall(r"`(\w+)`", labels)), meaning)
+        for name, kind, unit, labels, meaning in row.findall(document("metrics.md"))
+    ]
+    assert len(set(documented)) == len(documented)
+    metrics = {*BROKER_METRICS, *NAMESRV_METRICS, *FILTER_SERVER_METRICS, LEFT_OUT, *ProcessMetrics().metrics}
+    assert set(documented) == set(map(astuple, metrics))

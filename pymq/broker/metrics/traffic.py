@@ -14,6 +14,7 @@ from pymq.metrics.family import Family, Reading, bounded, counter, gauge, single
 from pymq.model.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUP_PREFIX, is_system_topic
 
 UNKNOWN_TYPE = "unspecified"
+GroupMeter = tuple[tuple[str, str], Meter]  # by topic and group
 
 PERMISSION = gauge("rocketmq_broker_permission", "What clients may do: 2 write, 4 read, 6 both.")
 TOPICS = gauge("rocketmq_topic_number", "Topics, those of the system counted.")
@@ -59,8 +60,8 @@ class TrafficMetrics:
         yield Family(BYTES_IN, _incoming(sent, "size_bytes"), left_out)
         yield Family(SENDS, (Reading((topic,), meter.calls) for topic, meter in sent), left_out)
         got, left_out = bounded(stats.group_get.items(), series_max)
-        yield Family(MESSAGES_OUT, _outgoing(got, "count"), left_out)
-        yield Family(BYTES_OUT, _outgoing(got, "size_bytes"), left_out)
+        yield Family(MESSAGES_OUT, _outgoing(_without_retries(got), "count"), left_out)
+        yield Family(BYTES_OUT, _outgoing(_without_retries(got), "size_bytes"), left_out)
         yield Family(PULLS, (Reading(key, meter.calls) for key, meter in got), left_out)
         sent_back, left_out = bounded(stats.send_back.items(), series_max)
         yield Family(SENT_BACK, (Reading(key, meter.count) for key, meter in sent_back), left_out)
@@ -102,7 +103,10 @@ def _incoming(meters: Iterable[tuple[str, Meter]], value: str) -> Iterator[Readi
         yield Reading((topic, UNKNOWN_TYPE, truth(is_system_topic(topic))), getattr(meter, value))
 
 
-def _outgoing(meters: Iterable[tuple[tuple[str, str], Meter]], value: str) -> Iterator[Reading]:
+def _outgoing(meters: Iterable[GroupMeter], value: str) -> Iterator[Reading]:
     for (topic, group), meter in meters:
-        if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            yield Reading((topic, group, truth(is_system(topic, group))), getattr(meter, value))
+        yield Reading((topic, group, truth(is_system(topic, group))), getattr(meter, value))
+
+
+def _without_retries(meters: Iterable[GroupMeter]) -> Iterator[GroupMeter]:
+    return (row for row in meters if not row[0][0].startswith((RETRY_PREFIX, DLQ_PREFIX)))
