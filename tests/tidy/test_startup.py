@@ -54,3 +54,16 @@ def test_importing_the_client_leaves_spark_out() -> None:
         check=True,
     )
     assert not {name.partition(".")[0] for name in json.loads(done.stdout)} & (SPARK | {"rich", "typer"})
+
+
+def test_a_server_without_metrics_leaves_their_libraries_out() -> None:
+    modules = "pymq.broker.metrics.collector, pymq.namesrv.metrics, pymq.filterserver.metrics, pymq.cli.broker"
+    program = f"import sys, json, pymq.broker.broker, {modules}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not {name.partition(".")[0] for name in json.loads(done.stdout)} & {"prometheus_client", "h11", "numpy"}
