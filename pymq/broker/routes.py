@@ -47,6 +47,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         troubles=lambda: [*p.watch.troubles, p.tail.held_for],
         regained=lambda: p.tail.regained,
         master_role=lambda: p.watch.master_role,
+        rival=lambda: p.watch.rival_address,
     )
     runtime_info = RuntimeInfo(
         config=config,
@@ -132,7 +133,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             why_not=lambda: p.tail.held_for,
             note=p.tail.note_slave,
         ),
-        ReplicationStatusHandlers(replication),
+        ReplicationStatusHandlers(replication, p.watch.note_other_master),
         RoleChangeHandlers(p.role_requests),
         LogCopyHandlers(config=config, store=store),
         FilterServerHandlers(config=config, filter_servers=p.filter_servers),

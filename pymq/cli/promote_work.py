@@ -28,9 +28,10 @@ async def make_plan(admin: Admin, who: str) -> PromotionPlan:
     if target:
         ids.setdefault(target, -1)
     members = await _ask(admin, ids)
-    # A master whose registration is gone may live all the same.
-    links = [member.status.link for member in members if member.status is not None and member.status.link is not None]
-    unseen = {link.master_address: -1 for link in links if link.master_address and link.master_address not in ids}
+    # A master whose registration is gone, or was never taken, may live all the same.
+    told = [member.status for member in members if member.status is not None]
+    masters = {*(status.rival for status in told), *(status.link.master_address for status in told if status.link)}
+    unseen = {address: -1 for address in masters if address and address not in ids}
     return plan_promotion(name, [*members, *await _ask(admin, unseen)], target)
 
 
@@ -129,6 +130,8 @@ def _becomes(plan: PromotionPlan, member: GroupMember) -> str:
         return ""
     if member is plan.target:
         return "master"
+    if member in plan.rivals:
+        return "slave"
     return f"slave {plan.target.broker_id}" if member is plan.master else ""
 
 
@@ -136,6 +139,12 @@ def _steps(plan: PromotionPlan) -> list[str]:
     target, master = plan.target, plan.master
     if plan.obstacles:
         return []
+    if plan.rivals:
+        rivals = " and ".join(rival.address for rival in plan.rivals)
+        return [
+            f"{target.address} begins a new reign, of epoch {target.epoch + 1}",
+            f"{rivals} steps down when it hears of that, cuts what differs, and follows it",
+        ]
     if master is None:
         return [f"{target.address} (id {target.broker_id}) becomes the master (id {MASTER_ID})"]
     return [

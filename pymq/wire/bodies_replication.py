@@ -128,11 +128,19 @@ class RegainedState(msgspec.Struct, rename="camel", kw_only=True):
     time_ms: int
 
 
+class StatusRequest(msgspec.Struct, rename="camel", kw_only=True):
+    """PYMQ_GET_REPLICATION_STATUS (9103), whose body may be empty. ``master``: where the asking broker answers
+    ("host:port") when it is a master: of two both see the other then, whatever name servers know."""
+
+    master: str = ""
+
+
 class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none.
 
     ``message_count``: the sum of all queues' ends; its difference between two brokers of one name is the number of
-    messages one lacks. ``master_role``: a slave's master's ``role`` when it was last seen.
+    messages one lacks. ``master_role``: a slave's master's ``role`` when it was last seen. ``rival``: where another
+    master of this name answers that can't be overruled, empty for none.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -154,6 +162,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     in_sync_slaves: int = 0
     degraded: bool = False
     problem: str = ""
+    rival: str = ""
     slaves: list[SlaveState] = []
     link: MasterLinkState | None = None
     cuts: list[CutState] = []

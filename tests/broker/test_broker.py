@@ -29,7 +29,7 @@ def make_broker(directory: Path, namesrv: str = "", files: RealFiles | None = No
     small = {"mappedFileSizeCommitLog": "1048576", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
     keys = {**small, "storePathRootDir": str(directory), "namesrvAddr": namesrv, "listenPort": "0", **settings}
     config = load_broker_config(None, keys, env={})
-    return Broker(config, clock=SystemClock(), files=files or RealFiles(), rng=random.Random(3))
+    return Broker(config, clock=SystemClock(), files=files or RealFiles(), rng=random.Random(directory.name))
 
 
 @asynccontextmanager

@@ -12,8 +12,12 @@ import pytest
 
 from pymq.broker.broker import Broker
 from pymq.broker.replication.role import Role, RoleChange
+from pymq.cli.promote_work import make_plan
 from pymq.client import Admin, Message, Producer
+from pymq.client.admin.promotion import Promotion
+from pymq.clock import SystemClock
 from pymq.errors import RefusedError, StoreError, UsageError
+from pymq.model.record import decode_records
 from pymq.namesrv.server import NameServer
 from pymq.store.fs import File, RealFiles
 from tests.broker.test_broker import make_broker, name_server, until
@@ -151,6 +155,80 @@ def test_two_masters_that_could_not_see_each_other_report_it(tmp_path: Path) -> 
                     watch = broker.parts.watch
                     await until(lambda watch=watch: watch.rival)
                     assert rival.address in watch.rival
+
+    asyncio.run(scenario())
+
+
+def bodies(broker: Broker) -> set[bytes]:
+    assert broker.parts is not None
+    found = [broker.parts.store.get("T", queue_id, 0, 32, 1 << 20) for queue_id in range(4)]
+    return {message.body for queue in found for message in decode_records(b"".join(queue.chunks))}
+
+
+async def two_masters_of_one_epoch(
+    path: Path, stack: AsyncExitStack, one: NameServer, other: NameServer
+) -> tuple[Broker, Broker]:
+    """Two slaves of one master that were promoted by force, one after the other, neither having heard of the other."""
+    async with AsyncExitStack() as first:
+        brokers = [make_broker(path / name, one.address, brokerId=str(at)) for at, name in enumerate("abc")]
+        await first.enter_async_context(running(*brokers))
+        async with Producer("P", namesrv=one.address) as producer:
+            await producer.send(Message("T", b"all have this"))
+        _, b, c = brokers
+        await until(lambda: all(is_following(slave) and slave.parts.topics.get("T") for slave in (b, c)))
+        end = brokers[0].parts.store.physical_max_offset
+        await until(lambda: all(slave.parts.store.physical_max_offset == end for slave in (b, c)))
+    found = []
+    for name, server, broker_id in (("b", one, "1"), ("c", other, "2")):
+        broker = make_broker(path / name, server.address, brokerId=broker_id)
+        await stack.enter_async_context(running(broker))
+        change(broker, Role(0, begins_reign=True), "promoted by force")
+        await changed(broker, 0)
+        async with Producer("P", namesrv=server.address) as producer:
+            await producer.send(Message("T", b"of " + name.encode()))
+        found.append(broker)
+    return found[0], found[1]
+
+
+def test_of_two_masters_of_one_epoch_the_one_an_operator_chooses_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as one, name_server() as other, AsyncExitStack() as stack:
+            b, c = await two_masters_of_one_epoch(tmp_path, stack, one, other)
+            b.config.namesrv_addr = c.config.namesrv_addr = one.address
+            c.parts.watch.note_refused("look")
+            for broker, rival in ((c, b), (b, c)):
+                await until(lambda broker=broker: broker.parts.watch.rival_address)
+                assert broker.parts.watch.rival_address == rival.address, "also of the one that is not registered"
+            async with Admin(one.address) as admin:
+                plan = await make_plan(admin, b.address)
+                assert [rival.address for rival in plan.rivals] == [c.address]
+                result = await Promotion(admin.replication, SystemClock(), asyncio.sleep).run(plan, force=True)
+            assert result.notes == () and result.master.lineage[-1].epoch == 3
+            await changed(c, 1)
+            await until(lambda: is_following(c) and c.parts.store.physical_max_offset == result.master.log_end)
+            assert bodies(b) == bodies(c) == {b"all have this", b"of b"}
+            assert (tmp_path / "c/diverged").is_dir(), "what only the other had is kept"
+
+    asyncio.run(scenario())
+
+
+def test_of_two_masters_of_one_epoch_the_one_that_starts_with_the_id_it_is_told_becomes_a_slave(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as one, name_server() as other, AsyncExitStack() as stack:
+            b, c = await two_masters_of_one_epoch(tmp_path, stack, one, other)
+            await b.stop()
+            for flags_id in ("1", "0"):
+                again = make_broker(tmp_path / "b", other.address, brokerId=flags_id)
+                with pytest.raises(UsageError, match="--id") as refused:
+                    await again.start()
+                await again.stop()
+                free = "2" if flags_id == "1" else "1"
+                assert c.address in str(refused.value) and f"--id {free}" in str(refused.value)
+            slave = make_broker(tmp_path / "b", other.address, brokerId="2")
+            await stack.enter_async_context(running(slave))
+            await until(lambda: is_following(slave))
+            await until(lambda: slave.parts.store.physical_max_offset == c.parts.store.physical_max_offset)
+            assert bodies(slave) == {b"all have this", b"of c"}
 
     asyncio.run(scenario())
 

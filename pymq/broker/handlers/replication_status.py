@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pymq.errors import Refusal
+from pymq.model.hosts import parse_address
 from pymq.wire.bodies_admin import encode_admin_body
-from pymq.wire.codes import RequestCode
+from pymq.wire.bodies_replication import StatusRequest
+from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
 
@@ -18,8 +22,10 @@ if TYPE_CHECKING:
 class ReplicationStatusHandlers:
     """Shows; changes nothing."""
 
-    def __init__(self, report: StatusReport) -> None:
+    def __init__(self, report: StatusReport, on_master: Callable[[str], None]) -> None:
+        """``on_master`` hears where another master of this name is that asked."""
         self._report = report
+        self._on_master = on_master
 
     def routes(self) -> list[Route]:
         """This module's rows of the table."""
@@ -31,7 +37,18 @@ class ReplicationStatusHandlers:
 
     def status(self, request: Command, header: None, peer: Peer) -> Reply:
         """Role, log, lineage, slaves or link, and what is wrong with them."""
+        if request.body:
+            self._note(request.body)
         return Reply(body=msgspec.json.encode(self._report.status()))
+
+    def _note(self, body: bytes) -> None:
+        try:
+            master = msgspec.json.decode(body, type=StatusRequest).master
+            if master:
+                parse_address(master)
+                self._on_master(master)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"who asks can't be read: {error}") from error
 
     def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
         """The same in RocketMQ's shape."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from pymq.errors import PymqError
-from pymq.wire.bodies_replication import ReplicationStatus
+from pymq.wire.bodies_replication import ReplicationStatus, StatusRequest
 from pymq.wire.bodies_route import decode_cluster_info
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
@@ -83,8 +83,10 @@ class Census:
         own_address: str,
         on_done: Callable[[list[Member]], None],
         also: Iterable[str] = (),
+        *,
+        is_master: bool = False,
     ) -> None:
-        """As :meth:`take`, when it is known who is registered."""
+        """As :meth:`take`, when it is known who is registered. ``is_master``: we are one, and say so."""
         addresses = dict.fromkeys([*registered, *also])
         addresses.pop(own_address, None)
         members: list[Member] = []
@@ -94,11 +96,15 @@ class Census:
 
         code = RequestCode.PYMQ_GET_REPLICATION_STATUS
         asked = [(address, code, taker(address)) for address in list(addresses)[:MEMBER_COUNT_MAX]]
-        _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)))
+        body = msgspec.json.encode(StatusRequest(master=own_address)) if is_master else b""
+        _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)), body)
 
 
 def _ask_all(
-    network: Network, questions: list[tuple[str, int, Callable[[Answer], None]]], on_done: Callable[[], None]
+    network: Network,
+    questions: list[tuple[str, int, Callable[[Answer], None]]],
+    on_done: Callable[[], None],
+    body: bytes = b"",
 ) -> None:
     """Asks all at once; ``on_done`` comes after the last answer, at once without any question."""
     waiting = len(questions)
@@ -118,7 +124,7 @@ def _ask_all(
         def on_answer(answer: Answer, take: Callable[[Answer], None] = take) -> None:
             answered(take, answer)
 
-        network.ask(address, request(code), on_answer, ASK_TIMEOUT_MS)
+        network.ask(address, request(code, None, body), on_answer, ASK_TIMEOUT_MS)
 
 
 def _addresses(answer: Answer, broker_name: str) -> dict[str, int]:

@@ -65,7 +65,15 @@ class GroupAtStart:
         if not record.role.is_master or not config.namesrv_addresses:
             return record, record.role
         lineage, members = self._saved_lineage(), await self._members([])
-        found = judge(config.broker_cluster_name, config.broker_name, self._address, lineage, members, is_starting=True)
+        found = judge(
+            config.broker_cluster_name,
+            config.broker_name,
+            self._address,
+            lineage,
+            members,
+            is_starting=True,
+            flags_id=record.configured_id,
+        )
         for warning in found.warnings:
             log.warning("%s", warning)
         if found.rival:

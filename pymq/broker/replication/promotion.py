@@ -103,10 +103,12 @@ class RoleRequests:
         self._change_role(RoleChange(role, f"{request.master_address} becomes the master: {why}"))
 
     def _promote(self, request: RoleRequest, why: str) -> None:
+        """A slave becomes the master. A master that is told so by force begins another reign: of two masters of one
+        epoch the other one then steps down."""
         link = self._link
-        if link is None:
-            raise _refusal("this broker is the master already")
         if not request.force:
+            if link is None:
+                raise _refusal("this broker is the master already")
             self._check_is_safe(link)
         if request.master_role in (ASYNC_MASTER, SYNC_MASTER):
             self._watch.note_master_role(request.master_role)

@@ -91,6 +91,7 @@ class StatusReport:
         cuts: CutHistory | None = None,
         troubles: Callable[[], Iterable[str]] = tuple,
         master_role: Callable[[], str] = str,
+        rival: Callable[[], str] = str,
         regained: Callable[[], RegainedState | None] = lambda: None,
     ) -> None:
         self._config = config
@@ -103,6 +104,7 @@ class StatusReport:
         self._cuts = cuts
         self._troubles = troubles
         self._master_role = master_role
+        self._rival = rival
         self._regained = regained
 
     @property
@@ -136,6 +138,7 @@ class StatusReport:
             in_sync_slaves=sum(slave.in_sync for slave in slaves),
             degraded=self._sync_mode.is_degraded,
             problem=self._problem(),
+            rival=self._rival(),
             slaves=slaves,
             link=self._link.state() if self._link is not None else None,
             cuts=cuts,

@@ -4,8 +4,9 @@ At a master's start a census is taken; every few seconds after it the name serve
 those brokers too when that changed, when something was not as it should be, and now and then. Whoever knows of a newer
 epoch proves that another master was made since: this broker becomes a slave; but not at its start with a directory that
 has nothing of that master's history, then it was not meant and the broker refuses to run. Another master with the same
-epoch, or none, is nobody's to overrule: at the start this broker refuses to run, later both go on and say so. One with
-an older epoch will find this broker, and step down.
+epoch, or none, is nobody's to overrule: at the start this broker refuses to run, later both go on and say so, until an
+operator chooses. One with an older epoch will find this broker, and step down. Masters that look at others say who they
+are, so that whoever is not registered is seen all the same.
 """
 
 from __future__ import annotations
@@ -22,11 +23,6 @@ from pymq.config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
-_NO_HISTORY = (
-    "this directory has nothing of that history: start with --id 1 or another free id to be a slave, give another "
-    "--name, or rebuild the directory first (pymq store recover)"
-)
-
 WATCH_PERIOD_MS = 5000
 SEARCH_PERIOD_MS = 1000  # a slave that does not follow
 # How often the members of a group in which nothing changes are asked all the same.
@@ -40,12 +36,13 @@ class Findings:
     """What a master makes of its group. At most one of the first two is set.
 
     ``step_down``: it must become this slave, for ``why``; ``rival``: another master that can't be overruled, a text
-    with the next step; ``warnings``: for the operator.
+    with the next step, at ``rival_address``; ``warnings``: for the operator.
     """
 
     step_down: Role | None = None
     why: str = ""
     rival: str = ""
+    rival_address: str = ""
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -57,8 +54,10 @@ def judge(
     members: Sequence[Member],
     *,
     is_starting: bool = False,
+    flags_id: int = MASTER_ID,
 ) -> Findings:
-    """What a master with this lineage must do, given the other members of its group."""
+    """What a master with this lineage must do, given the other members of its group. ``flags_id``: which id its flags
+    or file give; with the same one again it would start as the same again."""
     ours = [member for member in members if _is_of(member, cluster, broker_name)]
     newest = max(ours, key=lambda member: (member.epoch, member.broker_id == MASTER_ID), default=None)
     if newest is not None and newest.epoch > lineage.epoch:
@@ -66,14 +65,25 @@ def judge(
         what = "is the master" if is_master else f"is slave {newest.broker_id} of a master that is not there now"
         why = f"{newest.address} {what} with epoch {newest.epoch}, ours is {lineage.epoch}"
         if is_starting and not _shares_history(lineage, newest):
-            return Findings(rival=f"{own_address} can't be master (id 0) of {broker_name}: {why}; {_NO_HISTORY}")
+            return Findings(
+                rival=f"{own_address} can't be master (id 0) of {broker_name}: {why}; this directory has nothing of "
+                f"that history: start with --id {_lowest_free_id(ours, flags_id)} to be a slave, give another --name, "
+                "or rebuild the directory first (pymq store recover)",
+                rival_address=newest.address,
+            )
         return Findings(step_down=Role(_free_id(newest, ours), master_address=_master_by(newest)), why=why)
     masters = [member for member in ours if member.broker_id == MASTER_ID]
     living = next((member for member in masters if member.answered and not _is_older(member, lineage)), None)
     if living is not None:
+        next_step = (
+            f"start this one as its slave with --id {_lowest_free_id(ours, flags_id)}"
+            if is_starting
+            else f"choose one, pymq broker promote {own_address} --force makes the other its slave"
+        )
         return Findings(
             rival=f"{own_address} and {living.address} are both masters (id 0) of {broker_name} in cluster {cluster}, "
-            f"with epochs {lineage.epoch} and {living.epoch}: stop one of them, or start this one as a slave (--id 1)"
+            f"with epochs {lineage.epoch} and {living.epoch}: stop one of them, or {next_step}",
+            rival_address=living.address,
         )
     return Findings(
         warnings=tuple(
@@ -122,9 +132,9 @@ def _free_id(newest: Member, members: Sequence[Member]) -> int:
     return _lowest_free_id(members)
 
 
-def _lowest_free_id(members: Sequence[Member]) -> int:
+def _lowest_free_id(members: Sequence[Member], other_than: int = MASTER_ID) -> int:
     """Of a slave, that none of them has."""
-    taken = {member.broker_id for member in members}
+    taken = {other_than, *(member.broker_id for member in members)}
     return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
@@ -170,6 +180,8 @@ class GroupWatch:
         self._known_master = ""
         self.master_role = role.master_role  # what a slave's master was when it was last seen
         self.rival = ""  # why another master is a problem, empty when there is none
+        self.rival_address = ""
+        self._told_of = ""  # a master that looked at us
         self._refusal = ""
 
     @property
@@ -181,6 +193,12 @@ class GroupWatch:
         """A name server did not take our registration; empty: all do. The next tick takes a census."""
         self._refusal = why
         self._is_urgent = bool(why)
+
+    def note_other_master(self, address: str) -> None:
+        """A broker at ``address`` says that it is the master. The next tick takes a census, once for each."""
+        if self._role.is_master and address not in (self._address, self._told_of):
+            self._told_of = address
+            self._is_urgent = True
 
     def note_master_role(self, master_role: str) -> None:
         """The group's master is an ASYNC_MASTER or a SYNC_MASTER."""
@@ -212,7 +230,8 @@ class GroupWatch:
             self._is_asking = False
             return
         self._registered, self._members_ms = registered, self._looked_ms
-        self._census.members(registered, self._address, self._taken, self._known())
+        also = [*self._known(), *filter(None, [self._told_of])]
+        self._census.members(registered, self._address, self._taken, also, is_master=self._role.is_master)
 
     def _is_as_before(self, registered: dict[str, int]) -> bool:
         if not registered or registered != self._registered:  # without name servers only the members themselves tell
@@ -227,6 +246,8 @@ class GroupWatch:
         if self._is_closed:
             return
         masters = self._role.is_master + sum(member.broker_id == MASTER_ID for member in members)
+        if not any(member.address == self._told_of and member.broker_id == MASTER_ID for member in members):
+            self._told_of = ""
         self._is_settled = masters == 1 and all(member.answered and not member.is_changing for member in members)
         if self._role.is_master:
             self._check_masters(members)
@@ -258,7 +279,7 @@ class GroupWatch:
         config = self._config
         found = judge(config.broker_cluster_name, config.broker_name, self._address, self._lineage(), members)
         if found.rival != self.rival:
-            self.rival = found.rival
+            self.rival, self.rival_address = found.rival, found.rival_address
             if found.rival:
                 log.error("%s", found.rival)
         if found.step_down is not None:

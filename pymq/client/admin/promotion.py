@@ -3,7 +3,9 @@
 The plan is made of what the members say (:func:`plan_promotion`, pure); :func:`promote` carries it out with two calls
 (:class:`RoleCalls`). With a living master nothing is lost: it takes no writes until the slave has everything, and steps
 down before the slave is promoted, so that at no moment two brokers take writes. Whatever fails before that leaves the
-master as it was; if the slave fails behind it, the old master is made the master again.
+master as it was; if the slave fails behind it, the old master is made the master again. Of two masters of one epoch,
+which were made out of sight of each other, the chosen one begins another reign, and the other steps down when it hears
+of that: what it has behind the point up to which both logs are equal is cut there, and kept.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Protocol
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, RequestTimeoutError, UnreachableError, UnsafeError
 from pymq.model.route import MASTER_ID
-from pymq.wire.bodies_replication import ReplicationStatus, RoleAnswer, RoleRequest
+from pymq.wire.bodies_replication import ReignBody, ReplicationStatus, RoleAnswer, RoleRequest
 
 FREEZE_MARGIN_MS = 10_000  # for what comes behind the catching up, until the master has stepped down
 FREEZE_MS_MAX = 60_000  # more is refused by brokers
@@ -53,7 +55,8 @@ class GroupMember:
 @dataclass(frozen=True, slots=True)
 class PromotionPlan:
     """What is going to be done. ``target`` becomes the master, ``master`` is the living one that steps down (None:
-    there is none; ``lost_master`` is where it was, empty when nobody knows).
+    there is none; ``lost_master`` is where it was, empty when nobody knows). ``rivals``: masters of the epoch of the
+    target, which is one too: they become its slaves.
 
     ``risks``: why messages could be lost, which only ``--force`` allows; ``obstacles``: why it can't be done at all.
     """
@@ -63,6 +66,7 @@ class PromotionPlan:
     target: GroupMember
     master: GroupMember | None
     lost_master: str = ""
+    rivals: tuple[GroupMember, ...] = field(default=())
     risks: tuple[str, ...] = field(default=())
     obstacles: tuple[str, ...] = field(default=())
 
@@ -90,6 +94,9 @@ def plan_promotion(broker_name: str, members: Sequence[GroupMember], target_addr
 
     Raises NotFoundError when there is no slave to promote, UnreachableError when none answers.
     """
+    masters = _newest_masters(members)
+    if len(masters) > 1:
+        return _choice(broker_name, members, masters, target_address)
     master = _living_master(members)
     target = _target(broker_name, members, master, target_address)
     lost = next((one.address for one in members if one.registered_id == MASTER_ID and one.status is None), "")
@@ -110,6 +117,62 @@ def plan_promotion(broker_name: str, members: Sequence[GroupMember], target_addr
 def _living_master(members: Sequence[GroupMember]) -> GroupMember | None:
     masters = [member for member in members if member.status is not None and member.broker_id == MASTER_ID]
     return max(masters, key=lambda member: member.epoch, default=None)
+
+
+def _newest_masters(members: Sequence[GroupMember]) -> list[GroupMember]:
+    """Those of the newest epoch that a living master has: one, or several that were made out of sight of each other."""
+    masters = [member for member in members if member.is_pymq and member.broker_id == MASTER_ID]
+    newest = max((member.epoch for member in masters), default=0)
+    return [member for member in masters if member.epoch == newest]
+
+
+def _choice(
+    broker_name: str, members: Sequence[GroupMember], masters: Sequence[GroupMember], target_address: str
+) -> PromotionPlan:
+    """The plan for a group with several masters of one epoch: one of them must be named."""
+    target = next((master for master in masters if master.address == target_address), None)
+    rivals = tuple(master for master in masters if master is not target)
+    where = " and ".join(master.address for master in masters)
+    which = f"{where} are both masters of epoch {masters[0].epoch}: choose one of them, by its address"
+    return PromotionPlan(
+        broker_name,
+        tuple(members),
+        target or masters[0],
+        None,
+        rivals=rivals,
+        risks=tuple(_risk_of_rival(target, rival) for rival in rivals) if target is not None else (),
+        obstacles=() if target is not None else (which,),
+    )
+
+
+def _risk_of_rival(target: GroupMember, rival: GroupMember) -> str:
+    """What the rival has that the target lacks."""
+    assert target.status is not None and rival.status is not None
+    common = common_end(target.status, rival.status)
+    who = f"{rival.address} is a master of epoch {rival.epoch} too"
+    if common is None:
+        return (
+            f"{who}, and both logs have nothing in common: it can't follow {target.address} and must begin again with "
+            "an empty directory"
+        )
+    size = rival.status.log_end - common
+    return (
+        f"{who}: both logs are equal up to offset {common} at most, what it has behind that ({size} bytes) is cut from "
+        "its log and kept in its directory, in diverged/"
+    )
+
+
+def common_end(ours: ReplicationStatus, theirs: ReplicationStatus) -> int | None:
+    """Up to where both logs are equal by their lineages: the lesser end of the newest reign that both have; None when
+    they share none."""
+    other_ends = _reign_ends(theirs)
+    shared = [min(end, other_ends[reign]) for reign, end in _reign_ends(ours).items() if reign in other_ends]
+    return shared[-1] if shared else None
+
+
+def _reign_ends(status: ReplicationStatus) -> dict[ReignBody, int]:
+    starts = [reign.start for reign in status.lineage[1:]]
+    return dict(zip(status.lineage, [*starts, status.log_end], strict=True)) if status.lineage else {}
 
 
 def _target(broker_name: str, members: Sequence[GroupMember], master: GroupMember | None, address: str) -> GroupMember:
@@ -240,7 +303,9 @@ class Promotion:
         RequestTimeoutError when a step fails."""
         plan.check(force=force)
         if plan.master is None:
-            return PromotionResult(await self._promote(plan, force=True))
+            master = await self._promote(plan, force=True)
+            notes = [note for rival in plan.rivals for note in await self._rejoined(rival)]
+            return PromotionResult(master, tuple(notes))
         await self._hand_over(plan, plan.master)
         try:
             master = await self._promote(plan, force=False)
@@ -305,11 +370,11 @@ class Promotion:
         await self._until(look, STEP_TIMEOUT_MS, f"{master} has not stepped down: see its log, then again")
 
     async def _promote(self, plan: PromotionPlan, *, force: bool) -> ReplicationStatus:
-        target = plan.target
+        target, epoch = plan.target, plan.target.epoch
         self._tell(f"{target.address} becomes the master")
         request = RoleRequest(
             action="promote",
-            epoch=target.epoch,
+            epoch=epoch,
             master_role=plan.master.status.role if plan.master is not None and plan.master.status is not None else "",
             force=force,
         )
@@ -318,7 +383,8 @@ class Promotion:
 
         async def look() -> bool:
             status = await self._status(target.address)
-            if status is not None and status.broker_id == MASTER_ID:
+            # Whoever becomes the master begins a reign; one that was a master before is not done until it has.
+            if status is not None and status.broker_id == MASTER_ID and status.lineage[-1].epoch > epoch:
                 found.append(status)
             return bool(found)
 

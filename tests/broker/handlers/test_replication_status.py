@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from pymq.wire.bodies_replication import ReplicationStatus
 from pymq.wire.codes import RequestCode
@@ -39,3 +40,18 @@ def test_rocketmq_s_picture_of_a_master_without_slaves() -> None:
     assert found["master"] is True
     assert found["masterCommitLogMaxOffset"] == world.parts.store.physical_max_offset
     assert found["haConnectionInfo"] == [] and found["inSyncSlaveNums"] == 0
+
+
+def test_a_master_that_asks_is_looked_at() -> None:
+    world = World(namesrvAddr="10.0.9.1:9876")
+    Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS, b'{"master":"10.0.0.9:10911"}')
+    asked: list[str] = []
+    world.parts.network.ask = lambda address, *rest: asked.append(address)  # type: ignore[method-assign]
+    world.parts.watch.tick()
+    assert asked == ["10.0.9.1:9876"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"master":1}', b'{"master":"nowhere"}'])
+def test_who_asks_must_be_readable(body: bytes) -> None:
+    code, remark = Caller(World()).refused(RequestCode.PYMQ_GET_REPLICATION_STATUS, body)
+    assert code == 29 and "who asks" in remark

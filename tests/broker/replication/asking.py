@@ -41,6 +41,7 @@ class Asking:
         self.registered: dict[str, dict[str, int]] = {NAMESRV: {}}
         self.brokers: dict[str, ReplicationStatus | None] = {}
         self.waiting: list[tuple[str, int, Callable[[Command | str], None]]] = []
+        self.last_body = b""  # of a question
         self.bodies: dict[str, bytes] = {}  # an address's answer to everything
         self.changing: set[str] = set()
 
@@ -49,6 +50,7 @@ class Asking:
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
         self.waiting.append((address, command.code, on_answer))
+        self.last_body = command.body
 
     def answer_all(self) -> list[str]:
         """Who was asked until nobody had a question left."""

@@ -116,8 +116,13 @@ def test_what_is_for_a_master_a_slave_refuses(action: str) -> None:
     assert "slave 1" in refused(slave(), action=action)
 
 
-def test_a_master_is_not_promoted() -> None:
-    assert "already" in refused(World(), action="promote", force=True)
+def test_a_master_is_not_promoted_unless_it_is_chosen_before_another() -> None:
+    world = World()
+    assert "already" in refused(world, action="promote")
+    assert "epoch 1, not 7" in refused(world, action="promote", force=True, epoch=7)
+    order(world, action="promote", force=True, epoch=1)
+    (change,) = world.role_changes
+    assert change.role == Role(0, begins_reign=True) and change.cut_to is None
 
 
 def test_whoever_has_seen_another_lineage_must_look_again() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.lineage import Lineage, Reign
 from pymq.broker.replication.role import Role, RoleChange
+from pymq.broker.replication.role_file import RoleRecord, role_at_start
 from pymq.broker.replication.watch import (
     MEMBERS_PERIOD_MS,
     SEARCH_PERIOD_MS,
@@ -18,7 +20,7 @@ from pymq.broker.replication.watch import (
 )
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
-from pymq.wire.bodies_replication import MasterLinkState, ReignBody
+from pymq.wire.bodies_replication import MasterLinkState, ReignBody, StatusRequest
 from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
 
 
@@ -86,7 +88,7 @@ def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_h
     assert found(other).step_down is not None, "one that serves makes room for the newer"
     refused = found(other, is_starting=True)
     assert refused.step_down is None
-    for word in (OURS, THEIRS, "epoch 9", "--id 1", "store recover"):
+    for word in (OURS, THEIRS, "epoch 9", "--id 1" if broker_id == 0 else "--id 2", "store recover"):
         assert word in refused.rival
 
 
@@ -100,6 +102,24 @@ def test_a_master_that_can_not_be_overruled_is_a_rival(other: Member) -> None:
     assert findings.step_down is None
     for word in (OURS, THEIRS, "broker-a", "stop one"):
         assert word in findings.rival
+
+
+@pytest.mark.parametrize(("flags_id", "slave_id", "expected"), [(0, 2, 1), (1, 3, 2), (1, 2, 3), (2, 1, 3), (7, 7, 1)])
+def test_beside_a_master_as_old_the_id_that_is_named_makes_it_a_slave(
+    flags_id: int, slave_id: int, expected: int
+) -> None:
+    """A slave that was promoted keeps its flags: with their id it would be the master again."""
+    members = [member(THEIRS, 0, 3), member(THIRD, slave_id, 3)]
+    found = judge("DefaultCluster", "broker-a", OURS, lineage(), members, is_starting=True, flags_id=flags_id)
+    assert f"--id {expected}" in found.rival and found.rival_address == THEIRS
+    kept = RoleRecord(broker_id=0, configured_id=flags_id)
+    assert role_at_start(kept, expected).role == Role(expected, former_id=0)
+    assert role_at_start(kept, flags_id).role.is_master
+
+
+def test_of_two_that_serve_an_operator_chooses_one() -> None:
+    findings = found(member(THEIRS, 0, 3))
+    assert f"pymq broker promote {OURS} --force" in findings.rival and findings.rival_address == THEIRS
 
 
 def test_a_registered_master_that_does_not_answer_is_taken_for_dead() -> None:
@@ -255,6 +275,35 @@ def test_a_rival_is_told_until_it_is_gone() -> None:
     setup.group(ours=(OURS, 0, 3))
     setup.after(WATCH_PERIOD_MS)
     assert setup.watch.troubles == []
+
+
+def test_a_master_that_looks_at_others_says_so_and_is_looked_at_once() -> None:
+    """One that name servers refuse is seen by the one they have."""
+    setup = settled(Role(0))
+    setup.after(MEMBERS_PERIOD_MS)
+    assert msgspec.json.decode(setup.network.last_body, type=StatusRequest).master == OURS
+    setup.network.brokers[THIRD] = status(THIRD, 0, 3)
+    setup.watch.note_other_master(OURS)
+    assert setup.after(0) == []
+    setup.watch.note_other_master(THIRD)
+    assert setup.after(0) == [NAMESRV, THEIRS, THIRD]
+    assert setup.watch.rival_address == THIRD
+    setup.watch.note_other_master(THIRD)
+    assert setup.after(0) == [], "two masters don't keep each other busy"
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    setup.network.brokers[THIRD] = status(THIRD, 2, 3)
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    assert setup.watch.rival_address == "" and setup.watch.troubles == []
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+
+
+def test_a_slave_does_not_call_itself_a_master() -> None:
+    setup = Setup(Role(1))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.after(0)
+    assert setup.network.last_body == b""
+    setup.watch.note_other_master(THIRD)
+    assert setup.after(1) == []
 
 
 def test_a_refused_registration_is_told_and_looked_into_at_once() -> None:

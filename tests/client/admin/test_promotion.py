@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from pymq.client.admin.promotion import GroupMember, Promotion, PromotionPlan, PromotionResult, plan_promotion
+from pymq.client.admin.promotion import (
+    GroupMember,
+    Promotion,
+    PromotionPlan,
+    PromotionResult,
+    common_end,
+    plan_promotion,
+)
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, PymqError, RefusedError, RequestTimeoutError, UnreachableError, UnsafeError
 from pymq.wire.bodies_replication import MasterLinkState, ReignBody, ReplicationStatus, RoleAnswer, RoleRequest
@@ -133,6 +140,55 @@ def test_who_is_the_master_already_is_told_so() -> None:
 def test_of_two_masters_the_newer_is_the_living_one() -> None:
     found = plan(master(A, epoch=2), master(C, epoch=3), slave(B, 1))
     assert found.master is not None and found.master.address == C
+
+
+def with_reigns(member: GroupMember, *reigns: tuple[int, int, str]) -> GroupMember:
+    assert member.status is not None
+    member.status.lineage = [ReignBody(epoch, start, reign_id) for epoch, start, reign_id in reigns]
+    return member
+
+
+def test_of_two_masters_as_old_an_operator_chooses_and_is_told_what_the_other_loses() -> None:
+    a = with_reigns(master(A, log_end=1500), (1, 0, "a"), (2, 900, "b"))
+    c = with_reigns(master(C, log_end=1400), (1, 0, "a"), (2, 1000, "c"))
+    members = (a, c, slave(B, 1))
+    for target in ("", B):
+        (obstacle,) = plan(*members, target=target).obstacles
+        assert A in obstacle and C in obstacle and "epoch 2" in obstacle
+    found = plan(*members, target=C)
+    assert found.target is c and found.rivals == (a,) and found.master is None and not found.obstacles
+    (risk,) = found.risks
+    for word in (A, "offset 900", "(600 bytes)", "diverged/"):
+        assert word in risk
+    with pytest.raises(UnsafeError, match="--force"):
+        found.check(force=False)
+    found.check(force=True)
+
+
+def test_two_masters_with_nothing_in_common() -> None:
+    a = with_reigns(master(A), (1, 0, "a"))
+    c = with_reigns(master(C), (1, 0, "c"))
+    (risk,) = plan(a, c, target=A).risks
+    assert C in risk and "empty directory" in risk
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([(1, 0, "a")], [(1, 0, "a")], 700),
+        ([(1, 0, "a"), (2, 500, "b")], [(1, 0, "a")], 500),
+        ([(1, 0, "a"), (2, 500, "b")], [(1, 0, "a"), (2, 500, "b"), (3, 600, "c")], 600),
+        ([(1, 0, "a"), (2, 500, "b")], [(1, 0, "a"), (2, 400, "c")], 400),
+        ([(1, 0, "a")], [(1, 0, "b")], None),
+        ([], [(1, 0, "b")], None),
+    ],
+)
+def test_up_to_where_two_logs_are_equal(
+    ours: list[tuple[int, int, str]], theirs: list[tuple[int, int, str]], expected: int | None
+) -> None:
+    one, other = with_reigns(master(A, log_end=1000), *ours), with_reigns(master(C, log_end=700), *theirs)
+    assert one.status is not None and other.status is not None
+    assert common_end(one.status, other.status) == common_end(other.status, one.status) == expected
 
 
 def test_nobody_to_promote() -> None:
@@ -277,6 +333,19 @@ def test_without_a_master_the_slave_is_promoted_by_force_alone() -> None:
     assert group.done == []
     result = group.run(force=True, members=members)
     assert group.done == ["new promote"] and result.master.broker_id == 0
+
+
+def test_the_chosen_of_two_masters_begins_a_reign_and_the_other_follows() -> None:
+    group = Group()
+    group.new.broker_id, group.new.link = 0, None
+    members = group.members
+    with pytest.raises(UnsafeError, match="choose"):
+        group.run(force=True, members=members)
+    promotion = Promotion(group, group.clock, group.pause)
+    group.old.broker_id = 1  # it has heard of the new reign
+    result = asyncio.run(promotion.run(plan_promotion("b", members, B), force=True))
+    assert group.done == ["new promote"] and result.notes == ()
+    assert result.master.lineage[-1].epoch == 3
 
 
 def test_a_promotion_that_nobody_sees_ends_in_time() -> None:
