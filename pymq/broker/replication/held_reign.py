@@ -26,12 +26,11 @@ _SYNC_FLUSH = "SYNC_FLUSH"  # flushDiskType
 
 
 def is_promise_at_risk(config: BrokerConfig, sync_mode: SyncMode, missing: Mapping[int, str]) -> bool:
-    """Whether so many slaves are missing that all who have some confirmed message may be among them.
+    """Whether messages that were answered may be where nobody answers: those who do may have lost them as we did.
 
     Not with SYNC_FLUSH: then the own disk has all that was answered; nor where sends are taken without slaves.
     """
-    needed = sync_mode.needed_slaves
-    return 0 < needed <= len(missing) and config.flush_disk_type != _SYNC_FLUSH
+    return bool(missing) and sync_mode.needed_slaves > 0 and config.flush_disk_type != _SYNC_FLUSH
 
 
 class HeldReign:
@@ -84,5 +83,5 @@ class HeldReign:
         if is_newer_there or is_promise_at_risk(self._config, self._sync_mode, missing):
             return
         self._is_asking = True  # once is enough
-        why = "those who may have more of this log answer" if not missing else f"it goes on without {named(missing)}"
+        why = f"it goes on without {named(missing)}" if missing else "those who may have more of this log answer"
         self._change_role(RoleChange(replace(self._role, begins_reign=False), why))

@@ -2,7 +2,7 @@
 
 A master answers a send when slaves have the message, which may be before it is on its own disk. Whoever could be such
 a slave stands in ``config/tailHolders.json`` before the first byte is sent to it, and leaves it when it is gone and the
-master's disk has all that it ever confirmed. So after a power loss the master knows whom to ask for what it lost, also
+master's disk has all that it was ever sent. So after a power loss the master knows whom to ask for what it lost, also
 when name servers have forgotten them all.
 """
 
@@ -56,9 +56,10 @@ class TailHolders:
         self._noted_ms[broker_id] = self._clock.monotonic_ms()
 
     def forget_needless(self, slaves: Iterable[SlaveState], synced_offset: int) -> None:
-        """Drops those that are gone and have confirmed nothing behind ``synced_offset``, up to where the master's log
-        is on its disk. ``slaves``: all that the master knows of, here and gone."""
-        needed = {slave.broker_id for slave in slaves if slave.state != GONE or slave.acked_offset > synced_offset}
+        """Drops those that are gone and were sent nothing behind ``synced_offset``, up to where the master's log is on
+        its disk: what they did not confirm any more they may show to consumers. ``slaves``: all that the master knows
+        of, here and gone."""
+        needed = {slave.broker_id for slave in slaves if slave.state != GONE or slave.sent_offset > synced_offset}
         now_ms, joining_ms = self._clock.monotonic_ms(), self._joining_ms()
         kept = {
             broker_id: address

@@ -127,7 +127,7 @@ def test_an_operator_goes_on_without_them_by_promising_less() -> None:
     ("settings", "is_held"),
     [
         ({"inSyncReplicas": 2}, True),
-        ({"inSyncReplicas": 3}, False),  # whatever was confirmed, the other one has it too
+        ({"inSyncReplicas": 3}, True),  # the one that answers may have lost its power too
         ({"inSyncReplicas": 1}, False),  # no slave is promised anything
         ({"flushDiskType": "SYNC_FLUSH"}, False),  # the disk has all
         ({"enableAutoInSyncReplicas": "true", "minInSyncReplicas": 1}, False),  # sends go on without slaves

@@ -31,8 +31,8 @@ class Directory:
         return found
 
 
-def gone(broker_id: int, acked_offset: int) -> SlaveState:
-    return SlaveState(address=FIRST, broker_id=broker_id, acked_offset=acked_offset, state=GONE)
+def gone(broker_id: int, sent_offset: int) -> SlaveState:
+    return SlaveState(address=FIRST, broker_id=broker_id, acked_offset=5, sent_offset=sent_offset, state=GONE)
 
 
 def full_disk(call: str, path: str) -> None:
@@ -62,13 +62,13 @@ def test_who_can_t_be_noted_is_not_served() -> None:
     holders.note(1, FIRST)  # stands there already
 
 
-@pytest.mark.parametrize(("acked_offset", "stays"), [(100, False), (101, True)])
-def test_who_is_gone_is_dropped_once_the_disk_has_what_it_confirmed(acked_offset: int, *, stays: bool) -> None:
+@pytest.mark.parametrize(("sent_offset", "stays"), [(100, False), (101, True)])
+def test_who_is_gone_is_dropped_once_the_disk_has_what_it_was_sent(sent_offset: int, *, stays: bool) -> None:
     directory = Directory()
     holders = directory.holders()
     holders.note(1, FIRST)
     directory.clock.advance(JOINING_MS)
-    holders.forget_needless([gone(1, acked_offset)], 100)
+    holders.forget_needless([gone(1, sent_offset)], 100)
     assert directory.holders().slaves == ({1: FIRST} if stays else {})
 
 
