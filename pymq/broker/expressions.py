@@ -61,7 +61,7 @@ class Expressions:
                 _shown(text),
                 expression.ignored_from,
             )
-        return Wanted(accept=_RecordTest(expression, self._stats).accepts, narrow=expression.narrow)
+        return Wanted(accept=_RecordTest(expression, self._stats).accepts, narrow=expression.narrowing())
 
 
 class _RecordTest:

@@ -169,7 +169,7 @@ def _(node: Find) -> Test:
 
 @compile_condition.register
 def _(node: Order) -> Test:
-    left, right = _folded(node.left), _folded(node.right)
+    left, right = folded(node.left), folded(node.right)
     if isinstance(left, Property) and isinstance(right, Constant):
         return _property_order(left, node.relation, right)
     if isinstance(left, Constant) and isinstance(right, Property):
@@ -203,7 +203,7 @@ def _order_of_texts(text: bytes) -> int:
 
 @compile_condition.register
 def _(node: Equal) -> Test:
-    left, right = _folded(node.left), _folded(node.right)
+    left, right = folded(node.left), folded(node.right)
     same = _sameness(_kind(left), _kind(right))
     if isinstance(left, Property) and isinstance(right, Constant):
         return _property_equal(left, same, right)
@@ -269,9 +269,9 @@ def _value(node: Node) -> Value:
 
 
 def _negated(node: Negate) -> Value:
-    folded = _folded(node)
-    if isinstance(folded, Constant):
-        return _value(folded)
+    constant = folded(node)
+    if isinstance(constant, Constant):
+        return _value(constant)
     get = _value(node.operand)
 
     def nothing(source: bytes) -> None:
@@ -280,11 +280,11 @@ def _negated(node: Negate) -> Value:
     return nothing
 
 
-def _folded(node: Node) -> Node:
+def folded(node: Node) -> Node:
     """A negated number as a constant; every other node as it is."""
     if not isinstance(node, Negate):
         return node
-    operand = _folded(node.operand)
+    operand = folded(node.operand)
     if isinstance(operand, Constant) and operand.kind in NUMBERS:
         assert isinstance(operand.value, int | float)
         return Constant(-operand.value, operand.kind)

@@ -1,145 +1,307 @@
-"""Finding the few of many records that an expression may hold for, without taking each apart.
+"""Finding the few of many records that an expression may hold for, with numpy: no work of the interpreter for each.
 
-An expression that is true needs each condition that it joins by AND to be true. Conditions that look at one property
-are judged by its values alone, which are cut out of many records' bytes in one go; the judgements are kept.
+A condition is asked of all records at once which of them it may be true for and which false; what it can't vouch for
+may be both. A record that the expression can't be true for is left out, the others are looked at one by one, so that
+the answer is always that of :mod:`pymq.filter.compiler`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+import operator
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import Any, NamedTuple
 
-from pymq.filter.compiler import Test, compile_condition
-from pymq.filter.nodes import And, Node, Property
-from pymq.filter.raw_properties import NAME_END, SEPARATOR
+import numpy as np
+from numpy.typing import NDArray
 
-JUDGED_COUNT_MAX = 1024  # values of a property whose judgement is kept
-JUDGED_SIZE_MAX_BYTES = 64
-TRIAL_COUNT = 2000  # values looked at before a property is given up
-# Share of values that pass, and are looked at once more, or are new, and have to be judged: above it nothing is won.
-BURDEN_MAX = 0.5
-REST_CALL_COUNT = 500
-_BLANK = 0x20
+from pymq.filter.bulk_numbers import LONG_DIGITS_MAX, Numbers, read_decimals, read_integers
+from pymq.filter.bulk_properties import Bools, Int64s, PropertyTable
+from pymq.filter.compiler import folded
+from pymq.filter.nodes import (
+    NUMBERS,
+    And,
+    Constant,
+    Equal,
+    Find,
+    In,
+    IsNull,
+    IsTrue,
+    Kind,
+    Node,
+    Not,
+    Or,
+    Order,
+    Property,
+    Relation,
+    Search,
+)
+from pymq.filter.raw_properties import SEPARATOR
 
-# From records back to back to positions in them, rising: a record with none of them in it does not match.
-# None: not worth the effort just now.
-Narrow = Callable[[bytes], list[int] | None]
-
-
-def narrowing(tree: Node) -> Narrow | None:
-    """A narrowing for an expression; None when it joins no condition that says something of one property alone."""
-    nodes_by_name: dict[str, list[Node]] = {}
-    for node in _joined(tree):
-        names = set(_names(node))
-        if len(names) == 1 and not _holds_without(node):
-            nodes_by_name.setdefault(names.pop(), []).append(node)
-    if not nodes_by_name:
-        return None
-    return _Best([_Values(name, [compile_condition(node) for node in nodes]) for name, nodes in nodes_by_name.items()])
-
-
-def _joined(node: Node) -> Iterator[Node]:
-    """The conditions that must all be true."""
-    if isinstance(node, And):
-        for term in node.terms:
-            yield from _joined(term)
-    else:
-        yield node
+RECORD_COUNT_MAX = 1600
+RECORD_COUNT_MIN = 64
+FEW_SHARE = 1 / 64  # further conditions are left to the look at each record where so few are left
+USELESS_SHARE = 0.5  # where more are left nothing is won
+REST_COUNT = 200  # reads without narrowing then
+_REMEMBERED_COUNT = 4096
 
 
-def _names(node: Node) -> Iterator[str]:
-    if isinstance(node, Property):
-        yield node.name
-    for child in node.children():
-        yield from _names(child)
+class Answers(NamedTuple):
+    """What a condition may be for each record; neither: unknown for sure."""
+
+    may_be_true: Bools
+    may_be_false: Bools
 
 
-def _holds_without(node: Node) -> bool:
-    """True when a condition holds for a message without properties: then finding none says nothing."""
-    return _may_hold([compile_condition(node)], SEPARATOR)
+Condition = Callable[[PropertyTable], Answers]
+# Of values that begin at these places of the table: for which it is true, and of which that is sure.
+Judge = Callable[[PropertyTable, Int64s], tuple[Bools, Bools]]
+_COMPARE: dict[Relation, Callable[[Any, Any], Any]] = {
+    Relation.LESS: operator.lt,
+    Relation.LESS_EQUAL: operator.le,
+    Relation.GREATER: operator.gt,
+    Relation.GREATER_EQUAL: operator.ge,
+}
+_MIRRORED = {
+    Relation.LESS: Relation.GREATER,
+    Relation.LESS_EQUAL: Relation.GREATER_EQUAL,
+    Relation.GREATER: Relation.LESS,
+    Relation.GREATER_EQUAL: Relation.LESS_EQUAL,
+}
 
 
-def _may_hold(tests: list[Test], source: bytes) -> bool:
-    """False when not all hold. What can't be evaluated is left to the look at the record, which tells and counts it."""
-    try:
-        return all(test(source) is True for test in tests)
-    except ValueError:
-        return True
+def narrowing(tree: Node) -> Narrowing | None:
+    """A narrowing for an expression; None when its conditions have to be evaluated one record at a time."""
+    condition = _condition(tree)
+    return None if condition is None else Narrowing(condition)
 
 
-class _Values:
-    """One property's values, judged by the conditions that look at it alone."""
+class Narrowing:
+    """Called with records back to back and their edges, gives the numbers of those that the expression may hold for."""
 
-    def __init__(self, name: str, tests: list[Test]) -> None:
-        self._needle = name.encode() + NAME_END
-        self._tests = tests
-        self._judged: dict[bytes, bool] = {}
-        self.forget()
+    def __init__(self, condition: Condition) -> None:
+        self._condition = condition
+        self._looked_count = self._kept_count = self._rest_count = 0
 
-    def forget(self) -> None:
-        """Begins to count anew."""
-        self.looked_count = self._hit_count = self._new_count = 0
+    def __call__(self, records: bytes | bytearray, edges: Int64s) -> list[int]:
+        kept: list[int] = np.flatnonzero(self._condition(PropertyTable(records, edges)).may_be_true).tolist()
+        if self._looked_count >= _REMEMBERED_COUNT:
+            self._looked_count //= 2
+            self._kept_count //= 2
+        self._looked_count += len(edges) - 1
+        self._kept_count += len(kept)
+        return kept
 
-    @property
-    def burden(self) -> float:
-        """The share of values that passed or had to be judged; 0 before the first."""
-        return (self._hit_count + self._new_count) / self.looked_count if self.looked_count else 0.0
+    def count(self, wanted: int) -> int:
+        """How many records it wants to be called with by a read for ``wanted`` matches, by what was left out lately.
 
-    def positions(self, records: bytes) -> list[int]:
-        """Where the values begin that pass, and those that can't be judged."""
-        pieces = records.split(self._needle)
-        # The key of a value has its separator behind it, and is empty without one: no such key is ever judged.
-        judged = self._judged.get
-        hits = [number for number, piece in enumerate(pieces) if judged(piece[: piece.find(SEPARATOR) + 1], True)]
-        if hits and hits[0] == 0:  # what stands before the first name is no value
-            del hits[0]
-        hits = [number for number in hits if self._passes(pieces[number])]
-        self.looked_count += len(pieces) - 1
-        self._hit_count += len(hits)
-        if not hits:
-            return hits
-        begins, width = list(accumulate(map(len, pieces))), len(self._needle)
-        return [begins[number - 1] + number * width for number in hits]
-
-    def _passes(self, piece: bytes) -> bool:
-        value = piece[: piece.find(SEPARATOR) + 1]
-        return self._judged.get(value, False) or self._judge(value)
-
-    def _judge(self, value: bytes) -> bool:
-        """True for what passes, and for what is no whole value.
-
-        A name inside a value cuts it in two and leaves no separator; a value that ends its record without a separator
-        runs into the next record, whose size begins with a byte below a blank.
+        0 for none: where most match they are better looked at one by one.
         """
-        if not value or len(value) > JUDGED_SIZE_MAX_BYTES or min(value[:-1], default=_BLANK) < _BLANK:
-            return True
-        self._new_count += 1
-        if len(self._judged) >= JUDGED_COUNT_MAX:
-            self._judged.clear()
-        passes = self._judged[value] = _may_hold(self._tests, SEPARATOR + self._needle + value)
-        return passes
-
-
-class _Best:
-    """Asks the property that says most for least, by what was seen of each; rests while none is worth it."""
-
-    def __init__(self, properties: list[_Values]) -> None:
-        self._properties = properties
-        self._rest_count = 0
-
-    def __call__(self, records: bytes) -> list[int] | None:
         if self._rest_count:
             self._rest_count -= 1
-            return None
-        best = min(self._properties, key=_rank)
-        if best.looked_count >= TRIAL_COUNT and best.burden > BURDEN_MAX:
-            self._rest_count = REST_CALL_COUNT
-            for values in self._properties:
-                values.forget()
-            return None
-        return best.positions(records)
+            return 0
+        if self._looked_count < RECORD_COUNT_MIN:
+            return RECORD_COUNT_MIN
+        if self._kept_count > self._looked_count * USELESS_SHARE:
+            self._looked_count = self._kept_count = 0
+            self._rest_count = REST_COUNT
+            return 0
+        enough = wanted * self._looked_count // max(1, self._kept_count)
+        return min(max(RECORD_COUNT_MIN, enough), RECORD_COUNT_MAX)
 
 
-def _rank(values: _Values) -> tuple[bool, float]:
-    """Those that were not tried enough come first: at the beginning every value is new."""
-    return values.looked_count >= TRIAL_COUNT, values.burden
+@singledispatch
+def _condition(node: Node) -> Condition | None:
+    """The question to all records; None for a condition that nothing can be said of."""
+    return None
+
+
+@_condition.register
+def _(node: Constant) -> Condition:
+    return lambda table: Answers(_filled(table, node.value is True), _filled(table, node.value is False))
+
+
+@_condition.register
+def _(node: IsTrue) -> Condition | None:
+    if not isinstance(node.operand, Property):
+        return None
+    return _of_values(node.operand, lambda table, starts: (_nothing(starts), ~_nothing(starts)))
+
+
+@_condition.register
+def _(node: Not) -> Condition | None:
+    condition = _condition(node.operand)
+    if condition is None:
+        return None
+
+    def negated(table: PropertyTable) -> Answers:
+        may_be_true, may_be_false = condition(table)
+        return Answers(may_be_false, may_be_true)
+
+    return negated
+
+
+@_condition.register
+def _(node: And) -> Condition | None:
+    conditions, is_complete = _known(node.terms)
+    if not conditions:
+        return None
+
+    def every(table: PropertyTable) -> Answers:
+        may_be_true, may_be_false = conditions[0](table)
+        for condition in conditions[1:]:
+            if np.count_nonzero(may_be_true) <= len(table) * FEW_SHARE:
+                return Answers(may_be_true, _filled(table, True))
+            answers = condition(table)
+            may_be_true, may_be_false = may_be_true & answers.may_be_true, may_be_false | answers.may_be_false
+        return Answers(may_be_true, may_be_false if is_complete else _filled(table, True))
+
+    return every
+
+
+@_condition.register
+def _(node: Or) -> Condition | None:
+    conditions, is_complete = _known(node.terms)
+    if not conditions:
+        return None
+
+    def some(table: PropertyTable) -> Answers:
+        may_be_true, may_be_false = conditions[0](table)
+        for condition in conditions[1:]:
+            answers = condition(table)
+            may_be_true, may_be_false = may_be_true | answers.may_be_true, may_be_false & answers.may_be_false
+        return Answers(may_be_true if is_complete else _filled(table, True), may_be_false)
+
+    return some
+
+
+def _known(terms: Sequence[Node]) -> tuple[list[Condition], bool]:
+    """The terms that something can be said of, those that cost least first; False when there are others."""
+    known = [condition for term in sorted(terms, key=_is_slow) if (condition := _condition(term)) is not None]
+    return known, len(known) == len(terms)
+
+
+def _is_slow(node: Node) -> bool:
+    """True for what takes values out one by one."""
+    return isinstance(node, In | Find) or any(map(_is_slow, node.children()))
+
+
+@_condition.register
+def _(node: IsNull) -> Condition | None:
+    if not isinstance(node.operand, Property):
+        return None
+    name = node.operand.name
+
+    def is_null(table: PropertyTable) -> Answers:
+        column = table.column(name)
+        return Answers(~column.is_found | ~column.is_sure, column.is_found | ~column.is_sure)
+
+    return is_null
+
+
+@_condition.register
+def _(node: In) -> Condition:
+    texts, negated = frozenset(text.encode() for text in node.texts), node.negated
+    return _of_values(node.operand, _each(lambda value: (value in texts) is not negated))
+
+
+@_condition.register
+def _(node: Find) -> Condition | None:
+    text, negated = node.text.encode(), node.negated
+    if not isinstance(node.operand, Property) or not text:
+        return None
+    if node.search is Search.CONTAINS:
+        judge = _each(lambda value: (text in value) is not negated)
+    elif node.search is Search.STARTS_WITH:
+        judge = _each(lambda value: value.startswith(text) is not negated)
+    else:
+        judge = _each(lambda value: value.endswith(text) is not negated)
+    return _of_values(node.operand, judge, when_missing=False)
+
+
+@_condition.register
+def _(node: Order) -> Condition | None:
+    left, right = folded(node.left), folded(node.right)
+    if isinstance(left, Property) and isinstance(right, Constant):
+        return _of_values(left, _number_judge(_COMPARE[node.relation], right))
+    if isinstance(left, Constant) and isinstance(right, Property):
+        return _of_values(right, _number_judge(_COMPARE[_MIRRORED[node.relation]], left))
+    return None
+
+
+@_condition.register
+def _(node: Equal) -> Condition | None:
+    left, right = folded(node.left), folded(node.right)
+    if isinstance(left, Property) and isinstance(right, Constant):
+        operand, constant, when_missing = left, right, None
+    elif isinstance(left, Constant) and isinstance(right, Property):
+        operand, constant, when_missing = right, left, False
+    else:
+        return None
+    if constant.kind in NUMBERS:
+        return _of_values(operand, _number_judge(operator.eq, constant), when_missing)
+    if constant.kind is Kind.TEXT:
+        return _text_equal(operand, str(constant.value).encode(), when_missing)
+    if constant.kind is Kind.BOOLEAN and operand is left:
+        return _of_values(operand, _each(lambda value: (value.lower() == b"true") is constant.value))
+    return None
+
+
+def _of_values(operand: Property, judge: Judge, when_missing: bool | None = None) -> Condition:
+    """A condition that looks at one property's values, and is ``when_missing`` for a record without it."""
+    name = operand.name
+
+    def condition(table: PropertyTable) -> Answers:
+        column = table.column(name)
+        may_be_true, may_be_false = _nothing(column.starts), _filled(table, when_missing is False)
+        places = np.flatnonzero(column.is_found)
+        is_true, is_sure = judge(table, column.starts[places])
+        may_be_true[places] = is_true | ~is_sure
+        may_be_false[places] = ~is_true | ~is_sure
+        return Answers(may_be_true | ~column.is_sure, may_be_false | ~column.is_sure)
+
+    return condition
+
+
+def _number_judge(compare: Callable[[Any, Any], Any], constant: Constant) -> Judge:
+    limit = constant.value
+
+    def judge(table: PropertyTable, starts: Int64s) -> tuple[Bools, Bools]:
+        numbers = _read(table, starts, constant.kind)
+        return compare(numbers.values, limit), numbers.is_sure
+
+    return judge
+
+
+def _read(table: PropertyTable, starts: Int64s, kind: Kind) -> Numbers:
+    """A text compared with a number is read as a number of that type."""
+    if kind is Kind.DOUBLE:
+        return read_decimals(table, starts)
+    return read_integers(table, starts, LONG_DIGITS_MAX) if kind is Kind.LONG else read_integers(table, starts)
+
+
+def _text_equal(operand: Property, text: bytes, when_missing: bool | None) -> Condition | None:
+    if SEPARATOR in text:
+        return None  # no value has one, but one could seem to, by what follows it
+    wanted = text + SEPARATOR
+    return _of_values(
+        operand, lambda table, starts: (table.begins_with(starts, wanted), ~_nothing(starts)), when_missing
+    )
+
+
+def _each(test: Callable[[bytes], bool]) -> Judge:
+    """Values taken out one by one: dearer than the others, and cheaper than a look at the record."""
+
+    def judge(table: PropertyTable, starts: Int64s) -> tuple[Bools, Bools]:
+        answers = np.fromiter(map(test, table.texts(starts)), np.bool_, len(starts))
+        return answers, ~_nothing(starts)
+
+    return judge
+
+
+def _nothing(starts: NDArray[Any]) -> Bools:
+    return np.zeros(len(starts), np.bool_)
+
+
+def _filled(table: PropertyTable, value: bool) -> Bools:
+    return np.full(len(table), value)

@@ -16,15 +16,15 @@ from pymq.model.record import MAGIC_V1, decode_record
 SEPARATOR = b"\x02"
 NAME_END = b"\x01"
 _HEAD = struct.Struct(">4xi28xi44xi")  # magic, sysFlag, and the body's length when both hosts are IPv4
-_BODY_AT = _HEAD.size
-_V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+BODY_AT = _HEAD.size
+V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
 
 
 def source_of(record: memoryview) -> bytes:
     """The source of one stored record. Raises MalformedRecordError for bytes that are none."""
     magic, flags, body_size = _HEAD.unpack_from(record)
-    topic_at = _BODY_AT + body_size
-    if magic == MAGIC_V1 and not flags & _V6_HOSTS and _BODY_AT <= topic_at < len(record):
+    topic_at = BODY_AT + body_size
+    if magic == MAGIC_V1 and not flags & V6_HOSTS and BODY_AT <= topic_at < len(record):
         return SEPARATOR + record[topic_at + 3 + record[topic_at] :].tobytes()
     return SEPARATOR + decode_record(record).raw_properties
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from pymq.errors import ExpressionError
 from pymq.filter.raw_properties import SEPARATOR
 from pymq.model.properties import encode_properties
+
+if TYPE_CHECKING:
+    from pymq.filter.narrowing import Narrowing
+    from pymq.filter.nodes import Node
 
 EXPRESSION_CACHE_COUNT = 512
 
@@ -16,23 +21,22 @@ class SqlExpression:
     """One compiled expression. ``ignored_from``: the column of trailing text that does not count, None without any.
 
     ``test`` answers True, False or None (unknown) for a source (pymq.filter.raw_properties) and raises ValueError when
-    a text is compared that is no number: RocketMQ takes None and errors as no match. ``narrow`` (None: there is none)
-    finds the places in records laid back to back where a match may be.
+    a text is compared that is no number: RocketMQ takes None and errors as no match.
     """
 
-    __slots__ = ("ignored_from", "narrow", "test", "text")
+    __slots__ = ("_tree", "ignored_from", "test", "text")
 
-    def __init__(
-        self,
-        text: str,
-        test: Callable[[bytes], bool | None],
-        narrow: Callable[[bytes], list[int] | None] | None,
-        ignored_from: int | None,
-    ) -> None:
+    def __init__(self, text: str, test: Callable[[bytes], bool | None], tree: Node, ignored_from: int | None) -> None:
         self.text = text
         self.test = test
-        self.narrow = narrow
         self.ignored_from = ignored_from
+        self._tree = tree
+
+    def narrowing(self) -> Narrowing | None:
+        """A new narrowing: finds those of many records for which ``test`` may be True; None when there is none."""
+        from pymq.filter.narrowing import narrowing  # noqa: PLC0415 - numpy is only needed where records are filtered
+
+        return narrowing(self._tree)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """The answer for a message with these properties; empty values are none. Raises ValueError as ``test`` does."""
@@ -51,11 +55,10 @@ def compile_sql(text: str) -> SqlExpression:
 def _compiled(text: str) -> SqlExpression | ExpressionError:
     """Refusals are kept too: a client that repeats a wrong expression with every pull costs no parsing."""
     from pymq.filter.compiler import compile_condition  # noqa: PLC0415 - lark is only needed where SQL is used
-    from pymq.filter.narrowing import narrowing  # noqa: PLC0415
     from pymq.filter.parser import parse  # noqa: PLC0415
 
     try:
         tree, ignored_from = parse(text)
     except ExpressionError as error:
         return ExpressionError(error.column, error.reason)  # without the traceback and all it holds
-    return SqlExpression(text, compile_condition(tree), narrowing(tree), ignored_from)
+    return SqlExpression(text, compile_condition(tree), tree, ignored_from)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pymq.errors import CorruptRecordError, UnreadableError
 from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
@@ -17,15 +16,31 @@ from pymq.store.damage import Doubts
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pymq.store.gathering import Gathered
+
 Accept = Callable[[memoryview], bool]
-# From records back to back to positions in them, rising: a record with none of them in it is surely not accepted.
-# None: it doesn't know.
-Narrow = Callable[[bytes], list[int] | None]
 Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
+NARROWED_FACTOR = 4  # a read looks at so many more units where a narrowing leaves out most: they cost less
 _FILTER_STEP_COUNT = 256  # units filtered in one go; few more are looked at than a read returns
-_NARROW_COUNT_MIN = 8  # fewer records are looked at one by one
 _EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
+
+
+class Narrow(Protocol):
+    """Says of many records at once which are surely not accepted."""
+
+    def count(self, wanted: int, /) -> int:
+        """How many records it wants to be called with by a read that returns up to ``wanted``; 0: none just now."""
+
+    def __call__(self, records: bytes | bytearray, edges: NDArray[np.int64], /) -> list[int]:
+        """From records back to back, and where each begins and the last one ends, to the numbers of those left.
+
+        Other bytes may follow.
+        """
 
 
 class GetStatus(Enum):
@@ -85,7 +100,9 @@ def get_messages(
     filtered = tag_codes is not None or accept is not None
     limits = _Limits(settings, windows.log, queue, offset, count_max, bytes_max)
     count = max(settings.filter_scan_bytes // UNIT_SIZE_BYTES, count_max) if filtered else limits.count
-    units = queue.read(offset, count)
+    if tag_codes is not None:
+        narrow = None  # tags leave out more, for less
+    units = queue.read(offset, count if narrow is None else count * NARROWED_FACTOR)
     result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
     if len(units) < UNIT_SIZE_BYTES:
         per_file = settings.queue_file_size_bytes // UNIT_SIZE_BYTES
@@ -95,7 +112,7 @@ def get_messages(
         )
         return result
     if filtered:
-        _collect_matching(result, queue, windows, limits, units, tag_codes, accept, narrow)
+        _collect_matching(result, queue, windows, limits, units, tag_codes, accept, narrow, count * NARROWED_FACTOR)
     else:
         _collect(result, queue, windows, limits, units)
     if result.count:
@@ -193,24 +210,22 @@ def _collect_matching(
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
     narrow: Narrow | None,
+    effort_max: int,
 ) -> None:
-    """Gathers the records that a filter lets through; units that don't match cost no look at the log."""
+    """Gathers the records that a filter lets through; units that don't match cost no look at the log.
+
+    ``effort_max``: a narrowed unit costs 1, any other ``NARROWED_FACTOR``.
+    """
     first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
-    count = len(packed) // UNIT_SIZE_BYTES
     data, start, end, doubts = NO_WINDOW
-    for begin in range(0, count, _FILTER_STEP_COUNT):
-        step = packed[begin * UNIT_SIZE_BYTES : (begin + _FILTER_STEP_COUNT) * UNIT_SIZE_BYTES]
-        offsets: Sequence[int] = range(first + begin, first + count)
-        units = list(UNIT.iter_unpack(step))
-        if tag_codes is not None:
-            offsets, units = _of_tags(offsets, units, tag_codes)
-        numbers: Sequence[int] = range(len(units))
-        if narrow is not None:
-            numbers = _narrowed(windows, units, limits.size_bytes, narrow)
+    looked_count = 0
+    for offsets, units, numbers, gathered, count in _steps(
+        first, windows, limits, packed, tag_codes, narrow, effort_max
+    ):
+        looked_count += count
         # Plain names and few calls, as in _collect: a filter on properties looks at every record of the queue.
-        for number in numbers:
+        for number, (physical_offset, size, _) in enumerate(units):
             offset = offsets[number]
-            physical_offset, size, _ = units[number]
             if accept is None and result.count and _is_full(result, size, limits):
                 result.next_offset = offset
                 return
@@ -221,7 +236,10 @@ def _collect_matching(
                         if not result.count:
                             result.status = GetStatus.MESSAGE_WAS_REMOVING
                         continue
-                    data, start, end, doubts = windows.window(segment, units, number, limits.size_bytes)
+                    if gathered is not None:
+                        data, start, end, doubts = gathered.window(numbers[number])
+                    else:
+                        data, start, end, doubts = windows.window(segment, units, number, limits.size_bytes)
                 at = physical_offset - start
                 real_size, magic, real_queue_id, real_offset, real_physical = head(data, at)
                 if (
@@ -252,7 +270,50 @@ def _collect_matching(
             result.chunks.append(record)
             result.count += 1
             result.size_bytes += size
-    result.next_offset = first + count
+    result.next_offset = first + looked_count
+
+
+class _Step(NamedTuple):
+    """Units to look at and their queue offsets.
+
+    ``gathered``: where a narrowing has left these ``numbers`` of records; None when it was not asked.
+    """
+
+    offsets: Sequence[int]
+    units: list[Unit]
+    numbers: list[int]
+    gathered: Gathered | None
+    looked_count: int
+
+
+def _steps(
+    first: int,
+    windows: WindowReader,
+    limits: _Limits,
+    packed: Packed,
+    tag_codes: frozenset[int] | None,
+    narrow: Narrow | None,
+    effort_max: int,
+) -> Iterator[_Step]:
+    """The units from queue offset ``first`` on that may match, in portions."""
+    begin = effort = 0
+    while begin * UNIT_SIZE_BYTES < len(packed) and effort < effort_max:
+        step = _narrowed(first, windows, packed, begin, limits, narrow) if narrow is not None else None
+        if step is None:
+            count = min(_FILTER_STEP_COUNT, max(1, (effort_max - effort) // NARROWED_FACTOR))
+            step = _plain_step(first, packed, begin, count, tag_codes)
+        begin += step.looked_count
+        effort += step.looked_count * (NARROWED_FACTOR if step.gathered is None else 1)
+        yield step
+
+
+def _plain_step(first: int, packed: Packed, begin: int, count: int, tag_codes: frozenset[int] | None) -> _Step:
+    units = list(UNIT.iter_unpack(_units(packed, begin, count)))
+    offsets: Sequence[int] = range(first + begin, first + begin + len(units))
+    looked_count = len(units)
+    if tag_codes is not None:
+        offsets, units = _of_tags(offsets, units, tag_codes)
+    return _Step(offsets, units, [], None, looked_count)
 
 
 def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int]) -> tuple[Sequence[int], list[Unit]]:
@@ -265,39 +326,33 @@ def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int
     return [offset for offset, _ in kept], [unit for _, unit in kept]
 
 
-def _narrowed(windows: WindowReader, units: list[Unit], bytes_max: int, narrow: Narrow) -> Sequence[int]:
-    """The numbers of the units whose records may be accepted; all of them where something is odd about one.
+def _narrowed(
+    first: int, windows: WindowReader, packed: Packed, begin: int, limits: _Limits, narrow: Narrow
+) -> _Step | None:
+    """What a narrowing says of the next units; None where they have to be looked at one by one.
 
     As with tags, a record that is left out here is not looked at otherwise.
     """
-    everything = range(len(units))
-    if len(units) < _NARROW_COUNT_MIN:
-        return everything
-    runs: list[memoryview] = []  # of records that follow each other
-    data, start, end, doubts = NO_WINDOW
-    run_from = run_to = 0
+    from pymq.store.gathering import gather  # noqa: PLC0415 - numpy is not needed before the first expression
+
+    wanted = narrow.count(limits.count)
+    if not wanted:
+        return None
+    step = _units(packed, begin, wanted)
     try:
-        for number, (physical_offset, size, _) in enumerate(units):
-            if physical_offset == run_to and run_to + size <= end and size > 0:
-                run_to += size
-                continue
-            runs.append(data[run_from - start : run_to - start])
-            if physical_offset < start or physical_offset + size > end:
-                segment = _segment_of(windows.log, physical_offset, size)
-                if segment is None:
-                    return everything
-                data, start, end, doubts = windows.window(segment, units, number, bytes_max)
-                if doubts is not None or physical_offset + size > end:
-                    return everything
-            run_from, run_to = physical_offset, physical_offset + size
+        gathered = gather(windows, step, limits.size_bytes)
     except (CorruptRecordError, UnreadableError, struct.error):
-        return everything
-    runs.append(data[run_from - start : run_to - start])
-    positions = narrow(b"".join(runs))
-    if positions is None:
-        return everything
-    ends = list(accumulate([unit[1] for unit in units]))
-    return sorted({bisect_right(ends, position) for position in positions})
+        return None
+    if gathered is None:
+        return None
+    numbers = narrow(gathered.records, gathered.edges)
+    units = [UNIT.unpack_from(step, number * UNIT_SIZE_BYTES) for number in numbers]
+    offsets = [first + begin + number for number in numbers]
+    return _Step(offsets, units, numbers, gathered, len(gathered.edges) - 1)
+
+
+def _units(packed: Packed, begin: int, count: int) -> Packed:
+    return packed[begin * UNIT_SIZE_BYTES : (begin + count) * UNIT_SIZE_BYTES]
 
 
 def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:

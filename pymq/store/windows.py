@@ -36,6 +36,7 @@ class WindowReader:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.chunks: dict[int, Window] = {}  # by physical offset >> CHUNK_SHIFT
+        self.gathered = bytearray()  # where pymq.store.gathering lays records; empty before it is used
         self._seen: dict[int, None] = {}
 
     def window(self, segment: Segment, units: Sequence[Unit], number: int, bytes_left: int) -> Window:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import chain, pairwise
+
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pymq.errors import CorruptRecordError, NotFoundError
 from pymq.model.javahash import tags_code
 from pymq.model.record import MalformedRecordError, decode_records
+from pymq.store.gathering import GATHERED_COUNT_MIN
 from pymq.store.memory_fs import MemoryFiles
-from pymq.store.reading import GetStatus
+from pymq.store.reading import NARROWED_FACTOR, GetStatus
 from pymq.store.store import GetResult, MessageStore
 from tests.store.support import bodies, make_store, put, read_all
 
@@ -97,53 +102,107 @@ def test_a_record_that_accept_can_t_take_apart_is_damage() -> None:
     assert offsets(store.get("T", 0, 3, 9, 1 << 20, accept=accept)) == [3]
 
 
-def narrowed(store: MessageStore, offset: int, wanted: bytes) -> tuple[list[int], list[bytes], int]:
-    """What a read gives whose narrowing finds a body, what was given to it, and how many records were looked at."""
-    seen: list[bytes] = []
-    looked = 0
+class Finding:
+    """A narrowing that leaves the records with a text in them, and keeps what it was given."""
 
-    def narrow(records: bytes) -> list[int] | None:
-        seen.append(records)
-        at = records.find(wanted)
-        return [at] if at >= 0 else []
+    def __init__(self, wanted: bytes, count: int = 100) -> None:
+        self.wanted = wanted
+        self.asked_count = count
+        self.seen: list[list[int]] = []
+        self.accepted: list[int] = []
 
-    def accept(record: memoryview) -> bool:
-        nonlocal looked
-        looked += 1
-        return wanted in bytes(record)
+    def count(self, wanted: int) -> int:
+        return self.asked_count
 
-    result = store.get("T", 0, offset, 9, 1 << 20, accept=accept, narrow=narrow)
-    assert result.next_offset == store.max_offset("T", 0)
-    return offsets(result), seen, looked
+    def __call__(self, records: bytes | bytearray, edges: NDArray[np.int64]) -> list[int]:
+        parts = [bytes(records[begin:end]) for begin, end in pairwise(edges.tolist())]
+        self.seen.append([message.queue_offset for message in decode_records(b"".join(parts))])
+        return [number for number, part in enumerate(parts) if self.wanted in part]
+
+    def accept(self, record: memoryview) -> bool:
+        self.accepted += [message.queue_offset for message in decode_records(bytes(record))]
+        return self.wanted in bytes(record)
+
+    def read(self, store: MessageStore, offset: int, count: int = 9) -> GetResult:
+        return store.get("T", 0, offset, count, 1 << 20, accept=self.accept, narrow=self)
 
 
 def test_a_narrowing_leaves_few_records_to_look_at() -> None:
     store = filled(40, queue_file_size_bytes=2000)
-    found, (records,), looked = narrowed(store, 5, b"body-23")
-    assert found == [23] and looked == 1
-    assert [message.queue_offset for message in decode_records(records)] == list(range(5, 40))
-    assert narrowed(store, 5, b"body-3 ") == ([], [records], 0)
+    finding = Finding(b"body-23")
+    result = finding.read(store, 5)
+    assert (offsets(result), result.next_offset) == ([23], 40)
+    assert (finding.seen, finding.accepted) == ([[*range(5, 40)]], [23])
+    nothing = Finding(b"body-3 ").read(store, 5)
+    assert (nothing.status, nothing.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 40)
 
 
-def test_a_narrowing_gets_the_queue_s_records_alone() -> None:
-    store = make_store(MemoryFiles(), queue_file_size_bytes=2000)
+def test_a_narrowing_is_given_as_many_as_it_asks_for() -> None:
+    store = filled(40, queue_file_size_bytes=2000)
+    finding = Finding(b"body-", count=16)
+    assert offsets(finding.read(store, 0, count=3)) == [0, 1, 2]
+    assert finding.seen == [[*range(16)]]
+    finding = Finding(b"body-39", count=16)
+    assert offsets(finding.read(store, 0)) == [39]
+    assert finding.seen == [[*range(16)], [*range(16, 32)], [*range(32, 40)]]
+
+
+@pytest.mark.parametrize("topics", ["TTU", "TU", "TUUUUUUUUUUU"])
+def test_a_narrowing_gets_the_queue_s_records_alone(topics: str) -> None:
+    store = make_store(MemoryFiles(), queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
     store.open()
-    for number in range(40):
-        put(store, "TU"[number % 3 == 0], 0, b"body-%d-" % number)
-    found, (records,), looked = narrowed(store, 0, b"body-22-")
-    assert found == [14] and looked == 1
-    assert {message.topic for message in decode_records(records)} == {"T"}
+    for number in range(480):
+        put(store, topics[number % len(topics)], 0, b"body-%d-" % number)
+    count = store.max_offset("T", 0)
+    finding = Finding(b"-%d-" % (22 * len(topics)))
+    result = finding.read(store, 0)
+    assert [message.body for message in decode_records(b"".join(result.chunks))] == [b"body-%d-" % (22 * len(topics))]
+    assert len(finding.accepted) == 1 and [*chain(*finding.seen)] == list(range(min(count, result.next_offset)))
 
 
-def test_a_narrowing_that_does_not_know_changes_nothing() -> None:
+def test_a_narrowing_over_a_segment_s_end() -> None:
+    """Where one lies in the middle of the units, they are looked at one by one."""
+    store = filled(120, queue_file_size_bytes=4000)
+    assert len(store.log.segments) > 2
+    for number in (0, 37, 119):
+        finding = Finding(b"body-%d" % number, count=40)
+        found = finding.read(store, 0, count=120)
+        assert number in offsets(found) and found.next_offset == 120
+        assert offsets(found) == [at for at in range(120) if b"body-%d" % number in b"body-%d" % at]
+
+
+def test_a_narrowing_that_rests_changes_nothing() -> None:
     store = filled(20, queue_file_size_bytes=2000)
-    result = store.get("T", 0, 0, 20, 1 << 20, accept=lambda record: True, narrow=lambda records: None)
-    assert offsets(result) == list(range(20))
+    finding = Finding(b"body-", count=0)
+    assert offsets(finding.read(store, 0, count=20)) == list(range(20)) and not finding.seen
 
 
 def test_few_records_are_not_narrowed() -> None:
-    found, seen, looked = narrowed(filled(7), 0, b"body-5")
-    assert found == [5] and not seen and looked == 7
+    finding = Finding(b"body-5")
+    assert offsets(finding.read(filled(GATHERED_COUNT_MIN - 1), 0)) == [5] and not finding.seen
+    assert offsets(finding.read(filled(GATHERED_COUNT_MIN), 0)) == [5] and finding.seen
+
+
+def test_tags_are_not_narrowed() -> None:
+    finding = Finding(b"body-5")
+    store = filled(20, queue_file_size_bytes=2000)
+    result = store.get("T", 0, 0, 9, 1 << 20, frozenset({tags_code("B")}), accept=finding.accept, narrow=finding)
+    assert offsets(result) == [5] and not finding.seen
+
+
+def test_a_narrowed_read_looks_at_more_units() -> None:
+    store = filled(100, queue_file_size_bytes=4000, filter_scan_bytes=200)
+    assert Finding(b"none", count=16).read(store, 0).next_offset == 10 * NARROWED_FACTOR
+    assert Finding(b"none", count=0).read(store, 0).next_offset == 10
+
+
+def test_damage_stops_a_narrowed_read() -> None:
+    store = filled(40, queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
+    damage(store, 20, 24)  # its queue offset
+    finding = Finding(b"body-")
+    assert offsets(finding.read(store, 0, count=40)) == list(range(20))
+    with pytest.raises(CorruptRecordError, match="offset 20 is corrupt"):
+        finding.read(store, 20)
 
 
 def test_accept_sees_whole_records() -> None:
