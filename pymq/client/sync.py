@@ -211,6 +211,9 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         expression: str = EVERYTHING,
         sql: str | None = None,
         expression_type: str = TAG,
+        filter: str | None = None,
+        on_error: str = "skip",
+        via: str | None = None,
         suspend_ms: int = 0,
     ) -> PullResult:
         """Messages of ``queue`` from ``offset`` on. Raises as PullConsumer.pull."""
@@ -222,6 +225,9 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
             expression=expression,
             sql=sql,
             expression_type=expression_type,
+            filter=filter,
+            on_error=on_error,
+            via=via,
             suspend_ms=suspend_ms,
         )
         return _shared.call(pulling)

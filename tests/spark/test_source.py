@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from pyspark.errors import AnalysisException
 
@@ -12,7 +15,7 @@ from pymq.model.record import decode_record
 from pymq.spark.failures import translated
 from pymq.spark.pushdown import Narrowing
 from pymq.spark.ranges import QueueRange
-from pymq.spark.source import PymqDataSource, PymqReader
+from pymq.spark.source import KNOWN_OPTIONS, PymqDataSource, PymqReader
 from tests.spark.records import record
 
 
@@ -185,3 +188,11 @@ def test_tags_become_an_expression_only_when_they_can():
     for tag in ("", "*", "a||b", " a"):
         assert narrowed(EqualTo("tags", tag)).tag_expression() is None
     assert narrowed(LessThan("tags", "x")).tag_expression() is None
+
+
+def test_every_option_is_documented():
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.partition("| option |")[2].partition("\n\n")[0].splitlines()]
+    documented = {name.lower() for row in rows for name in re.findall(r"`(\w+)`", row)}
+    inner = {"ranges", "progress", "path"}
+    assert documented == KNOWN_OPTIONS - inner
