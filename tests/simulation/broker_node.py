@@ -60,6 +60,13 @@ class SimJobRunner:
     def stop(self) -> None:
         self._loop = None
 
+    def hasten(self, name: str, delay_ms: int) -> None:
+        """With the next event that comes then."""
+        assert self._loop is not None
+        for entry in self._jobs:
+            if entry[1].name == name:
+                entry[0] = min(entry[0], self._loop.time() + delay_ms / 1000)
+
     def _tick(self, delay_us: int) -> None:
         if self._loop is not None:
             self._loop.process.after(delay_us, self._run, self._loop)

@@ -122,8 +122,14 @@ def messages_of(parts: BrokerParts, queue_id: int) -> list[StoredMessage]:
 class Verdict:
     """What is left when all is quiet: one master, the others its copies, all promises kept."""
 
-    def __init__(self, brokers: list[SimBroker], history: History, flush_age_us: int | None) -> None:
-        """``flush_age_us``: how old a message may be and still only be in a page cache; None: SYNC_FLUSH."""
+    def __init__(
+        self, brokers: list[SimBroker], history: History, flush_age_us: int | None, copies_needed: int
+    ) -> None:
+        """``flush_age_us``: how old a message may be and still only be in a page cache; None: SYNC_FLUSH.
+
+        ``copies_needed``: see :class:`Watcher`.
+        """
+        self._copies_needed = copies_needed
         self._reign_ends: dict[tuple[int, str], int] = {}
         self._brokers = brokers
         self._history = history
@@ -289,14 +295,25 @@ class Verdict:
                 # The new master died before anybody heard of it, and the old one, thought to be dead, went on.
                 if self._died(incident):
                     return True
-            elif incident.kind == "promote" and not send.is_sync:
-                if send.invoked_us <= at_us or send.epoch < int(incident.detail):
-                    return True
-            elif incident.kind == "power" and self._flush_age_us is not None:
-                node = next(broker for broker in self._brokers if broker.name == incident.node)
-                if 0 <= node.moving_us(send.answered_us, at_us) <= self._flush_age_us:
-                    return True
-        return False
+            elif (
+                incident.kind == "promote"
+                and not send.is_sync
+                and (send.invoked_us <= at_us or send.epoch < int(incident.detail))
+            ):
+                return True
+        lost_copies = self._without_power(send.answered_us)
+        return len(lost_copies) >= (self._copies_needed if send.is_sync else 1)
+
+    def _without_power(self, time_us: int) -> set[str]:
+        """Brokers that lost power before what was in their logs at this time was on their disks."""
+        limit_us = self._flush_age_us
+        return {
+            incident.node
+            for incident in self._history.incidents
+            if incident.kind == "power"
+            and limit_us is not None
+            and 0 <= self._node(incident).moving_us(time_us, incident.time_us) <= limit_us
+        }
 
     def _died(self, promotion: Incident) -> bool:
         """The promoted broker, later."""
@@ -337,14 +354,17 @@ class Verdict:
         )
 
     def _was_not_on_its_disk(self, seen: Seen, send: Send, incident: Incident) -> bool:
-        """A slave showed it, and its master had it in the page cache alone when it lost power and went on without."""
+        """A slave showed it, and its master had it in the page cache alone when it lost power and went on without.
+
+        A SYNC_MASTER asks that slave first, which must have lost it as well.
+        """
         if incident.kind != "power" or incident.detail != seen.reign_id:
             return False
-        node = next(broker for broker in self._brokers if broker.name == incident.node)
-        age_us = node.moving_us(send.invoked_us, incident.time_us)
+        age_us = self._node(incident).moving_us(send.invoked_us, incident.time_us)
         if self._flush_age_us is None:
             return send.outcome != ACKED and 0 <= age_us <= SYNCING_US
-        return 0 <= age_us <= self._flush_age_us
+        is_alone = self._copies_needed == 1 or len(self._without_power(send.invoked_us)) > 1
+        return is_alone and 0 <= age_us <= self._flush_age_us
 
     # -- offsets ------------------------------------------------------------------------------------------------
 

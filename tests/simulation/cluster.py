@@ -8,7 +8,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
 from tests.simulation.operating import Operator
 from tests.simulation.plan import Plan, drawn
+from tests.simulation.remoting import run
 from tests.simulation.timeline import SECOND, Timeline
 
 BROKER_NAME = "broker-a"
@@ -41,6 +42,9 @@ class Report(NamedTuple):
     event_count: int
     cpu_seconds: float
     trace: list[str]
+
+
+Story = Callable[["Cluster"], Awaitable[None]]
 
 
 class Cluster:
@@ -112,7 +116,8 @@ class Cluster:
 
     # -- the run ------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, story: Story | None = None) -> None:
+        """``story`` is told in the place of the plan's faults."""
         plan, timeline = self.plan, self.timeline
         for server in self.name_servers:
             server.start()
@@ -124,11 +129,15 @@ class Cluster:
             producer.start(plan.pace_us, plan.size_max_bytes)
         for consumer in self.consumers:
             consumer.start(plan.pace_us)
-        self.faults.start()
-        timeline.run_until(timeline.now_us + plan.warm_up_us + plan.duration_us)
-        self.faults.stop()
+        if story is None:
+            self.faults.start()
+            timeline.run_until(timeline.now_us + plan.warm_up_us + plan.duration_us)
+            self.faults.stop()
+        else:
+            timeline.run_until(timeline.now_us + plan.warm_up_us)
+            self._until(plan.duration_us, run(story(self)).is_over, "a story's end")
         self._come_to_rest()
-        Verdict(self.brokers, self.history, plan.flush_age_us).look()
+        Verdict(self.brokers, self.history, plan.flush_age_us, plan.copies_needed).look()
 
     def _is_working(self) -> bool:
         return self.operator.is_set_up
@@ -239,14 +248,14 @@ def _unheard() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None) -> Report:
+def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, story: Story | None = None) -> Report:
     """Runs one seed. An error that escapes is a violation too."""
     started = time.process_time()
     cluster = Cluster(plan or drawn(seed), tracing=tracing)
     history, timeline = cluster.history, cluster.timeline
     with _without_gc(), _logged_to(history), simulated_parts(cluster.plan.tick_us):
         try:
-            cluster.run()
+            cluster.run(story)
         except Exception as error:
             if tracing:
                 raise

@@ -28,6 +28,8 @@ from tests.simulation.timeline import SECOND, NodeClock
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
+Judge = Callable[[PromotionPlan], str | None]
+
 LOOK_S = 5.0
 PATIENCE = 8  # looks at what may settle itself
 OTHER_TOPICS = ("Returns", "Invoices")
@@ -43,7 +45,7 @@ class Operator(ClientNode):
             self._timeline, self.process, cluster.network, random.Random(self._rng.getrandbits(64)), self._failed
         )
         self._clock = NodeClock(self._timeline)
-        self._is_busy = False
+        self.is_busy = False
         self.is_set_up = False
         self.held: list[SimBroker] = []  # dead, and not to be started now
 
@@ -117,10 +119,14 @@ class Operator(ClientNode):
     def hand_over(self) -> bool:
         """A slave takes over from the living master: nothing may be lost."""
         slaves = [broker for broker in self._cluster.brokers if broker.is_serving and not broker.is_master]
-        if self._is_busy or not slaves or not any(broker.is_master for broker in self._cluster.brokers):
+        if self.is_busy or not slaves or not any(broker.is_master for broker in self._cluster.brokers):
             return False
-        self._promote(self._rng.choice(slaves).address, lambda plan: "" if plan.master is not None else None)
+        self.hand_over_to(self._rng.choice(slaves))
         return True
+
+    def hand_over_to(self, slave: SimBroker, on_step: Callable[[str], None] = lambda text: None) -> None:
+        """``on_step`` hears of each step before it is done."""
+        self._promote(slave.address, lambda plan: "" if plan.master is not None else None, on_step)
 
     def fail_over(self) -> bool:
         """The master is dead, all slaves are there: the furthest takes over. The dead one stays dead until then, as an
@@ -128,7 +134,7 @@ class Operator(ClientNode):
         brokers = self._cluster.brokers
         dead = [broker for broker in brokers if not broker.is_alive]
         living = [broker for broker in brokers if broker.is_serving]
-        if self._is_busy or len(dead) != 1 or len(living) != len(brokers) - 1 or any(b.is_master for b in living):
+        if self.is_busy or len(dead) != 1 or len(living) != len(brokers) - 1 or any(b.is_master for b in living):
             return False
         self.held = dead
         is_sync = self._cluster.plan.copies_needed > 1
@@ -144,18 +150,23 @@ class Operator(ClientNode):
     def force(self) -> bool:
         """Some slave takes over, whatever it lacks, and whoever else may be a master that the operator can't see."""
         slaves = [broker for broker in self._cluster.brokers if broker.is_serving and not broker.is_master]
-        if self._is_busy or not slaves:
+        if self.is_busy or not slaves:
             return False
         self._promote(self._rng.choice(slaves).address, lambda plan: "force" if plan.master is None else None)
         return True
 
-    def _promote(self, who: str, judge: Callable[[PromotionPlan], str | None]) -> None:
-        self._is_busy = True
-        self._begin(self._promoting(who, judge))
+    def _promote(self, who: str, judge: Judge, on_step: Callable[[str], None] = lambda text: None) -> None:
+        self.is_busy = True
+        self._begin(self._promoting(who, judge, on_step))
 
-    async def _promoting(self, who: str, judge: Callable[[PromotionPlan], str | None]) -> None:
+    async def _promoting(self, who: str, judge: Judge, on_step: Callable[[str], None]) -> None:
         """``judge`` says what the plan may cost: "" nothing, an incident's kind, or None: it is not carried out."""
         history = self._history
+
+        def tell(text: str) -> None:
+            self._tell(text)
+            on_step(text)
+
         try:
             async with Admin(self._name_servers, clock=self._clock) as admin:
                 plan = await make_plan(admin, who)
@@ -168,7 +179,7 @@ class Operator(ClientNode):
                 if kind:
                     history.incident(self.now_us, kind, name, str(plan.target.epoch + 1))
                 try:
-                    promotion = Promotion(admin.replication, self._clock, asyncio.sleep, tell=self._tell)
+                    promotion = Promotion(admin.replication, self._clock, asyncio.sleep, tell=tell)
                     result = await promotion.run(plan, force=bool(kind))
                     if result.master.lineage[-1].epoch <= plan.target.epoch:
                         history.violated(f"{name} became the master without a new epoch: {result.master.lineage}")
@@ -180,7 +191,7 @@ class Operator(ClientNode):
             history.operations["promotions that failed"] += 1
             self._tell(f"promotion failed: {error}")
         finally:
-            self._is_busy = False
+            self.is_busy = False
             self.held = []
 
     # -- the end ------------------------------------------------------------------------------------------------
@@ -205,7 +216,7 @@ class Operator(ClientNode):
             masters = [broker for broker in brokers if broker.is_master]
             is_settled = len(masters) == 1 or not all(broker.is_serving for broker in brokers)
             looks = 0 if is_settled else looks + 1
-            if looks >= PATIENCE and not self._is_busy:
+            if looks >= PATIENCE and not self.is_busy:
                 await self._settle(masters)
                 looks = 0
 

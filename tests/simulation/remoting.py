@@ -181,6 +181,12 @@ class Promise:
         for wake in waiters:
             wake()
 
+    def is_over(self) -> bool:
+        """Kept or failed. Raises what it failed with."""
+        if self._error is not None:
+            raise self._error
+        return self._is_over
+
     def when_over(self, wake: Callable[[], None]) -> None:
         if self._is_over:
             wake()

@@ -1,6 +1,8 @@
-"""Bugs put into replication on purpose: some seed must catch each.
+"""Bugs put into replication on purpose: a story or some seed must catch each.
 
-As in tests/crash/seeded_bugs.py, a bug is a piece of the product's source that is replaced while it is planted.
+As in tests/crash/seeded_bugs.py, a bug is a piece of the product's source that is replaced while it is planted. What
+noticed it is named with it ("story …", "seed …" of hunting plans) and tried first: other changes of the product may
+need another seed.
 """
 
 from __future__ import annotations
@@ -9,61 +11,64 @@ import pymq.client.admin.promotion  # noqa: F401
 from tests.crash.seeded_bugs import Bug
 
 
-def _bug(name: str, where: str, old: str, new: str) -> Bug:
-    return Bug(name, where, old, new, (), "pymq")
+def _bug(name: str, where: str, old: str, new: str, noticed_by: str) -> Bug:
+    return Bug(name, where, old, new, (noticed_by,), "pymq")
 
 
 BUGS = (
     # -- answers that come too early
     _bug("answered before slaves have it", "broker.writer:Writer.commit",
          "needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on",
-         "needs_disk, needs_slaves = self._sync_flush(), False"),
+         "needs_disk, needs_slaves = self._sync_flush(), False", "seed 1"),
     _bug("one slave is enough for two", "broker.replication.feeds:Feeds.confirmed",
-         "return acks[copies - 1] if len(acks) >= copies else 0", "return acks[0] if acks else 0"),
+         "return acks[copies - 1] if len(acks) >= copies else 0", "return acks[0] if acks else 0", "seed 16"),
     _bug("what was sent counts as confirmed", "broker.replication.feeds:Feeds.confirmed",
-         "[feed.acked for feed", "[feed.next for feed"),
+         "[feed.acked for feed", "[feed.next for feed", "seed 3"),
     _bug("shown before slaves have it", "broker.writer:Writer.commit",
-         "hide_uncopied=needs_slaves", "hide_uncopied=False"),
+         "hide_uncopied=needs_slaves", "hide_uncopied=False", "seed 1"),
     _bug("a slave reports what is not on its disk", "broker.replication.link_session:LinkSession.report",
-         "offset = min(offset, synced)", "pass"),
+         "offset = min(offset, synced)", "pass", "seed 16"),
     # -- lineage and cuts
     _bug("a promoted slave begins no new epoch", "broker.replication.lineage_file:LineageKeeper.open_as_master",
-         "self.lineage.begin if begins_reign else self.lineage.renew", "self.lineage.renew"),
+         "self.lineage.begin if begins_reign else self.lineage.renew", "self.lineage.renew", "seed 2"),
     _bug("no new reign after an unclean stop", "broker.replication.lineage_file:LineageKeeper.is_as_left",
-         "return was_clean and self._ended_at == log_end", "return True"),
+         "return was_clean and self._ended_at == log_end", "return True", "seed 6"),
     _bug("a diverged tail is taken for the master's", "broker.replication.join:_place_in_log",
-         "        return common.offset", "        return end"),
+         "        return common.offset", "        return end", "seed 4"),
     _bug("a slave keeps its own lineage", "broker.replication.lineage_file:LineageKeeper.follow",
-         "self._save(theirs.cut(log_end), None)", "pass"),
+         "self._save(theirs.cut(log_end), None)", "pass", "seed 2"),
     _bug("a diverged tail is not cut", "broker.replication.link:MasterLink._joined",
-         "if outcome.start is not None and outcome.start < end", "if outcome.start is not None and outcome.start < 0"),
+         "if outcome.start is not None and outcome.start < end", "if outcome.start is not None and outcome.start < 0",
+         "seed 4"),
     # -- roles
     _bug("the role is not kept on the disk", "broker.replication.role_file:RoleFile.save",
-         "self._table.save(msgspec.to_builtins(record))", "pass"),
+         "self._table.save(msgspec.to_builtins(record))", "pass", "seed 4"),
     _bug("an old master serves on", "broker.replication.watch:judge",
-         "newest.epoch > lineage.epoch", "newest.epoch > lineage.epoch + 1_000"),
+         "newest.epoch > lineage.epoch", "newest.epoch > lineage.epoch + 1_000", "seed 2"),
     _bug("a frozen master takes writes", "broker.replication.freeze:Freeze.begin",
-         "self._store.refuse_writes(", "str("),
+         "self._store.refuse_writes(", "dict(why=", "story hand over and cut"),
     _bug("promoted before it has everything", "client.admin.promotion:Promotion._caught_up",
-         "return 0 <= link", "return True or 0 <= link"),
+         "return 0 <= link", "return True or 0 <= link", "story hand over while tables stand still"),
     _bug("promoted although it lacks the log's end", "client.admin.promotion:Promotion._caught_up",
-         "or theirs.log_end != ours.log_end", ""),
+         "or theirs.log_end != ours.log_end", "", "story hand over while the log stands still"),
     _bug("a slave knows of no SYNC_MASTER", "broker.replication.role_file:role_name_after_change",
-         "return record.master_role or", "return"),
+         "return record.master_role or", "return", "seed 2"),
     # -- tables
     _bug("offsets that wait are overwritten", "broker.replication.slave_cursors:SlaveCursors.take_over",
-         "self._pending.lay_over(taken, is_part=is_part)", "pass"),
+         "self._pending.lay_over(taken, is_part=is_part)", "pass", "story commit to a slave"),
     _bug("an offset that waits is dropped when an older one arrives",
          "broker.replication.pending_offsets:PendingOffsets.settle",
-         "if queues.get(known.queue_id) == known.offset:", "if known.queue_id in queues:"),
+         "if queues.get(known.queue_id) == known.offset:", "if known.queue_id in queues:",
+         "story commit to a slave twice"),
     _bug("offsets that wait are forgotten by a promotion",
          "broker.replication.pending_offsets:PendingOffsets.hand_over",
-         "cursors.advance(pending.group, pending.topic, pending.queue_id, pending.offset)", "pass"),
+         "cursors.advance(pending.group, pending.topic, pending.queue_id, pending.offset)", "pass",
+         "story start a slave as the master"),
     _bug("tables are copied once", "broker.replication.metadata_copy:MetadataCopy._end_round",
-         "self._is_busy = False", "pass"),
+         "self._is_busy = False", "pass", "seed 1"),
     # -- the log
     _bug("nothing is sent again after a reconnection", "broker.replication.feed:Feed._begin",
-         "self.next = self.acked = offset", "self.next = self.acked = self._store.physical_max_offset"),
+         "self.next = self.acked = offset", "self.next = self.acked = self._store.physical_max_offset", "seed 2"),
     _bug("the master's newest records are never sent", "broker.replication.feed:Feed._send",
-         "self.next = at", "self.next = end"),
+         "self.next = at", "self.next = end", "story catch up with megabytes"),
 )  # fmt: skip

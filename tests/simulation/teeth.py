@@ -1,4 +1,4 @@
-"""Runs seeds against a seeded bug until one of them notices."""
+"""Runs stories and seeds against a seeded bug until one of them notices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 from dataclasses import replace
 
 from tests.crash.seeded_bugs import Bug
-from tests.simulation.cluster import simulate
+from tests.simulation.cluster import Report, simulate
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.seeded_bugs import BUGS
+from tests.simulation.stories import tell
 from tests.simulation.timeline import MS, SECOND
 
 SEEDS_MAX = 60
@@ -35,14 +36,22 @@ def hunting_plan(seed: int) -> Plan:
     )
 
 
-def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[int, str] | None:
-    """The first seed that noticed the bug, and what it says; None when none did."""
+def caught_by(bug: Bug, seeds_max: int = SEEDS_MAX) -> tuple[str, str] | None:
+    """The first story or seed that noticed the bug, and what it says; None when none did. What is known to notice it
+    comes first."""
     with bug.planted():
-        for seed in range(1, seeds_max + 1):
-            report = simulate(seed, plan=hunting_plan(seed))
-            if report.violations:
-                return seed, report.violations[0]
+        for name in (*bug.suites, *(f"seed {seed}" for seed in range(1, seeds_max + 1))):
+            violations = _run(name).violations
+            if violations:
+                return name, violations[0]
     return None
+
+
+def _run(name: str) -> Report:
+    kind, _, which = name.partition(" ")
+    if kind == "story":
+        return tell(which)
+    return simulate(int(which), plan=hunting_plan(int(which)))
 
 
 def look_for_all() -> int:
@@ -53,7 +62,7 @@ def look_for_all() -> int:
         started = time.monotonic()
         found = caught_by(bug)
         missed += found is None
-        what = f"seed {found[0]}: {found[1][:100]}" if found else "NOT CAUGHT"
+        what = f"{found[0]}: {found[1][:100]}" if found else "NOT CAUGHT"
         print(f"{bug.name}: {what} ({time.monotonic() - started:.1f} s)", flush=True)
     print(f"{len(BUGS) - missed} of {len(BUGS)} seeded bugs caught")
     return 1 if missed else 0

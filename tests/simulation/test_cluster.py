@@ -11,15 +11,14 @@ from tests.crash.seeded_bugs import Bug
 from tests.simulation.cluster import simulate
 from tests.simulation.plan import ERA_EVERY, drawn
 from tests.simulation.seeded_bugs import BUGS
+from tests.simulation.stories import STORIES, tell
 from tests.simulation.tally import Tally
 from tests.simulation.teeth import caught_by, hunting_plan
 
 # Always the same ones: storms, and an era. About half a minute; scripts/simulate goes on with others.
 SEEDS = (*(seed for seed in range(1, 31) if seed % ERA_EVERY), 20)
-BUG_COUNT_MIN = 12
-# These show with one of the first seeds; `scripts/simulate --teeth` plants all of them.
-QUICK_BUGS = ("answered before slaves have it", "what was sent counts as confirmed", "shown before slaves have it")
-QUICK_SEEDS = 10
+BUG_COUNT_MIN = 22
+SEARCHED_SEEDS = 20  # behind what caught a bug when it was listed
 
 
 @pytest.fixture(autouse=True)
@@ -57,17 +56,17 @@ def test_plans_differ() -> None:
     assert drawn(7) == drawn(7)
 
 
-@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in QUICK_BUGS], ids=lambda bug: bug.name)
-def test_a_seeded_bug_is_caught(bug: Bug) -> None:
-    assert caught_by(bug, QUICK_SEEDS) is not None
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_ends_well(name: str) -> None:
+    report = tell(name)
+    assert not report.violations
+    assert sum(report.faults.values()) > 0
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_seeded_bug_fits_the_source(bug: Bug) -> None:
-    with bug.planted():
-        pass
+def test_a_seeded_bug_is_caught(bug: Bug) -> None:
+    assert caught_by(bug, SEARCHED_SEEDS) is not None
 
 
 def test_there_are_many_seeded_bugs() -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= BUG_COUNT_MIN
-    assert {bug.name for bug in BUGS} >= set(QUICK_BUGS)

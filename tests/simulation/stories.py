@@ -1,0 +1,291 @@
+"""Stories: faults at chosen moments, where drawing them would take thousands of seeds.
+
+Each is told to a cluster in the place of a plan's faults; the checkers look as always. What a story asserts by itself
+it says as a violation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command
+from tests.simulation.broker_node import ROOT, SimBroker
+from tests.simulation.clients import TOPIC
+from tests.simulation.cluster import Cluster, Report, simulate
+from tests.simulation.history import Commit
+from tests.simulation.network import Link, SimStream
+from tests.simulation.operating import OTHER_TOPICS
+from tests.simulation.plan import Plan, drawn
+from tests.simulation.timeline import MS, SECOND
+
+GROUP = "G-of-the-story"
+SOON_US = 30 * SECOND
+LOOK_US = 5 * MS
+LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what a feed sends a turn
+
+
+class Stage:
+    """What a story may do to its cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.master, self.slave = cluster.brokers[:2]  # as they began
+
+    async def wait(self, duration_us: int) -> None:
+        await self.cluster.operator.sleep(duration_us)
+
+    async def until(self, is_true: Callable[[], bool], what: str, limit_us: int = SOON_US) -> bool:
+        """False, and a violation, when it does not come true in time."""
+        end_us = self.cluster.timeline.now_us + limit_us
+        while not is_true():
+            if self.cluster.timeline.now_us >= end_us:
+                self.cluster.history.violated(f"{what} did not come to be within {limit_us // SECOND} s")
+                return False
+            await self.wait(LOOK_US)
+        return True
+
+    def follows(self) -> bool:
+        """The slave copies its master."""
+        parts = self.slave.parts
+        return parts is not None and parts.link is not None and parts.link.state().state == "following"
+
+    # -- what happens to machines and links -----------------------------------------------------------------------
+
+    def kill(self, broker: SimBroker) -> None:
+        self.cluster.history.faults["kill a broker"] += 1
+        self.cluster.history.incident(self.cluster.timeline.now_us, "kill", broker.name)
+        broker.kill()
+
+    def streams(self, port: str) -> list[SimStream]:
+        """What the slave opened to the master's ``port`` ("10911", "10912")."""
+        target = f"{self.master.host}:{port}"
+        return [
+            stream
+            for stream in self.cluster.network.streams
+            if stream.local_host == self.slave.host and stream.peer_address == target
+        ]
+
+    def silence(self, port: str) -> None:
+        """The slave's connections to the master's ``port`` carry nothing any more, and nobody is told."""
+        self.cluster.history.faults["half-open connections"] += 1
+        for stream in self.streams(port):
+            stream.is_half_open = stream.other.is_half_open = True
+
+    def cut(self) -> set[tuple[str, str]]:
+        """Master and slave reach each other no more, and notice."""
+        self.cluster.history.faults["partition"] += 1
+        hosts = {self.master.host, self.slave.host}
+        cuts = {(here, there) for here in hosts for there in hosts if here != there}
+        self.cluster.network.cuts |= cuts
+        for stream in list(self.cluster.network.streams):
+            if {stream.local_host, stream.peer_host} == hosts:
+                stream.break_now("connection lost")
+        return cuts
+
+    def slow_down(self, link: Link) -> None:
+        """Between master and slave."""
+        self.cluster.history.faults["slow network"] += 1
+        for pair in ((self.master.host, self.slave.host), (self.slave.host, self.master.host)):
+            self.cluster.network.links[pair] = link
+
+    # -- what clients and the operator do -------------------------------------------------------------------------
+
+    def is_level(self) -> bool:
+        """The slave has all of its master's log."""
+        ends = [broker.parts.store.physical_max_offset for broker in (self.master, self.slave) if broker.parts]
+        return len(ends) == 2 and ends[0] == ends[1]
+
+    async def send(self, body: bytes) -> None:
+        """To another topic than the producers'. Raises PymqError."""
+        fields = {"a": "operators", "b": OTHER_TOPICS[0], "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "0",
+                  "h": "0", "j": "0", "k": "false", "m": "false"}  # fmt: skip
+        command = Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=body)
+        await self.cluster.operator.client.invoke_ok(self.master.address, command)
+
+    async def make_group(self) -> None:
+        """The story's. Raises PymqError."""
+        body = msgspec.json.encode(SubscriptionGroupConfig(group_name=GROUP))
+        command = Command(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        await self.cluster.operator.client.invoke_ok(self.master.address, command)
+
+    async def commit(self, broker: SimBroker, offset: int) -> None:
+        """The story's group commits in queue 0. Raises PymqError."""
+        fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+        command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479)
+        operator, history = self.cluster.operator, self.cluster.history
+        await operator.client.invoke_ok(broker.address, command)
+        history.commits.append(Commit(operator.now_us, GROUP, 0, offset, broker.address, broker.is_master))
+
+    def committed(self, broker: SimBroker) -> int:
+        """As the broker has it now; -1 while it is not open."""
+        return broker.parts.cursors.query(GROUP, TOPIC, 0) if broker.parts is not None else -1
+
+    def queue_end(self) -> int:
+        return self.master.parts.store.max_offset(TOPIC, 0) if self.master.parts is not None else 0
+
+    async def hand_over(self, on_step: Callable[[str], None] = lambda text: None) -> None:
+        """To the slave, who must be the master then; ``on_step`` hears of each step."""
+        operator = self.cluster.operator
+        operator.hand_over_to(self.slave, on_step)
+        await self.until(lambda: not operator.is_busy and self.slave.is_master, "the hand-over", 4 * SOON_US)
+
+
+Story = Callable[[Stage], Awaitable[None]]
+
+
+async def hand_over_while_the_log_stands_still(stage: Stage) -> None:
+    """The connection for the log is half open: the slave lacks what came since, and thinks that it follows."""
+    stage.silence("10912")
+    await stage.wait(SECOND)
+    await stage.hand_over()
+
+
+async def hand_over_while_tables_stand_still(stage: Stage) -> None:
+    """A group commits, and the slave's question for tables got lost."""
+    stage.silence("10911")
+    await stage.commit(stage.master, stage.queue_end())
+    await stage.hand_over()
+
+
+async def hand_over_and_cut(stage: Stage) -> None:
+    """Master and slave lose each other in the moment when the slave has everything."""
+    cluster = stage.cluster
+
+    def on_step(text: str) -> None:
+        if "steps down" in text:
+            cuts = stage.cut()
+            cluster.timeline.after(10 * SECOND, lambda: cluster.network.heal(cuts))
+
+    # The operator is far away: what is written behind a look at both is not seen.
+    far = Link(300 * MS, 0, 0.0)
+    for broker in (stage.master, stage.slave):
+        for pair in ((cluster.operator.process.host, broker.host), (broker.host, cluster.operator.process.host)):
+            cluster.network.links[pair] = far
+    await stage.hand_over(on_step)
+
+
+async def commit_to_a_slave(stage: Stage) -> None:
+    """While the master is away a group commits to the slave: what it says never goes back, and the master gets it."""
+    await stage.commit(stage.master, 1)
+    await stage.until(lambda: stage.committed(stage.slave) == 1, "a slave with the table of offsets")
+    await stage.wait(8 * SECOND)  # until it is saved
+    stage.kill(stage.master)
+    await stage.wait(SECOND)
+    await stage.commit(stage.slave, 2)
+    newest = 0
+
+    def is_known() -> bool:
+        nonlocal newest
+        now = stage.committed(stage.slave)
+        if 0 <= now < newest:
+            stage.cluster.history.violated(f"{GROUP} went back from {newest} to {now} on {stage.slave.name}")
+        newest = max(newest, now)
+        return stage.committed(stage.master) == 2
+
+    stage.slow_down(Link(200 * MS, 0, 0.0))
+    stage.master.start()
+    await stage.until(is_known, "a commit to a slave, on its master,", 2 * SOON_US)
+    await stage.until(lambda: is_known() and stage.follows(), "a slave that follows")
+
+
+async def commit_to_a_slave_twice(stage: Stage) -> None:
+    """The second commit comes while the first is on its way to the master."""
+    await stage.commit(stage.master, 1)
+    await stage.wait(8 * SECOND)
+    stage.kill(stage.master)
+    await stage.wait(SECOND)
+    await stage.commit(stage.slave, 2)
+    stage.slow_down(Link(300 * MS, 0, 0.0))
+    stage.master.start()
+    await stage.until(lambda: stage.committed(stage.master) == 2, "a commit to a slave, on its master,", 2 * SOON_US)
+    await stage.commit(stage.slave, 3)  # the answer is still under way
+    await stage.wait(5 * SECOND)
+
+
+async def start_a_slave_as_the_master(stage: Stage) -> None:
+    """A slave dies between two of its saves: only the offsets that waited for the master are on its disk. Then it is
+    started with id 0."""
+    stage.kill(stage.master)
+    await stage.wait(SECOND)
+    slave, offset = stage.slave, 1
+    while True:
+        await stage.commit(slave, offset)
+        while _saved(slave, "pendingOffsets", "pendingOffsets") < offset:
+            await stage.wait(MS)
+        if _saved(slave, "consumerOffset", "offsetTable") < offset:
+            break
+        offset += 1
+    stage.kill(slave)
+    slave.configured_id = 0
+    slave.start()
+    await stage.until(lambda: slave.is_master, "a master")
+    if stage.committed(slave) != offset:
+        stage.cluster.history.violated(f"{GROUP} stands at {stage.committed(slave)}, {offset} was on the disk")
+
+
+async def catch_up_with_megabytes(stage: Stage) -> None:
+    """A slave that was away gets more than its master sends at once, over one connection and without delay."""
+    stage.kill(stage.slave)
+    for _ in range(LARGE_COUNT):
+        await stage.send(bytes(LARGE_BYTES))
+    stage.slave.start()
+    await stage.until(stage.follows, "a slave that follows again")
+    await stage.until(stage.is_level, "the slave's catching up", SECOND)
+
+
+def _saved(broker: SimBroker, table: str, member: str) -> int:
+    """The story's group's offset in a table on the disk, 0 if there is none."""
+    node = broker.disk.files.nodes.get(f"{ROOT}/config/{table}.json")
+    try:
+        saved: dict[str, Any] = json.loads(bytes(node.data)) if node is not None else {}
+    except ValueError:
+        return 0
+    return int(saved.get(member, {}).get(f"{TOPIC}@{GROUP}", {}).get("0", 0))
+
+
+STORIES: dict[str, Story] = {
+    story.__name__.replace("_", " "): story
+    for story in (
+        hand_over_while_the_log_stands_still,
+        hand_over_while_tables_stand_still,
+        hand_over_and_cut,
+        commit_to_a_slave,
+        commit_to_a_slave_twice,
+        start_a_slave_as_the_master,
+        catch_up_with_megabytes,
+    )
+}  # fmt: skip
+
+
+def plan_of_a_story() -> Plan:
+    """A master and a slave, one producer in a hurry; ASYNC_MASTER, so that nobody waits for what is cut off."""
+    plan = drawn(1)
+    settings = plan.settings | {
+        "brokerRole": "ASYNC_MASTER", "inSyncReplicas": 2, "flushDiskType": "ASYNC_FLUSH", "slaveSyncInterval": 300,
+        "flushIntervalCommitLog": 200, "haSendHeartbeatInterval": 500, "haHousekeepingInterval": 5000,
+        "haListenPort": 10912,
+    }  # fmt: skip
+    return replace(
+        plan, slave_count=1, name_server_count=1, producer_count=1, consumer_count=1, settings=settings,
+        copies_needed=1, is_sync_flush=False, tick_us=100 * MS, link=Link(500, 200, 0.0), pace_us=50 * MS,
+        size_max_bytes=200, duration_us=180 * SECOND, kinds=(), quiet_us=150 * SECOND,
+    )  # fmt: skip
+
+
+def tell(name: str, *, tracing: bool = False) -> Report:
+    """Simulates a story."""
+
+    async def told(cluster: Cluster) -> None:
+        stage = Stage(cluster)
+        if await stage.until(stage.follows, "a slave that follows"):
+            await stage.make_group()
+            await STORIES[name](stage)
+
+    return simulate(0, tracing=tracing, plan=plan_of_a_story(), story=told)
