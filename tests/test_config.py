@@ -162,6 +162,70 @@ def test_less_copies_than_the_least_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"haSendHeartbeatInterval": "5000", "haHousekeepingInterval": "5000"},
+            ("=5000 is not less", "to 1250 or less"),
+        ),
+        ({"haSendHeartbeatInterval": "20000"}, ("haSendHeartbeatInterval=20000", "haHousekeepingInterval=20000")),
+        ({"haListenPort": "10911"}, ("haListenPort=10911", "listenPort + 1")),
+        ({"haMasterAddress": "10.0.0.1"}, ("haMasterAddress=10.0.0.1", "host:port")),
+        ({"haMasterAddress": "10.0.0.1:0"}, ("haMasterAddress", "host:port")),
+        ({"haMasterAddress": "10.0.0.1:65536"}, ("haMasterAddress", "host:port")),
+        ({"haMasterAddress": ":10912"}, ("haMasterAddress", "host:port")),
+        ({"slaveTimeout": "0"}, ("slaveTimeout=0", "from 10")),
+        ({"inSyncReplicas": "0"}, ("inSyncReplicas=0", "from 1")),
+        ({"haTransferBatchSize": "2097153"}, ("haTransferBatchSize=2097153", "to 2097152")),
+    ],
+)
+def test_settings_with_which_replication_can_not_work_are_refused(
+    settings: dict[str, str], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_broker_config(None, settings)
+    for word in words:
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"haSendHeartbeatInterval": "2500", "haHousekeepingInterval": "5000"},
+        {"haListenPort": "10912", "haMasterAddress": "[::1]:65535"},
+        {"brokerRole": "SYNC_MASTER", "minInSyncReplicas": "2"},
+        {"brokerRole": "SLAVE", "brokerId": "1", "inSyncReplicas": "1"},
+        {"haMaxGapNotInSync": "1024", "haTransferBatchSize": "1024"},
+    ],
+)
+def test_what_goes_together_is_not_warned_of(settings: dict[str, str]) -> None:
+    assert load_broker_config(None, settings).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"haSendHeartbeatInterval": "2501", "haHousekeepingInterval": "5000"}, "more than half"),
+        ({"haSendHeartbeatInterval": "4999", "haHousekeepingInterval": "5000"}, "one late heartbeat"),
+        ({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"}, "waits for no slave"),
+        ({"haMaxGapNotInSync": "1023", "haTransferBatchSize": "1024"}, "less than one frame"),
+    ],
+)
+def test_what_is_hardly_meant_of_replication_is_warned_of(settings: dict[str, str], word: str) -> None:
+    (warning,) = load_broker_config(None, settings).warnings
+    assert word in warning
+
+
+def test_a_change_at_run_time_to_what_does_not_go_together_changes_nothing() -> None:
+    config = load_broker_config(None, {"inSyncReplicas": "3"})
+    with pytest.raises(ConfigError, match="minInSyncReplicas=3 is more than inSyncReplicas=2"):
+        config.change_at_runtime({"slaveTimeout": "100", "minInSyncReplicas": "3", "inSyncReplicas": "2"})
+    assert (config.in_sync_replicas, config.min_in_sync_replicas, config.slave_timeout_ms) == (3, 1, 3000)
+    assert config.origin("inSyncReplicas") == "flag"
+    assert config.change_at_runtime({"minInSyncReplicas": "3"}) == ["minInSyncReplicas"]
+
+
+@pytest.mark.parametrize(
     ("text", "hours"), [("04", {4}), ("4", {4}), ("0;12;23", {0, 12, 23}), ("04;16;", {4, 16}), ("19", {19})]
 )
 def test_hours_of_retention(text: str, hours: set[int]) -> None:

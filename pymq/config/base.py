@@ -167,7 +167,8 @@ class Config:
                 self.warnings.append(f"{name}: {why or 'PyMQ does not know this key'}; it has no effect")
 
     def change_at_runtime(self, values: Mapping[str, str]) -> list[str]:
-        """Changes keys on the allow-list, all or none; returns the names whose value changed. Raises ConfigError."""
+        """Changes keys on the allow-list, all or none; returns the names whose value changed. Raises ConfigError, also
+        for values that do not go together."""
         known = self.settings()
         parsed: dict[str, Value] = {}
         for name, text in values.items():
@@ -178,13 +179,24 @@ class Config:
                 raise ConfigError(f"{name}: escapes such as \\u are not allowed in a value")
             parsed[name] = row.parse(text)
         changed = [name for name, value in parsed.items() if self.get(name) != value]
+        before = {name: self.get(name) for name in changed}
         for name in changed:
             setattr(self, known[name].attribute, parsed[name])
+        try:
+            self.check()
+        except ConfigError:
+            for name, value in before.items():
+                setattr(self, known[name].attribute, value)
+            raise
+        for name in changed:
             self._origins[name] = ORIGIN_RUNTIME
         if changed:
             for listener in self._listeners:
                 listener(frozenset(changed))
         return changed
+
+    def check(self) -> None:
+        """Raises ConfigError for values of several keys that do not go together."""
 
     def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None:
         """``listener`` gets the names of the keys that a change at run time touched."""

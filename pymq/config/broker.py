@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from pymq.config.base import Config, setting
 from pymq.config.metrics import METRICS_LABEL
+from pymq.config.replication import check_replication
 from pymq.units import parse_duration_ms
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
@@ -48,7 +49,7 @@ class BrokerConfig(Config):
     ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which a heartbeat is sent, both ways.", minimum=100, maximum=600_000)
     ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a connection for replication is closed.", minimum=500, maximum=600_000)
     ha_transfer_batch_bytes: int = setting("haTransferBatchSize", 256 * 1024, "Most log bytes in one frame to a slave.", minimum=1024, maximum=2 * MIB, is_size=True)
-    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: ms between looks for changed topics, groups and offsets at its master.", minimum=50, maximum=60_000)
+    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: least ms between two times that it takes changed topics, groups and offsets from its master.", minimum=50, maximum=60_000)
     slave_read_enable: bool = setting("slaveReadEnable", True, "Slave: serve pulls. Master: send consumers that are far behind to a slave.", runtime=True)
     access_message_in_memory_max_ratio: int = setting("accessMessageInMemoryMaxRatio", 40, "Master: per cent of the machine's memory a consumer may lie behind before it is sent to a slave.", minimum=0, maximum=95, runtime=True)
 
@@ -161,6 +162,9 @@ class BrokerConfig(Config):
             _PROMETHEUS_ALONE,
         ),
     }
+
+    def check(self) -> None:
+        check_replication(self)
 
     @property
     def is_slave(self) -> bool:

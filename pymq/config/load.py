@@ -10,6 +10,7 @@ from pathlib import Path
 from pymq.config.base import ORIGIN_DEFAULT, ORIGIN_ENV, ORIGIN_FILE, ORIGIN_FLAG, Config, add_derived
 from pymq.config.broker import BrokerConfig
 from pymq.config.namesrv import NamesrvConfig
+from pymq.config.replication import replication_warnings
 from pymq.errors import ConfigError, UsageError
 
 FILE_SIZE_BYTES_MAX = 1024 * 1024
@@ -112,11 +113,8 @@ def _check_broker(config: BrokerConfig) -> None:
         raise ConfigError("brokerRole=SLAVE needs a brokerId above 0: set brokerId=1")
     if config.is_slave:
         config.broker_role = "SLAVE"
-    if config.min_in_sync_replicas > config.in_sync_replicas:
-        raise ConfigError(
-            f"minInSyncReplicas={config.min_in_sync_replicas} is more than inSyncReplicas={config.in_sync_replicas}: "
-            "lower the first or raise the second"
-        )
+    config.check()
+    config.warnings += replication_warnings(config)
     try:
         levels = config.delay_level_ms
     except UsageError as error:

@@ -1,0 +1,54 @@
+"""Settings of replication that can't go together, at the start or when they are changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pymq.config.broker import BrokerConfig
+
+
+def check_replication(config: BrokerConfig) -> None:
+    """Raises ConfigError for a combination with which replication can't work."""
+    if config.min_in_sync_replicas > config.in_sync_replicas:
+        raise ConfigError(
+            f"minInSyncReplicas={config.min_in_sync_replicas} is more than inSyncReplicas={config.in_sync_replicas}: "
+            "lower the first or raise the second"
+        )
+    heartbeat_ms, silence_ms = config.ha_send_heartbeat_interval_ms, config.ha_housekeeping_interval_ms
+    if heartbeat_ms >= silence_ms:
+        raise ConfigError(
+            f"haSendHeartbeatInterval={heartbeat_ms} is not less than haHousekeepingInterval={silence_ms}: every quiet "
+            f"connection for replication would be closed before its next heartbeat; set it to {silence_ms // 4} or less"
+        )
+    if config.ha_listen_port and config.ha_listen_port == config.listen_port:
+        raise ConfigError(
+            f"haListenPort={config.ha_listen_port} is listenPort too: set another one, or 0 for listenPort + 1"
+        )
+    host, _, port = config.ha_master_address.rpartition(":")
+    if config.ha_master_address and not (host and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError(
+            f"haMasterAddress={config.ha_master_address[:60]}: write the master's HA address as host:port, or nothing "
+            "to learn it from the name servers"
+        )
+
+
+def replication_warnings(config: BrokerConfig) -> list[str]:
+    """What works but is hardly meant, a sentence each."""
+    found = []
+    heartbeat_ms, silence_ms = config.ha_send_heartbeat_interval_ms, config.ha_housekeeping_interval_ms
+    if heartbeat_ms * 2 > silence_ms:
+        found.append(
+            f"haSendHeartbeatInterval={heartbeat_ms} is more than half of haHousekeepingInterval={silence_ms}: one "
+            "late heartbeat ends the connection between master and slave"
+        )
+    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas == 1:
+        found.append("brokerRole=SYNC_MASTER waits for no slave with inSyncReplicas=1: set it to 2 or more")
+    if config.ha_max_gap_not_in_sync_bytes < config.ha_transfer_batch_bytes:
+        found.append(
+            f"haMaxGapNotInSync={config.ha_max_gap_not_in_sync_bytes} is less than one frame (haTransferBatchSize="
+            f"{config.ha_transfer_batch_bytes}): a slave that is being sent one does not count as in sync"
+        )
+    return found
