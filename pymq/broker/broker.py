@@ -8,13 +8,14 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.jobs import Job, JobRunner
 from pymq.broker.parts import BrokerParts
-from pymq.broker.periodic import TICK_PERIOD_MS, periodic_work
+from pymq.broker.periodic import LINK_JOB, TICK_PERIOD_MS, periodic_work
 from pymq.broker.registration import Registrar
 from pymq.broker.replication.group_at_start import GroupAtStart
 from pymq.broker.replication.role import SLAVE, Role
@@ -292,6 +293,8 @@ class Broker:
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
         self._jobs.start()
+        if parts.link is not None:
+            parts.link.wake_in = partial(self._jobs.hasten, LINK_JOB)
         self._registrar = self._make_registrar(parts)
         return self._registrar
 

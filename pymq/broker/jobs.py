@@ -26,29 +26,41 @@ class JobRunner:
         self.jobs = jobs
         self.failure_count = 0
         self._after_each = after_each
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}  # by job; when it is due, loop time
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         for job in self.jobs:
-            self._schedule(job)
+            self._schedule(job, job.period_ms)
+
+    def hasten(self, name: str, delay_ms: int) -> None:
+        """Runs the job of this name in ``delay_ms``, unless its turn comes sooner."""
+        self._schedule(next(job for job in self.jobs if job.name == name), delay_ms)
 
     def stop(self) -> None:
-        for timer in self._timers.values():
+        for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._loop = None
 
-    def _schedule(self, job: Job) -> None:
-        if self._loop is not None:
-            self._timers[job.name] = self._loop.call_later(job.period_ms / 1000, self._run, job)
+    def _schedule(self, job: Job, delay_ms: int) -> None:
+        if self._loop is None:
+            return
+        when = self._loop.time() + delay_ms / 1000
+        if job.name in self._timers:
+            due, timer = self._timers[job.name]
+            if due <= when:
+                return
+            timer.cancel()
+        self._timers[job.name] = when, self._loop.call_at(when, self._run, job)
 
     def _run(self, job: Job) -> None:
+        self._timers.pop(job.name, None)
         try:
             job.run()
             self._after_each()
         except Exception:
             self.failure_count += 1
             log.exception("the job %s failed; it is tried again in %d ms", job.name, job.period_ms)
-        self._schedule(job)
+        self._schedule(job, job.period_ms)

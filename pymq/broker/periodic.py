@@ -10,6 +10,7 @@ from pymq.broker.replication.tail_holders import TICK_PERIOD_MS as TAIL_TICK_PER
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000
+LINK_JOB = "link to the master"
 
 
 def periodic_work(parts: BrokerParts) -> list[Job]:
@@ -51,6 +52,6 @@ def _master_work(parts: BrokerParts) -> list[Job]:
 def _slave_work(parts: BrokerParts) -> list[Job]:
     assert parts.link is not None and parts.metadata is not None
     return [
-        Job("link to the master", LINK_TICK_PERIOD_MS, parts.link.tick),
+        Job(LINK_JOB, LINK_TICK_PERIOD_MS, parts.link.tick),
         Job("tables of the master", TICK_PERIOD_MS, parts.metadata.tick),
     ]

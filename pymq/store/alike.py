@@ -63,12 +63,13 @@ class Mold:
         if ((tails.view(np.uint64) & self._constant) != self._wanted).any():
             return False
         # All have the mold's own low bytes. With none besides no property ends, or begins, anywhere else.
-        return np.count_nonzero(tails[:, self.properties_at :] <= _LOW) == self._low_count * len(tails)
+        return bool(np.count_nonzero(tails[:, self.properties_at :] <= _LOW) == self._low_count * len(tails))
 
     def fit(self, tails: Bytes) -> NDArray[np.bool_]:
         """For each row whether it is one of the mold's."""
         same: NDArray[np.bool_] = ((tails.view(np.uint64) & self._constant) == self._wanted).all(axis=1)
-        return same & (np.count_nonzero(tails[:, self.properties_at :] <= _LOW, axis=1) == self._low_count)
+        same &= np.count_nonzero(tails[:, self.properties_at :] <= _LOW, axis=1) == self._low_count
+        return same
 
 
 def _low_count(text: bytes) -> int:

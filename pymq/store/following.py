@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pymq.store.columns import Records
     from pymq.store.store import MessageStore
 
-BULK_BYTES_MIN = 48 << 10  # for less numpy does not pay
+BULK_BYTES_MIN = 32 << 10  # for less numpy does not pay
 _QUICK_BYTES = 1 << 20  # read at a time while it is not loaded
 # Records whose forerunner is younger come from the master's memory, over a connection with checksums: their CRC is not
 # calculated again, which is a fifth of the work. Older ones were on its disk.

@@ -98,3 +98,45 @@ def test_a_stopped_runner_can_start_again() -> None:
         runner.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_job_can_be_hastened_but_not_held_up() -> None:
+    async def scenario() -> None:
+        runs = asyncio.Queue[str]()
+        jobs = [Job("rare", 1_000_000, lambda: runs.put_nowait("rare")), Job("often", 1, lambda: None)]
+        runner = JobRunner(jobs, lambda: None)
+        runner.start()
+        for delay_ms in (1_000, 0, 2_000_000):
+            runner.hasten("rare", delay_ms)
+        assert await asyncio.wait_for(runs.get(), DEADLINE_S) == "rare"
+        runner.hasten("rare", 1)
+        assert await asyncio.wait_for(runs.get(), DEADLINE_S) == "rare"
+        runner.stop()
+        runner.hasten("rare", 0)
+        assert runs.empty()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_hastens_itself_has_one_timer() -> None:
+    async def scenario() -> int:
+        runs = 0
+        third = asyncio.Event()
+
+        def work() -> None:
+            nonlocal runs
+            runs += 1
+            if runs < 3:
+                runner.hasten("eager", 0)
+            else:
+                third.set()
+
+        runner = JobRunner([Job("eager", 1_000_000, work)], lambda: None)
+        runner.start()
+        runner.hasten("eager", 0)
+        await asyncio.wait_for(third.wait(), DEADLINE_S)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return runs
+
+    assert asyncio.run(scenario()) == 3

@@ -27,14 +27,18 @@ from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
-TICK_PERIOD_MS = 10
+TICK_PERIOD_MS = 50
 RETRY_MIN_MS = 100
 RETRY_MAX_MS = 5000
 REFUSED_RETRY_MS = 5000
 STEADY_MS = 5000  # whoever followed for so long begins anew with short pauses
-# Records go to queues and index in bulk, as that is cheaper: when so much waits, or so long after the last time.
-DISPATCH_BYTES = 256 * 1024
-DISPATCH_INTERVAL_MS = 5
+# Records go to queues and index together: when so much waits, or so long after the last time. In bulk a record costs a
+# fifth of what one in a small group does, so when much comes they are gathered for longer.
+DISPATCH_BYTES = 1024 * 1024
+DISPATCH_INTERVAL_MS = 2
+GATHER_BYTES_PER_SECOND = 10_000_000
+GATHER_INTERVAL_MS = 20
+PACE_PERIOD_MS = 100  # over which is measured whether much comes
 
 WAITING, JOINING, CONNECTING, FOLLOWING, REFUSED = "waiting", "joining", "connecting", "following", "refused"
 
@@ -82,6 +86,8 @@ class MasterLink:
         self._role = role
         self._change_role = change_role
         self._request_sync = request_sync
+        # Has :meth:`tick` called in so many ms, before its turn; the composition root puts a timer here.
+        self.wake_in: Callable[[int], None] = lambda delay_ms: None
         # Hears what kind of master it is, each time one is joined.
         self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._master_address = role.master_address
@@ -102,6 +108,7 @@ class MasterLink:
         self._last_heard_wall_ms = -1
         self._was_even_ms = now_ms  # when we last had all the master told of
         self._rate = Rate(now_ms, 0)
+        self._pace = Rate(now_ms, 0, PACE_PERIOD_MS)
 
     # -- from outside ------------------------------------------------------------------------------------------------
 
@@ -116,6 +123,7 @@ class MasterLink:
         if is_other:
             self._next_try_ms = self._clock.monotonic_ms()
             self._retry_ms = RETRY_MIN_MS
+            self.wake_in(0)
             if had_one and self._state in (JOINING, CONNECTING, FOLLOWING):
                 self._drop(f"the master is now at {master_address}")
 
@@ -241,6 +249,7 @@ class MasterLink:
             return
         self._state = CONNECTING
         self._connected_to = ha_address
+        self._pace = Rate(self._clock.monotonic_ms(), self._follower.end, PACE_PERIOD_MS)
         self._session = LinkSession(
             self._follower,
             self._store,
@@ -276,9 +285,15 @@ class MasterLink:
         """Hands on what has come, when it is time for that."""
         waiting = self._follower.end - self._follower.dispatched_end
         now_ms = self._clock.monotonic_ms()
-        if waiting >= DISPATCH_BYTES or (waiting and now_ms - self._dispatched_ms >= DISPATCH_INTERVAL_MS):
+        self._pace.look(now_ms, self._follower.end)
+        comes_much = self._pace.per_second >= GATHER_BYTES_PER_SECOND
+        interval_ms = GATHER_INTERVAL_MS if comes_much else DISPATCH_INTERVAL_MS
+        left_ms = interval_ms - (now_ms - self._dispatched_ms)
+        if waiting >= DISPATCH_BYTES or (waiting and left_ms <= 0):
             self._follower.dispatch()
             self._dispatched_ms = self._clock.monotonic_ms()
+        elif waiting:
+            self.wake_in(left_ms)
 
     # -- ends --------------------------------------------------------------------------------------------------------
 

@@ -12,17 +12,18 @@ MARKS_MAX = 4096
 class Rate:
     """Bytes per second of an offset that is looked at now and then."""
 
-    __slots__ = ("_since_ms", "_value", "per_second")
+    __slots__ = ("_period_ms", "_since_ms", "_value", "per_second")
 
-    def __init__(self, now_ms: int, value: int) -> None:
+    def __init__(self, now_ms: int, value: int, period_ms: int = PERIOD_MS) -> None:
+        self._period_ms = period_ms
         self._since_ms = now_ms
         self._value = value
         self.per_second = 0
 
     def look(self, now_ms: int, value: int) -> None:
-        """Once ``PERIOD_MS`` are over the rate is that of the time since the last such moment."""
+        """Once a period is over the rate is that of the time since the last such moment."""
         elapsed_ms = now_ms - self._since_ms
-        if elapsed_ms >= PERIOD_MS:
+        if elapsed_ms >= self._period_ms:
             self.per_second = max(value - self._value, 0) * 1000 // elapsed_ms
             self._since_ms, self._value = now_ms, value
 

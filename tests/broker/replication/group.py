@@ -8,7 +8,7 @@ from typing import Any
 from pymq.broker.handlers.replication import JoinHandlers
 from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.lineage_file import LineageKeeper
-from pymq.broker.replication.link import TICK_PERIOD_MS, MasterLink
+from pymq.broker.replication.link import MasterLink
 from pymq.broker.replication.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig, load_broker_config
@@ -22,6 +22,7 @@ from tests.broker.replication.cable import Cable
 from tests.broker.world import FakePeer
 from tests.store.support import ROOT, make_store, put
 
+STEP_MS = 10
 SEGMENT = 65536  # the least that may be configured
 MASTER = "127.0.0.1:10911"
 MASTER_HA = "127.0.0.1:10912"
@@ -117,10 +118,10 @@ class Slave(Node):
     def _note_sync_request(self) -> None:
         self.sync_requests += 1
 
-    def run(self, ms: int = TICK_PERIOD_MS) -> None:
+    def run(self, ms: int = STEP_MS) -> None:
         """Lets time pass and everything happen."""
-        for _ in range(ms // TICK_PERIOD_MS):
-            self.clock.advance(TICK_PERIOD_MS)
+        for _ in range(ms // STEP_MS):
+            self.clock.advance(STEP_MS)
             self.link.tick()
             self.cable.settle()
         self.link.tick()

@@ -6,8 +6,16 @@ import json
 
 import pytest
 
+from pymq.broker.replication import link
 from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.link import REFUSED_RETRY_MS, RETRY_MAX_MS
+from pymq.broker.replication.link import (
+    DISPATCH_BYTES,
+    DISPATCH_INTERVAL_MS,
+    GATHER_INTERVAL_MS,
+    PACE_PERIOD_MS,
+    REFUSED_RETRY_MS,
+    RETRY_MAX_MS,
+)
 from pymq.clock import ManualClock
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -472,3 +480,59 @@ def test_without_name_servers_a_set_ha_address_is_followed_uncompared(cable: Cab
     assert slave.link.is_following
     assert cable.asked == []
     assert slave.link.state().ha_address == MASTER_HA
+
+
+def test_little_is_handed_on_soon(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    delays_ms: list[int] = []
+    slave.link.wake_in = delays_ms.append
+    clock.advance(DISPATCH_INTERVAL_MS)
+    for _ in range(2):
+        master.put(b"x")
+        cable.settle()
+    assert slave.store.max_offset("T", 0) == 1
+    assert delays_ms == [DISPATCH_INTERVAL_MS]
+    clock.advance(DISPATCH_INTERVAL_MS - 1)
+    slave.link.tick()
+    assert (slave.store.max_offset("T", 0), delays_ms[-1]) == (1, 1)
+    clock.advance(1)
+    slave.link.tick()
+    assert slave.store.max_offset("T", 0) == 2
+    assert len(delays_ms) == 2
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_second", "interval_ms"), [(500_000, DISPATCH_INTERVAL_MS), (2_000_000, GATHER_INTERVAL_MS)]
+)
+def test_much_is_gathered(
+    bytes_per_second: int, interval_ms: int, cable: Cable, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "GATHER_BYTES_PER_SECOND", 1_000_000)
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    gaps_ms: list[int] = []
+    seen, seen_ms, start_ms = 0, clock.monotonic_ms(), clock.monotonic_ms()
+    while clock.monotonic_ms() < start_ms + 3 * PACE_PERIOD_MS:
+        clock.advance(1)
+        master.put(bytes(bytes_per_second // 1000))
+        cable.settle()
+        if slave.store.max_offset("T", 0) > seen:
+            now_ms = clock.monotonic_ms()
+            gaps_ms.append(now_ms - seen_ms)
+            seen, seen_ms = slave.store.max_offset("T", 0), now_ms
+    assert gaps_ms[-5:] == [interval_ms] * 5
+
+
+def test_a_great_deal_is_not_waited_for(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    clock.advance(DISPATCH_INTERVAL_MS)
+    master.put(b"handed on at once")
+    cable.settle()
+    start = slave.follower.end
+    while slave.follower.end - start < DISPATCH_BYTES:
+        assert slave.store.max_offset("T", 0) == 1
+        master.put(bytes(30_000))
+        cable.settle()
+    assert slave.store.max_offset("T", 0) >= master.store.max_offset("T", 0) - 1  # the newest may have come in part
