@@ -26,6 +26,17 @@ LAG_COLUMNS = [
     Column("last_consumed_ms", "LAST CONSUMED", show=local_time),
 ]
 
+FILTER_COLUMNS = [
+    Column("topic"),
+    Column("filter"),
+    Column("place", "RUNS IN"),
+    Column("at"),
+    Column("matched", right=True),
+    Column("skipped", right=True),
+    Column("errors", right=True),
+    Column("time_ms", "MS", right=True),
+]
+
 
 @app.command("list", epilog=examples("pymq group list", "pymq group list --all -o json"))
 def list_groups(
@@ -69,7 +80,7 @@ def describe(
     lag_columns = [Column("topic"), Column("queues", right=True), Column("lag", right=True)]
     print_section("progress", described["progress"], lag_columns, "nothing read yet")
     if described["filters"]:
-        print_section("SQL92", described["filters"], [Column("topic"), Column("broker"), Column("figures")], "none")
+        print_section("filters", described["filters"], FILTER_COLUMNS, "none")
 
 
 @app.command(

@@ -12,7 +12,6 @@ from pymq.model.names import RETRY_PREFIX, is_system_group
 from pymq.wire.bodies_admin import ConsumeOffset, ConsumerConnections
 
 GROUPS_AT_ONCE = 64
-FILTER_PREFIX = "filter."  # of figures in a broker's runtime info: filter.TOPIC@GROUP
 
 
 async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
@@ -61,7 +60,7 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
         "members": _members(online),
         "subscriptions": _subscriptions(online),
         "progress": _by_topic(offsets),
-        "filters": await _filters(admin, name),
+        "filters": [one._asdict() for one in await admin.filters.figures(name)],
     }
 
 
@@ -151,18 +150,6 @@ def _subscriptions(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
         {"topic": topic, "expression": data.sub_string or "*", "type": data.expression_type or "TAG"}
         for topic, data in sorted(found.items())
         if not topic.startswith(RETRY_PREFIX)
-    ]
-
-
-async def _filters(admin: Admin, group: str) -> list[dict[str, Any]]:
-    """What SQL92 did for a group, as its brokers count it; RocketMQ's brokers tell nothing."""
-    masters = await admin.cluster.masters()
-    infos = await asyncio.gather(*(admin.brokers.runtime_info(target.address) for target in masters))
-    return [
-        {"topic": key[len(FILTER_PREFIX) : -len(group) - 1], "broker": target.name, "figures": text}
-        for target, info in zip(masters, infos, strict=True)
-        for key, text in info.items()
-        if key.startswith(FILTER_PREFIX) and key.endswith(f"@{group}")
     ]
 
 

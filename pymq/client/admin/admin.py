@@ -8,6 +8,7 @@ from types import TracebackType
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.cluster import ClusterAdmin
 from pymq.client.admin.connection import DEFAULT_TIMEOUT_S, AdminConnection
+from pymq.client.admin.filters import FilterAdmin
 from pymq.client.admin.groups import GroupAdmin
 from pymq.client.admin.messages import MessageAdmin
 from pymq.client.admin.namesrv import NamesrvAdmin
@@ -17,8 +18,8 @@ from pymq.clock import Clock, SystemClock
 
 
 class Admin:
-    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``brokers``, ``replication``, ``messages``,
-    ``namesrv``.
+    """Admin calls by noun: ``cluster``, ``topics``, ``groups``, ``filters``, ``brokers``, ``replication``,
+    ``messages``, ``namesrv``.
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``. ``timeout_s``: for each request. Use it
     as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
@@ -40,6 +41,7 @@ class Admin:
         self.topics = TopicAdmin(self._connection, self.cluster)
         self.groups = GroupAdmin(self._connection, self.cluster)
         self.brokers = BrokerAdmin(self._connection)
+        self.filters = FilterAdmin(self.cluster, self.topics, self.groups, self.brokers)
         self.replication = ReplicationAdmin(self._connection, self.brokers)
         self.messages = MessageAdmin(self._connection, self.topics)
 
