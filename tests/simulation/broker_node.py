@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,6 +28,7 @@ from tests.simulation.timeline import MS, SECOND, NodeClock, Process, Timeline
 ROOT = "/data"
 PORT = 10911
 SEGMENT_BYTES = 65_536
+ID_IN_A_REFUSAL = re.compile(r"--id (\d+)")
 SYNC_DELAYS_US = (200, 2_000, 30_000)  # how long an fsync usually takes, by machine
 SMALL = {
     "storePathRootDir": ROOT,
@@ -127,6 +129,7 @@ class SimBroker:
         self.disk.on_fill = self._disk_filled
         self.start_count = 0
         self.needs_other_id = False  # it refused to be the master its flags make it
+        self.named_id = configured_id  # which it said then
         self._still_because = {"dead"}  # or paused, or its disk is full or can't sync
         self._still_since_us = 0
         self._stillness: list[tuple[int, int]] = []
@@ -226,6 +229,9 @@ class SimBroker:
         self.note(f"ends: {error}")
         self._history.operations["brokers that gave up"] += 1
         self.needs_other_id = isinstance(error, UsageError)
+        named = ID_IN_A_REFUSAL.search(str(error))
+        if self.needs_other_id and named is not None:
+            self.named_id = int(named[1])
         if not (self.disk.was_faulty or isinstance(error, UsageError)):
             self._history.violated(f"{self.name} ends: {type(error).__name__}: {error}")
 

@@ -17,7 +17,6 @@ from pymq.client.admin import Admin
 from pymq.client.admin.promotion import Promotion, PromotionPlan
 from pymq.errors import PymqError
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.wire.bodies_replication import RoleRequest
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import SimBroker
@@ -202,7 +201,7 @@ class Operator(ClientNode):
 
     async def _mend(self) -> None:
         """Restarts who is dead; makes a master where there is none; of two that can't tell who is right, which a forced
-        promotion may leave, makes one a slave."""
+        promotion may leave, chooses one. As docs/replication.md says."""
         brokers, looks = self._cluster.brokers, 0
         while not self.is_stopping:
             await asyncio.sleep(LOOK_S)
@@ -211,7 +210,7 @@ class Operator(ClientNode):
                     if broker.needs_other_id:
                         if not self._was_forced():
                             self._history.violated(f"{broker.name} wants another id, and nothing was forced")
-                        broker.configured_id = self._free_id()
+                        broker.configured_id = broker.named_id
                     broker.start()
             masters = [broker for broker in brokers if broker.is_master]
             is_settled = len(masters) == 1 or not all(broker.is_serving for broker in brokers)
@@ -231,26 +230,12 @@ class Operator(ClientNode):
         self._history.operations["masters demoted by hand"] += 1
         if other.reign[0] != furthest.reign[0] or not self._was_forced():
             self._history.violated(f"{other.name} is a second master, of {other.reign}, beside {furthest.reign}")
-        request = RoleRequest(
-            action="step_down",
-            broker_id=self._free_id(),
-            master_address=furthest.address,
-            force=True,
-        )
-        try:
-            async with Admin(self._name_servers, clock=self._clock) as admin:
-                await admin.replication.change_role(other.address, request)
-        except PymqError as error:
-            self._tell(f"{other.name} did not step down: {error}")
+        self._promote(furthest.address, lambda plan: "force" if plan.rivals else None)
 
     def _was_forced(self) -> bool:
         """A slave was promoted without its master: if it dies before anybody hears of its reign, the next promotion
         gives the same epoch again, and of two such masters an operator must choose."""
         return any(incident.kind in ("force", "promote") for incident in self._history.incidents)
-
-    def _free_id(self) -> int:
-        taken = {broker.parts.role.broker_id for broker in self._cluster.brokers if broker.parts is not None}
-        return next(number for number in range(1, len(taken) + 2) if number not in taken)
 
 
 def _progress(broker: SimBroker) -> tuple[int, int]:

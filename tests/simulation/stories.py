@@ -19,7 +19,7 @@ from pymq.wire.command import Command
 from tests.simulation.broker_node import ROOT, SimBroker
 from tests.simulation.clients import TOPIC
 from tests.simulation.cluster import Cluster, Report, simulate
-from tests.simulation.history import Commit
+from tests.simulation.history import ACKED, Commit
 from tests.simulation.network import Link, SimStream
 from tests.simulation.operating import OTHER_TOPICS
 from tests.simulation.plan import Plan, drawn
@@ -28,6 +28,7 @@ from tests.simulation.timeline import MS, SECOND
 GROUP = "G-of-the-story"
 SOON_US = 30 * SECOND
 LOOK_US = 5 * MS
+SENDS_TO_LOSE = 20
 LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what a feed sends a turn
 
 
@@ -62,6 +63,14 @@ class Stage:
         self.cluster.history.faults["kill a broker"] += 1
         self.cluster.history.incident(self.cluster.timeline.now_us, "kill", broker.name)
         broker.kill()
+
+    def lose_power(self, broker: SimBroker) -> None:
+        cluster = self.cluster
+        cluster.history.faults["power loss of a broker"] += 1
+        reign_id = broker.reign[1] if broker.is_master else ""
+        cluster.history.incident(cluster.timeline.now_us, "power", broker.name, reign_id)
+        cluster.watcher.disturb(cluster.timeline.now_us)
+        broker.lose_power()
 
     def streams(self, port: str) -> list[SimStream]:
         """What the slave opened to the master's ``port`` ("10911", "10912")."""
@@ -126,6 +135,17 @@ class Stage:
     def committed(self, broker: SimBroker) -> int:
         """As the broker has it now; -1 while it is not open."""
         return broker.parts.cursors.query(GROUP, TOPIC, 0) if broker.parts is not None else -1
+
+    def acked_count(self) -> int:
+        """Sends that were acknowledged."""
+        return sum(send.outcome == ACKED for send in self.cluster.history.sends)
+
+    async def regain(self) -> None:
+        """The master must get back what its disk did not have, and the slave must follow."""
+        await self.until(lambda: self.follows() and self.is_level(), "a slave that follows again", 2 * SOON_US)
+        parts = self.master.parts
+        if parts is None or parts.tail.regained is None:
+            self.cluster.history.violated(f"{self.master.name} regained nothing")
 
     def queue_end(self) -> int:
         return self.master.parts.store.max_offset(TOPIC, 0) if self.master.parts is not None else 0
@@ -240,6 +260,27 @@ async def catch_up_with_megabytes(stage: Stage) -> None:
     await stage.until(stage.is_level, "the slave's catching up", SECOND)
 
 
+async def lose_the_masters_power(stage: Stage) -> None:
+    """What a SYNC_MASTER answered for was on no disk of its own yet, and its slave has it."""
+    await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
+    stage.lose_power(stage.master)
+    await stage.wait(SECOND)
+    stage.master.start()
+    await stage.regain()
+
+
+async def lose_power_while_the_slave_is_dead(stage: Stage) -> None:
+    """The same with the whole rack, and the master comes up first."""
+    await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
+    stage.kill(stage.slave)
+    stage.lose_power(stage.master)
+    await stage.wait(SECOND)
+    stage.master.start()
+    await stage.wait(SOON_US)
+    stage.slave.start()
+    await stage.regain()
+
+
 def _saved(broker: SimBroker, table: str, member: str) -> int:
     """The story's group's offset in a table on the disk, 0 if there is none."""
     node = broker.disk.files.nodes.get(f"{ROOT}/config/{table}.json")
@@ -260,8 +301,12 @@ STORIES: dict[str, Story] = {
         commit_to_a_slave_twice,
         start_a_slave_as_the_master,
         catch_up_with_megabytes,
+        lose_the_masters_power,
+        lose_power_while_the_slave_is_dead,
     )
 }  # fmt: skip
+# Told to a SYNC_MASTER that brings nothing to its disk by itself.
+PROMISING = frozenset({"lose the masters power", "lose power while the slave is dead"})
 
 
 def plan_of_a_story() -> Plan:
@@ -279,6 +324,13 @@ def plan_of_a_story() -> Plan:
     )  # fmt: skip
 
 
+def promising_plan() -> Plan:
+    """A master that answers for what its slave has."""
+    plan = plan_of_a_story()
+    settings = {"brokerRole": "SYNC_MASTER", "flushIntervalCommitLog": 60_000, "flushCommitLogLeastPages": 1_000_000}
+    return replace(plan, settings=plan.settings | settings, copies_needed=2)
+
+
 def tell(name: str, *, tracing: bool = False) -> Report:
     """Simulates a story."""
 
@@ -288,4 +340,5 @@ def tell(name: str, *, tracing: bool = False) -> Report:
             await stage.make_group()
             await STORIES[name](stage)
 
-    return simulate(0, tracing=tracing, plan=plan_of_a_story(), story=told)
+    plan = promising_plan() if name in PROMISING else plan_of_a_story()
+    return simulate(0, tracing=tracing, plan=plan, story=told)
