@@ -10,15 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from pymq.errors import RefusedError
+from pymq.spark.cluster import RemoteCluster
+from pymq.spark.planner import LATEST, Position, make_plan
 from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
 from tests.interop.support.pymq_server import REPOSITORY
+from tests.interop.test_sql92 import switch_sql
 
 MESSAGE_COUNT = 3000
 EXPORT_TIMEOUT_S = 240
 
 pytest.importorskip("pyspark", reason="interop: pyspark is not installed (the spark extra)")
 parquet = pytest.importorskip("pyarrow.parquet", reason="interop: pyarrow is not installed (the spark extra)")
+
+from pymq.spark.ranges import ReadSettings  # noqa: E402 - what needs the extra
+from pymq.spark.reader import RangeReader  # noqa: E402
+from pymq.spark.selection import Selection  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +66,42 @@ def test_the_same_directory_goes_on_where_it_ended(apache: ApacheServer, topic: 
     before = set(out.rglob("*.parquet"))
     _pymq(apache, "spark-export", "-t", topic, "--output", str(out), "--json")
     assert set(out.rglob("*.parquet")) == before
+
+
+@pytest.fixture(scope="module")
+def sized(apache: ApacheServer) -> str:
+    """Most messages have no size, so most ranges match nothing."""
+    name = f"spark-{uuid.uuid4().hex[:8]}"
+    probe.create_topic(apache.namesrv, apache.broker, name)
+    _pymq(apache, "send", name, "--batch", "32", stdin="".join(f"{n}\n" for n in range(MESSAGE_COUNT)))
+    for size in ("3", "7", "x", "12"):
+        _pymq(apache, "send", name, f"size {size}", "--property", f"size={size}")
+    probe.wait_for_messages(apache.broker, name, MESSAGE_COUNT + 4)
+    return name
+
+
+def test_sql_is_the_brokers_work_and_positions_move_on(apache: ApacheServer, sized: str, tmp_path: Path) -> None:
+    export = ["spark-export", "-t", sized, "--output", str(tmp_path / "lake"), "--sql", "size > 5", "--json"]
+    first, again = json.loads(_pymq(apache, *export)), json.loads(_pymq(apache, *export))
+    assert (first["rows"], first["planned_rows"], first["lost"]) == (2, MESSAGE_COUNT + 4, 0)
+    assert (again["rows"], again["planned_rows"]) == (0, 0)
+    rows = [row for file in (tmp_path / "lake").rglob("*.parquet") for row in parquet.read_table(file).to_pylist()]
+    assert sorted(row["body"] for row in rows) == [b"size 12", b"size 7"]
+
+
+def test_a_broker_with_sql_switched_off(apache: ApacheServer, sized: str) -> None:
+    with RemoteCluster(apache.namesrv) as view:
+        parts = make_plan(view, [sized], Position(), Position(symbol=LATEST)).ranges
+
+    def count(selection: Selection) -> int:
+        readers = [RangeReader(part, ReadSettings(columns=("body",), selection=selection)) for part in parts]
+        return sum(batch.num_rows for reader in readers for batch in reader.batches())
+
+    assert count(Selection(narrowing="size = '7'")) == 1
+    try:
+        switch_sql(apache.broker, "false")
+        assert count(Selection(narrowing="size = '7'")) == MESSAGE_COUNT + 4, "Spark leaves the others out itself"
+        with pytest.raises(RefusedError, match="set enablePropertyFilter=true in its"):
+            count(Selection(sql="size > 5"))
+    finally:
+        switch_sql(apache.broker, "true")
