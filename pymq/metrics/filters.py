@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from pymq.metrics.family import Family, Reading, bounded, counter
+from pymq.metrics.family import Family, Reading, counter
 
 MATCHED, SKIPPED, ERRORS = "matched", "skipped", "errors"
 _KEY = ("topic", "consumer_group", "filter")
@@ -36,9 +36,8 @@ class FilterWork(NamedTuple):
     seconds: float
 
 
-def filter_families(work: Iterable[FilterWork], series_max: int) -> Iterator[Family]:
-    """``series_max``: groups' topics that are told of. Each key may come once."""
-    found, left_out = bounded(work, series_max)
+def filter_families(found: list[FilterWork], left_out: int) -> Iterator[Family]:
+    """``left_out``: groups' topics beyond the limit. Each key may come once."""
     yield Family(MESSAGES, (reading for one in found for reading in _outcomes(one)), left_out)
     yield Family(TIME, (Reading((one.topic, one.group, one.filter_name), one.seconds) for one in found), left_out)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from pymq.metrics.family import Kind, Reading, bounded, counter, gauge, single, state_set
@@ -32,3 +34,15 @@ def test_a_state_nobody_knew_is_told_as_well() -> None:
 @pytest.mark.parametrize(("count", "expected"), [(2, ([0, 1], 0)), (3, ([0, 1, 2], 0)), (4, ([0, 1, 2], 1))])
 def test_the_first_ones_stay(count: int, expected: tuple[list[int], int]) -> None:
     assert bounded(range(count), 3) == expected
+
+
+def test_items_over_the_limit_are_not_even_looked_at() -> None:
+    class Reluctant(dict[int, int]):
+        """Fails when more than three of its keys are asked for."""
+
+        def __iter__(self) -> Iterator[int]:
+            for key in super().__iter__():
+                assert key < 3
+                yield key
+
+    assert bounded(Reluctant({number: number for number in range(10_000)}), 3) == ([0, 1, 2], 9997)

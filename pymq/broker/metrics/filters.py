@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pymq.broker.parts import BrokerParts
-from pymq.metrics.family import Family
+from pymq.metrics.family import Family, bounded
 from pymq.metrics.filters import FILTER_METRICS, FilterWork, filter_families
 
 SQL92 = "sql92"
@@ -21,8 +21,9 @@ class FilterMetrics:
         self._config = parts.config
 
     def collect(self) -> Iterator[Family]:
-        work = (
+        found, left_out = bounded(self._stats.filters.counts.items(), self._config.metrics_series_max)
+        work = [
             FilterWork(topic, group, SQL92, done.matched, done.skipped, done.errors, done.time_ms / 1000)
-            for (topic, group), done in self._stats.filters.counts.items()
-        )
-        yield from filter_families(work, self._config.metrics_series_max)
+            for (topic, group), done in found
+        ]
+        yield from filter_families(work, left_out)

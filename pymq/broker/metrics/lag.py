@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from pymq.broker.metrics.traffic import is_system, truth
 from pymq.broker.parts import BrokerParts
@@ -35,7 +36,7 @@ QUEUEING = gauge(
 READY = gauge("rocketmq_consumer_ready_messages", "Messages that were not pulled.", *_LABELS)
 
 # Between two looks at the time: queues of one topic, and groups' topics that are listed.
-QUEUES_AT_ONCE, PAIRS_AT_ONCE = 256, 1000
+QUEUES_AT_ONCE, PAIRS_AT_ONCE = 256, 100
 
 
 @dataclass(slots=True)
@@ -95,10 +96,10 @@ class LagMetrics:
         """
         parts = self._parts
         connected = {group.name: group for group in parts.clients.consumer_groups()}
-        wanted = [(name, topic) for name, group in connected.items() for topic in list(group.subscriptions)]
-        if parts.role.is_master:
-            wanted += [(group, topic) for topic, group in parts.cursors.committed() if group not in connected]
-        for number, (group, topic) in enumerate(wanted, 1):
+        subscribed = ((topic, name) for name, group in connected.items() for topic in list(group.subscriptions))
+        committed = parts.cursors.committed() if parts.role.is_master else []
+        others = (pair for pair in committed if pair[1] not in connected)
+        for number, (topic, group) in enumerate(chain(subscribed, others), 1):
             if number % PAIRS_AT_ONCE == 0:
                 yield PAUSE
             config = parts.topics.get(topic)

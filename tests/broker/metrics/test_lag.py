@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.metrics.lag import LagMetrics
+from pymq.broker.metrics.lag import PAIRS_AT_ONCE, QUEUES_AT_ONCE, LagMetrics
 from pymq.broker.replication.role import Role
+from pymq.metrics.family import PAUSE
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData
 from tests.broker.disk import failing
@@ -145,3 +146,15 @@ def test_a_queue_file_that_cannot_be_read_costs_its_age_alone(world: World) -> N
     queue.write_tail()
     with failing(world, "pread", queue.directory):
         assert row(lag(world))[:2] == (3, 0)
+
+
+@pytest.mark.parametrize("limit", [100, 1000])
+def test_a_scrape_of_many_groups_may_rest_often(limit: int) -> None:
+    world = World(metricsOtelCardinalityLimit=limit)
+    world.parts.topics.put([TopicConfig(topic_name="orders", read_queue_nums=600, write_queue_nums=600)])
+    for number in range(300):
+        world.parts.cursors.commit(f"g{number}", "orders", 0, 0)
+    pauses = sum(family is PAUSE for family in LagMetrics(world.parts).collect())
+    shown = min(limit, 300)
+    # While pairs are listed, within the queues of each that is shown, and behind each.
+    assert pauses == 300 // PAIRS_AT_ONCE + shown * (600 // QUEUES_AT_ONCE) + shown
