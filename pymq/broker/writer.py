@@ -395,6 +395,11 @@ class Writer:
             _refuse(each.held, code, f"the message is stored, but not confirmed: {why}", is_stored=True)
 
     @property
+    def waiting_count(self) -> int:
+        """Answers that wait for disk or slaves."""
+        return sum(len(frames) for each in self._waiting for frames in each.held.values())
+
+    @property
     def is_awaiting_sync(self) -> bool:
         """True while answers wait for the disk."""
         return bool(self._waiting) and self._sync_wanted > self._synced

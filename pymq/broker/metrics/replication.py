@@ -28,6 +28,10 @@ IN_SYNC = gauge("pymq_replication_in_sync_slaves", "Slaves that are near the log
 DEGRADED = gauge("pymq_replication_degraded", "1 while sends wait for fewer slaves than are required.")
 REFUSING = gauge("pymq_replication_refusing_sends", "1 while no send is taken because too few slaves follow.")
 PROBLEMS = gauge("pymq_replication_problems", "Reasons why this broker does not replicate as it should.")
+HELD = gauge("pymq_replication_reign_held", "1 while a master takes no sends because others may have more of its log.")
+REGAINED = gauge(
+    "pymq_replication_regained_bytes", "Log bytes that slaves gave back at the start of this master.", unit="bytes"
+)
 CONNECTED = gauge("pymq_replication_slave_connected", "1 while the slave is connected.", *_SLAVE)
 SLAVE_IN_SYNC = gauge("pymq_replication_slave_in_sync", "1 while the slave is near the log's end.", *_SLAVE)
 LAG_BYTES = gauge("pymq_replication_slave_lag_bytes", "Log bytes the slave lacks.", *_SLAVE, unit="bytes")
@@ -63,7 +67,20 @@ class ReplicationMetrics:
     """Of one set of parts. The record of cuts is read once: nothing is cut while parts live."""
 
     metrics = (
-        *(ROLE, BROKER_ID, EPOCH, CONFIRMED, REQUIRED, IN_SYNC, DEGRADED, REFUSING, PROBLEMS, *_OF_SLAVES),
+        *(
+            ROLE,
+            BROKER_ID,
+            EPOCH,
+            CONFIRMED,
+            REQUIRED,
+            IN_SYNC,
+            DEGRADED,
+            REFUSING,
+            PROBLEMS,
+            HELD,
+            REGAINED,
+            *_OF_SLAVES,
+        ),
         *(LINK_STATE, LINK_LAG_BYTES, LINK_LAG_TIME, LINK_RATE, TABLES_AGE, CUTS, CUT_BYTES, CUT_MESSAGES),
     )
 
@@ -96,13 +113,20 @@ class ReplicationMetrics:
     def _as_master(self) -> Iterator[Family | None]:
         parts, sync_mode = self._parts, self._parts.sync_mode
         slaves = _distinct(parts.feeds.states()) if parts.feeds is not None else []
-        problems = [*parts.watch.troubles, *(slave.problem for slave in slaves if slave.state != GONE)]
+        regained = parts.tail.regained
+        problems = [
+            *parts.watch.troubles,
+            parts.tail.held_for,
+            *(slave.problem for slave in slaves if slave.state != GONE),
+        ]
         yield single(CONFIRMED, sync_mode.copied())
         yield single(REQUIRED, sync_mode.wanted_slaves)
         yield single(IN_SYNC, sum(slave.in_sync for slave in slaves))
         yield single(DEGRADED, sync_mode.is_degraded)
         yield single(REFUSING, sync_mode.is_refusing)
         yield single(PROBLEMS, sum(map(bool, problems)))
+        yield single(HELD, parts.tail.is_held)
+        yield single(REGAINED, regained.end - regained.start if regained is not None else 0)
         end = parts.store.physical_max_offset
         yield _of_slaves(CONNECTED, slaves, [slave.state != GONE for slave in slaves])
         yield _of_slaves(SLAVE_IN_SYNC, slaves, [slave.in_sync for slave in slaves])

@@ -27,6 +27,8 @@ MESSAGES_OUT = counter("rocketmq_messages_out_total", "Messages given to pulls, 
 BYTES_OUT = counter("rocketmq_throughput_out_total", "Bytes of their records.", *_OUT, unit="bytes")
 DEAD = counter("rocketmq_send_to_dlq_messages_total", "Messages a group gave up: dead letters.", *_OUT)
 SENDS = counter("pymq_send_requests_total", "Requests that stored messages, by topic.", "topic")
+SENDS_WAITING = gauge("pymq_sends_waiting", "Sends that are stored and wait for disk or slaves before their answer.")
+FAILED_COMMITS = counter("pymq_failed_commits_total", "Times that what was sent at one moment could not be stored.")
 PULLS = counter("pymq_pull_requests_total", "Pulls that found messages.", "topic", "consumer_group")
 SENT_BACK = counter("pymq_messages_sent_back_total", "Messages consumers gave back.", "topic", "consumer_group")
 PULLS_PARKED = gauge("pymq_pulls_parked", "Pulls that wait for messages.")
@@ -43,7 +45,7 @@ class TrafficMetrics:
 
     metrics = (
         *(PERMISSION, TOPICS, GROUPS, MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT, DEAD, SENDS, PULLS, SENT_BACK),
-        *(PULLS_PARKED, PULLS_REFUSED, DELAYED, DELAYED_DROPPED, DELAYED_WAITING),
+        *(SENDS_WAITING, FAILED_COMMITS, PULLS_PARKED, PULLS_REFUSED, DELAYED, DELAYED_DROPPED, DELAYED_WAITING),
     )
 
     def __init__(self, parts: BrokerParts) -> None:
@@ -72,6 +74,8 @@ class TrafficMetrics:
     def _waiting(self) -> Iterator[Family]:
         parts = self._parts
         polls, delays = parts.pulls.long_polls, parts.delays
+        yield single(SENDS_WAITING, parts.writer.waiting_count)
+        yield single(FAILED_COMMITS, parts.writer.failed_commit_count)
         yield single(PULLS_PARKED, polls.count)
         yield single(PULLS_REFUSED, polls.refused_count)
         yield single(DELAYED, delays.delivered_count)

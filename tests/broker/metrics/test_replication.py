@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from pymq.broker.metrics.replication import ReplicationMetrics
 from pymq.broker.replication.role import Role
 from pymq.store.counting import messages_behind
-from pymq.wire.bodies_replication import MasterLinkState, SlaveState
+from pymq.wire.bodies_replication import MasterLinkState, RegainedState, SlaveState
 from tests.broker.metrics.readings import Table, table
 from tests.broker.replication.test_status import Feeds, Link
 from tests.broker.world import World
@@ -82,6 +84,17 @@ def test_a_sync_master_that_lacks_slaves() -> None:
     assert found["pymq_replication_refusing_sends"] == {(): 1}
     assert found["pymq_replication_confirmed_bytes"] == {(): 0}
     assert found["pymq_replication_degraded"] == {(): 0}
+
+
+def test_what_slaves_gave_back_and_a_reign_that_is_held() -> None:
+    world = master()
+    found = figures(world)
+    assert (found["pymq_replication_regained_bytes"], found["pymq_replication_reign_held"]) == ({(): 0}, {(): 0})
+    world.parts.tail.regained = RegainedState(start=100, end=350, sources=["10.0.0.2:10911"], time_ms=1)
+    world.parts.tail._held = SimpleNamespace(why="slave 2 did not answer")  # type: ignore[assignment]
+    found = figures(world)
+    assert (found["pymq_replication_regained_bytes"], found["pymq_replication_reign_held"]) == ({(): 250}, {(): 1})
+    assert found["pymq_replication_problems"] == {(): 1}
 
 
 def slave(state: MasterLinkState) -> Table:

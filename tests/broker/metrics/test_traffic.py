@@ -6,8 +6,10 @@ import pytest
 
 from pymq.broker.metrics.traffic import TrafficMetrics, is_system
 from pymq.model.tables import TopicConfig
+from tests.broker.disk import failing
 from tests.broker.metrics.readings import left_out, table
-from tests.broker.world import World
+from tests.broker.replication.fake_slaves import FakeSlaves
+from tests.broker.world import BORN_HOST, FakePeer, World
 
 
 @pytest.fixture
@@ -91,6 +93,26 @@ def test_delayed_messages_wait_by_level_until_they_are_delivered(world: World) -
     found = table(collector(world))
     assert found["pymq_delayed_messages_delivered_total"] == {(): 2}
     assert found["pymq_delayed_messages_waiting"][("1",)] == 0
+
+
+def test_sends_that_wait_for_slaves_and_those_that_failed(world: World) -> None:
+    world.config.broker_role = "SYNC_MASTER"
+    slaves = FakeSlaves(world, count=1)
+    peer = FakePeer()
+    stage = world.parts.writer.put
+    for _ in range(2):
+        stage("orders", 0, b"x", b"", born_timestamp_ms=1, born_host=BORN_HOST)
+        world.parts.writer.hold(peer, b"answer")
+    world.parts.writer.commit()
+    assert table(collector(world))["pymq_sends_waiting"] == {(): 2}
+    peer.write = lambda frame: None  # type: ignore[method-assign]
+    peer.write_all = lambda frames: None  # type: ignore[method-assign]
+    slaves.ack()
+    assert table(collector(world))["pymq_sends_waiting"] == {(): 0}
+    stage("orders", 0, b"x", b"", born_timestamp_ms=1, born_host=BORN_HOST)
+    with failing(world, "pwrite", "commitlog"):
+        world.parts.writer.commit()
+    assert table(collector(world))["pymq_failed_commits_total"] == {(): 1}
 
 
 @pytest.mark.parametrize(("count", "expected"), [(100, 0), (101, 1)])
