@@ -147,6 +147,9 @@ class Stage:
         if parts is None or parts.tail.regained is None:
             self.cluster.history.violated(f"{self.master.name} regained nothing")
 
+    def log_end(self, broker: SimBroker) -> int:
+        return broker.parts.store.physical_max_offset if broker.parts is not None else 0
+
     def queue_end(self) -> int:
         return self.master.parts.store.max_offset(TOPIC, 0) if self.master.parts is not None else 0
 
@@ -260,6 +263,23 @@ async def catch_up_with_megabytes(stage: Stage) -> None:
     await stage.until(stage.is_level, "the slave's catching up", SECOND)
 
 
+async def come_back_with_a_diverged_tail(stage: Stage) -> None:
+    """An old master wrote what its slave did not get, and the slave was made the master since."""
+    cluster, old, new = stage.cluster, stage.master, stage.slave
+    cuts, end = stage.cut(), stage.log_end(old)
+    await stage.until(lambda: stage.log_end(old) > end, "a tail that the slave lacks")
+    stage.kill(old)
+    stage.kill(new)
+    cluster.network.heal(cuts)
+    new.configured_id = 0
+    new.start()
+    await stage.until(lambda: new.is_master, "a new master")
+    cluster.history.incident(cluster.timeline.now_us, "promote", new.address, str(new.reign[0]))
+    old.start()
+    stage.master, stage.slave = new, old
+    await stage.until(lambda: stage.follows() and stage.is_level(), "an old master that follows", 2 * SOON_US)
+
+
 async def lose_the_masters_power(stage: Stage) -> None:
     """What a SYNC_MASTER answered for was on no disk of its own yet, and its slave has it."""
     await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
@@ -301,6 +321,7 @@ STORIES: dict[str, Story] = {
         commit_to_a_slave_twice,
         start_a_slave_as_the_master,
         catch_up_with_megabytes,
+        come_back_with_a_diverged_tail,
         lose_the_masters_power,
         lose_power_while_the_slave_is_dead,
     )
