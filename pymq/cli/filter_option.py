@@ -1,4 +1,4 @@
-"""``--filter``, ``--expr`` and ``--via``: how commands that read messages name a filter and where it runs."""
+"""``--sql``, ``--filter``, ``--expr``, ``--via``: how commands that read messages say which ones, and who decides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from pymq.errors import UsageError
+from pymq.cli.output import print_note
+from pymq.errors import ExpressionError, UsageError
 from pymq.filter.class_names import FILTER_SERVER
 
 PluginOption = Annotated[
@@ -19,6 +20,12 @@ ExpressionOption = Annotated[
 ViaOption = Annotated[
     str | None,
     typer.Option("--via", metavar=FILTER_SERVER, help="Run the filter in the broker's filter servers, not here."),
+]
+
+
+SqlOption = Annotated[
+    str | None,
+    typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND color = 'red'\"."),
 ]
 
 
@@ -44,3 +51,15 @@ def parse_plugin(text: str | None, expression: str | None, via: str | None) -> P
     if not colon and expression is None:
         raise UsageError(f"--filter {text!r} has no expression: write NAME:EXPRESSION, or --expr EXPRESSION")
     return PluginChoice(name, behind if expression is None else expression, via)
+
+
+def check_sql(sql: str) -> None:
+    """Raises UsageError with the place of what is wrong; says what brokers ignore."""
+    from pymq.filter.sql92 import compile_sql
+
+    try:
+        ignored_from = compile_sql(sql).ignored_from
+    except ExpressionError as error:
+        raise UsageError(f"--sql {sql!r} is wrong at {error}") from error
+    if ignored_from is not None:
+        print_note(f"--sql: brokers ignore what begins at column {ignored_from}: {sql[ignored_from - 1 :]!r}")

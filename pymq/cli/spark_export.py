@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pymq.cli.filter_option import ExpressionOption, PluginOption, ViaOption, parse_plugin
+from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, check_sql, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, parse_pairs, split_addresses
 from pymq.cli.output import Column, OutputFormat, print_json, print_listing, print_note
@@ -63,10 +63,7 @@ def spark_export(
         str, typer.Option("--compression", metavar="KIND", help="zstd, snappy, gzip, lz4 or none.")
     ] = "zstd",
     tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Only these tags: 'A || B'.")] = "*",
-    sql: Annotated[
-        str | None,
-        typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND hue = 'red'\"."),
-    ] = None,
+    sql: SqlOption = None,
     plugin: PluginOption = None,
     expression: ExpressionOption = None,
     via: ViaOption = None,
@@ -92,6 +89,8 @@ def spark_export(
 ) -> None:
     """Export topics to Parquet, JSON, CSV or ORC. Needs the spark extra; Java is found or comes with it."""
     chosen = parse_plugin(plugin, expression, via)
+    if sql is not None:
+        check_sql(sql)
     from pymq.spark.options import ExportOptions
 
     options = ExportOptions(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from pymq.cli.filter_option import ExpressionOption, PluginOption, ViaOption, parse_plugin
+from pymq.cli.filter_option import ExpressionOption, PluginOption, SqlOption, ViaOption, parse_plugin
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
 from pymq.cli.tail_start import DEFAULT_LAST_COUNT, Start, StartKind, expand_short_forms, parse_start
@@ -64,10 +64,7 @@ def tail(
     tag: Annotated[
         str, typer.Option("--tag", metavar="TAGS", help="Only these tags: 'A || B'. The broker filters.")
     ] = "*",
-    sql: Annotated[
-        str | None,
-        typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND color = 'red'\"."),
-    ] = None,
+    sql: SqlOption = None,
     plugin: PluginOption = None,
     expression: ExpressionOption = None,
     via: ViaOption = None,

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from pymq.cli.filter_option import PluginChoice
+from pymq.cli.filter_option import PluginChoice, check_sql
 from pymq.cli.message_text import Formatter, content
 from pymq.cli.options import split_addresses
 from pymq.cli.output import print_note, progress
@@ -19,7 +19,6 @@ from pymq.cli.topic_work import user_topics
 from pymq.client import Admin, MessageQueue, PullConsumer, PullStatus, StoredMessage
 from pymq.client.local_filter import LocalFilter
 from pymq.errors import ExpressionError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
-from pymq.filter.sql92 import compile_sql
 
 PULL_COUNT = 1024  # brokers have caps of their own
 SUSPEND_MS = 15_000
@@ -54,21 +53,12 @@ class Wanted:
         if sql is not None:
             if self._tag != "*":
                 raise UsageError("--tag and --sql exclude each other: write TAGS = 'A' in the SQL")
-            self._check_sql(sql)
+            check_sql(sql)
         self._key = key
         try:
             self._pattern = re.compile(grep) if grep is not None else None
         except re.error as error:
             raise UsageError(f"--grep {grep!r} is no regular expression: {error}") from error
-
-    @staticmethod
-    def _check_sql(sql: str) -> None:
-        try:
-            ignored_from = compile_sql(sql).ignored_from
-        except ExpressionError as error:
-            raise UsageError(f"--sql {sql!r} is wrong at {error}") from error
-        if ignored_from is not None:
-            print_note(f"--sql: brokers ignore what begins at column {ignored_from}: {sql[ignored_from - 1 :]!r}")
 
     def of_pull(self) -> dict[str, Any]:
         """What is said of it to :meth:`PullConsumer.pull`."""

@@ -131,6 +131,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["broker", "-c", "/nowhere/broker.conf"], "/nowhere/broker.conf"),
         (["broker", "--log-level", "loud"], "loud"),
         (["spark-export", "--format", "xls"], "xls"),
+        (["spark-export", "--sql", "a >"], "wrong at column 4"),
+        (["spark-export", "--filter", "regex"], "write NAME:EXPRESSION"),
+        (["spark-export", "--dry-run", "--filter", "tag:A", "--tag", "B"], "excludes tag and sql"),
+        (["spark-export", "--dry-run", "--filter", "tag:A", "--on-error", "panic"], "skip, deliver, stop"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -7,7 +7,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
 from pymq.filter.running import EXPRESSION_LENGTH_MAX, OnError
-from pymq.filterserver.classes import CLASS_COUNT_MAX, CLASS_IDLE_MS, ClassTable, FilterText, parse_class
+from pymq.filterserver.classes import CARRIED, CLASS_COUNT_MAX, CLASS_IDLE_MS, ClassTable, FilterText, parse_class
 from pymq.filterserver.workers import Filter
 from pymq.wire.codes import ResponseCode
 
@@ -49,6 +49,19 @@ def put(table: ClassTable, number: int) -> Filter:
     made = Filter("tag", "a")
     table.put(f"G{number}", "T", FilterText("tag", "a"), made, 0)
     return made
+
+
+def test_filters_that_pulls_carry_stand_beside_the_groups_own() -> None:
+    removed: list[Filter] = []
+    table = ClassTable(ManualClock(), removed.append)
+    own = table.put("G", "T", FilterText("tag", "a"), Filter("tag", "a"), 7)
+    texts = [FilterText("tag", "a"), FilterText("tag", "b"), FilterText("tag", "a", OnError.STOP)]
+    carried = [table.put("G", "T", text, Filter("tag", text.expression), CARRIED) for text in texts]
+    assert [table.find("G", "T", text) for text in texts] == carried and table.find("G", "T") is own
+    assert table.find("G", "T", FilterText("tag", "c")) is None
+    assert table.all() == [own, *carried] and removed == []
+    again = table.put("G", "T", texts[0], Filter("tag", "a"), CARRIED)
+    assert removed == [carried[0].filter] and table.find("G", "T", texts[0]) is again
 
 
 def test_the_table_is_bounded_and_forgets_only_what_is_not_in_use() -> None:
