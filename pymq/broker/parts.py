@@ -61,6 +61,7 @@ from pymq.store.recovery import RecoveryReport
 from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
+from pymq.store.timer_check import TimerCheckFile
 from pymq.wire.streams import Network
 
 ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
@@ -259,7 +260,8 @@ class BrokerParts:
             def saver(file_name: str, member: str) -> TableSaver:
                 return TableSaver(JsonTable(self.files, f"{directory}/{file_name}", member), run_in_thread)
 
-            self.metadata = metadata_copy(self, self.link, saver)
+            timer_check = TimerCheckFile(self.files, self.config.store_path_root_dir)
+            self.metadata = metadata_copy(self, self.link, saver, TableSaver(timer_check, run_in_thread))
             self.link_view = LinkAndTables(self.link, self.metadata)
 
     def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from pymq.model import fastjson
+from pymq.store.timer_check import read_timer_check
 from tests.interop.support import probe
 from tests.interop.support.replicas import ApacheMember, Member, NameServer, PymqMember, assert_same_log
 
@@ -31,6 +33,15 @@ def table(broker: Member, name: str) -> dict[str, Any]:
     except (FileNotFoundError, fastjson.JsonError):
         return {}
     return loaded
+
+
+def timer_progress(broker: Member) -> tuple[int, int]:
+    """Up to which time (ms) its master has delivered timer messages, and how many it has taken in."""
+    try:
+        fields = read_timer_check((broker.store / "config" / "timercheck").read_bytes())
+    except FileNotFoundError:
+        return -1, -1
+    return fields["lastReadTimeMs"], fields["masterTimerQueueOffset"]
 
 
 def wait_for(what: str, slave: Member, condition: Any) -> None:
@@ -104,6 +115,9 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     wait_for("the version", slave, lambda: table(slave, "topics.json")["dataVersion"] == topics_version(master))
     wait_for("request modes", slave, lambda: "messageRequestModeMap" in table(slave, "messageRequestMode.json"))
     wait_for("timer metrics", slave, lambda: "timingCount" in table(slave, "timermetrics"))
+    sent_ms = int(time.time() * 1000)
+    send(master, 1, queue_id=2, properties="TIMER_DELAY_SEC\x012\x02")
+    wait_for("the timer's progress", slave, lambda: timer_progress(slave) >= (sent_ms + 1000, 1))
 
     # A commit while the master is away is there when it is back.
     master.kill()

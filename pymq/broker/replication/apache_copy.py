@@ -1,7 +1,6 @@
 """ApacheCopy: the tables of a RocketMQ master, by the requests its own slaves use, whole each time.
 
-Java: SlaveSynchronize. Its timer's check point (60) is not asked for: without the timer's wheel and log, which are not
-replicated, a broker that found it would take messages for delivered that nobody delivers.
+Java: SlaveSynchronize.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pymq.broker.groups import GroupManager
-from pymq.broker.replication.copied_tables import DELAYS, GROUPS, OFFSETS, TOPICS
+from pymq.broker.replication.copied_tables import DELAYS, GROUPS, OFFSETS, TOPICS, CopiedTable, TableRead
 from pymq.broker.replication.table_taker import TableTaker, UnusableTableError
 from pymq.broker.state import read_version
 from pymq.broker.table_saver import TableSaver
@@ -19,6 +18,7 @@ from pymq.broker.topics import TopicManager
 from pymq.errors import PymqError, StoreError
 from pymq.model import fastjson, names
 from pymq.store.store import MessageStore
+from pymq.store.timer_check import read_timer_check
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT_MS = 3000
 REQUEST_MODES = "request modes"
 TIMER_METRICS = "timer metrics"
+TIMER_CHECK = "timer check point"
 _LOG_END = "commitLogMaxOffset"  # in the runtime table (28)
 
 Done = Callable[[str], None]
@@ -46,7 +47,10 @@ _STEPS = (
     _Step(RequestCode.GET_ALL_DELAY_OFFSET, DELAYS),
     _Step(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, REQUEST_MODES),
     _Step(RequestCode.GET_TIMER_METRICS, TIMER_METRICS),
+    _Step(RequestCode.GET_TIMER_CHECK_POINT, TIMER_CHECK),
 )
+# They call messages delivered, which must be in the slave's log first.
+_WAITING = frozenset({DELAYS, TIMER_CHECK})
 
 
 class ApacheCopy:
@@ -103,13 +107,13 @@ class ApacheCopy:
             self._done("it is not followed any more")
         elif answer.code != ResponseCode.SUCCESS or self._taken.get(_STEPS[number].table) == answer.body:
             self._ask(number + 1)  # an older version may lack a code
-        elif _STEPS[number].table == DELAYS:
+        elif _STEPS[number].table in _WAITING:
             self._ask_log_end(number, answer.body)
         else:
             self._take(number, answer.body)
 
     def _ask_log_end(self, number: int, body: bytes) -> None:
-        """Asks how far the master's log goes by now, with all that its delay levels' progress calls delivered."""
+        """Asks how far the master's log goes by now, with all that the table calls delivered."""
 
         def answered(answer: Command | str) -> None:
             if isinstance(answer, str):
@@ -125,14 +129,14 @@ class ApacheCopy:
     def _take(self, number: int, body: bytes, runtime_info: bytes = b"") -> None:
         name = _STEPS[number].table
         try:
-            table = fastjson.loads(body)
+            table = {TIMER_CHECK: read_timer_check(body)} if name == TIMER_CHECK else fastjson.loads(body)
             if name in self._kept:
                 self._keep(name, body, table)
             elif name == TOPICS:
                 self._take_topics(table)
             elif name != GROUPS or read_version(table) != self._groups.data_version:
-                self._taker.take(name, table, master_log_end=_log_end_in(runtime_info) if name == DELAYS else -1)
-        except (PymqError, OSError, AttributeError) as error:
+                self._taker.take(name, table, master_log_end=_log_end_in(runtime_info) if name in _WAITING else -1)
+        except (PymqError, OSError, AttributeError, ValueError) as error:
             self._done(f"its table {name} could not be taken: {error}")
             return
         if name not in self._kept:
@@ -169,6 +173,20 @@ class ApacheCopy:
 
         if not self._kept[name].is_busy:
             self._kept[name].save_soon(lambda: table, saved)
+
+
+def timer_check_row(saver: TableSaver) -> CopiedTable:
+    """Of the table that a PyMQ master does not have."""
+
+    def saved(error: StoreError | OSError | None) -> None:
+        if error is not None:
+            log.warning("the master's timer check point could not be saved, the next one follows: %s", error)
+
+    def take(table: dict[str, Any], is_part: bool) -> None:
+        if not saver.is_busy:  # the next one comes soon
+            saver.save_soon(lambda: table[TIMER_CHECK], saved)
+
+    return CopiedTable(TIMER_CHECK, TIMER_CHECK, "", tuple, lambda known: TableRead({}), take, waits_for_log=True)
 
 
 def _log_end_in(runtime_info: bytes) -> int:

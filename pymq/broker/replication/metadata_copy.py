@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from pymq.broker.replication.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy
+from pymq.broker.replication.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
 from pymq.broker.replication.copied_tables import OFFSETS
 from pymq.broker.replication.offset_push import OffsetPush
 from pymq.broker.replication.table_taker import TableTaker
@@ -254,9 +254,16 @@ class FollowedMaster(Protocol):
     def note_master_end(self, log_end: int) -> None: ...
 
 
-def metadata_copy(parts: BrokerParts, link: FollowedMaster, saver: Callable[[str, str], TableSaver]) -> MetadataCopy:
-    """The copying of a slave's tables. ``saver(file name, member)`` keeps a table in ``config/``."""
-    taker = TableTaker(parts.copied_tables, lambda: parts.store.physical_max_offset)
+def metadata_copy(
+    parts: BrokerParts,
+    link: FollowedMaster,
+    saver: Callable[[str, str], TableSaver],
+    timer_saver: TableSaver,
+) -> MetadataCopy:
+    """The copying of a slave's tables. ``saver(file name, member)`` keeps a table in ``config/``, ``timer_saver`` the
+    timer's check point."""
+    tables = [*parts.copied_tables, timer_check_row(timer_saver)]
+    taker = TableTaker(tables, lambda: parts.store.physical_max_offset)
     return MetadataCopy(
         network=parts.network,
         clock=parts.clock,

@@ -13,6 +13,7 @@ from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.tables import JsonTable
+from pymq.store.timer_check import TimerCheckFile
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.streams import StreamHandler
@@ -121,7 +122,7 @@ class Pair:
         def saver(name: str, member: str) -> TableSaver:
             return TableSaver(JsonTable(files, f"{CONFIGS}/{name}", member))
 
-        return metadata_copy(self.slave.parts, self.link, saver)
+        return metadata_copy(self.slave.parts, self.link, saver, TableSaver(TimerCheckFile(files, ROOT)))
 
     def restart_master(self, seconds: int = 0) -> None:
         self.stop_master()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import pytest
 
 from pymq.broker.routes import broker_dispatcher
 from pymq.model.tables import TopicConfig
+from pymq.store.timer_check import TimerCheckFile
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 from tests.broker.disk import failing
 from tests.broker.replication.pair import MASTER, Pair
-from tests.broker.world import Caller
+from tests.broker.world import ROOT, Caller, World
 
 ROUND_MS = 3000
 
@@ -28,6 +30,7 @@ class Apache:
         self.counter = 1
         self.topics = {"T": {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "order": False}}
         self.groups = {"g": {"groupName": "g", "retryMaxTimes": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"}}}
+        self.timer_check = b""  # none
         self.bodies: dict[int, str] = {
             Code.GET_ALL_CONSUMER_OFFSET: '{"dataVersion":{"counter":7,"stateVersion":0,"timestamp":5},'
             '"offsetTable":{"T@g":{0:4,1:2},"T@g@shadow":{0:1}}}',
@@ -41,6 +44,8 @@ class Apache:
         if command.code == Code.UPDATE_CONSUMER_OFFSET:
             self.committed.append(dict(command.ext))
             return Reply()
+        if command.code == Code.GET_TIMER_CHECK_POINT and self.timer_check:
+            return Reply(body=self.timer_check)
         body = self.body(command.code)
         if body is None:
             return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type not supported")
@@ -62,6 +67,39 @@ def apache_pair() -> tuple[Pair, Apache]:
     pair, apache = Pair(), Apache()
     pair.network.servers[MASTER] = apache  # type: ignore[assignment]
     return pair, apache
+
+
+def test_the_timer_s_check_point_is_taken_once_what_it_calls_delivered_is_here() -> None:
+    pair, apache = apache_pair()
+    source = World(mappedFileSizeCommitLog=128 * 1024)
+    source.put("T")
+    apache.log_end = source.parts.store.physical_max_offset
+    apache.timer_check = struct.pack(">7q", 1000, 52, 3, 7, 0, 5, 2)
+    file = TimerCheckFile(pair.slave.files, ROOT)
+    pair.run(ROUND_MS)
+    assert file.load() == {}
+    pair.master = source
+    pair.copy_log()
+    pair.run(ROUND_MS)
+    expected = {"lastReadTimeMs": 1000, "lastTimerLogFlushPos": 0, "lastTimerQueueOffset": 0}
+    assert file.load() == {**expected, "masterTimerQueueOffset": 7, "stateVersion": 0, "timestamp": 5, "counter": 2}
+    apache.timer_check = struct.pack(">4q", 2000, 52, 3, 8)
+    pair.run(ROUND_MS)
+    assert file.load()["lastReadTimeMs"] == 2000 and pair.copy.problem == ""
+
+
+def test_a_timer_s_check_point_that_can_not_be_read_or_saved_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    pair, apache = apache_pair()
+    apache.timer_check = b"\0" * 31
+    pair.run(ROUND_MS)
+    assert "timer check point" in pair.copy.problem and "these are 31" in pair.copy.problem
+    apache.timer_check = b"\0" * 32
+    with failing(pair.slave, "pwrite", "timercheck"):
+        pair.run(ROUND_MS)
+        assert "timer check point could not be saved" in caplog.text and pair.copy.problem == ""
+    apache.timer_check = b"\0" * 56
+    pair.run(ROUND_MS)
+    assert TimerCheckFile(pair.slave.files, ROOT).load()["lastReadTimeMs"] == 0
 
 
 def test_everything_is_taken() -> None:
