@@ -29,6 +29,8 @@ from pymq.bench.cases import (
 )
 from pymq.bench.control import BenchError
 from pymq.bench.export import export
+from pymq.bench.filter_servers import CASE as FILTER_SERVER_CASE
+from pymq.bench.filter_servers import filter_server
 from pymq.bench.pairs import ApachePair, PyMQPair
 from pymq.bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
 from pymq.bench.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
@@ -42,7 +44,7 @@ APPEND_CASE = "store-append"
 FOLLOW_CASE = "store-follow"
 ALL_CASES = [
     START_CASE, *CASES, *SYNC_CASES, APPEND_CASE, FOLLOW_CASE, *RESTART_CASES, *REPLICA_CASES, *REPLICA_SYNC_CASES,
-    EXPORT_CASE,
+    FILTER_SERVER_CASE, EXPORT_CASE,
 ]  # fmt: skip
 
 
@@ -110,6 +112,8 @@ class Run:
             self._start_cases()
         if set(self._names) & {*CASES, EXPORT_CASE}:
             self._load_cases("load", {**CASES, EXPORT_CASE: self._export}, {})
+        if FILTER_SERVER_CASE in self._names and not self._options.only_apache:
+            self._filter_server_case()
         if set(self._names) & set(SYNC_CASES):
             self._load_cases("sync", SYNC_CASES, SYNC_SETTINGS)
         if APPEND_CASE in self._names and not self._options.only_apache:
@@ -159,6 +163,18 @@ class Run:
         """Following another's log without a broker."""
         self._note(PyMQBroker.name, FOLLOW_CASE)
         self._collected.add(PyMQBroker.name, store_follow(self._sizes, self._rounds, self._directory))
+
+    def _filter_server_case(self) -> None:
+        """RocketMQ has had no filter servers since 4.3."""
+        server = PyMQBroker(self._directory / FILTER_SERVER_CASE, self._command)
+        bench = Bench(server, self._sizes)
+        try:
+            server.start()
+            for _ in range(self._rounds):
+                case = partial(filter_server, command=self._command, directory=self._directory)
+                self._one(FILTER_SERVER_CASE, case, bench, [bench])
+        finally:
+            server.stop()
 
     def _restart_cases(self) -> None:
         wanted = [name for name in RESTART_CASES if name in self._names]

@@ -13,10 +13,11 @@ from typing import Protocol
 from pymq.bench import frames, process
 from pymq.bench.backlog import BacklogLoad
 from pymq.bench.control import BenchError, Control
+from pymq.bench.filtered import FilteredLoad
 from pymq.bench.latency import LatencyLoad
 from pymq.bench.result import Rate
 from pymq.bench.sends import SendLoad, SendPlan
-from pymq.bench.sql import SqlLoad
+from pymq.bench.sql import sql_load
 
 QUEUES = 8
 SYNC_SENDERS = 64
@@ -164,7 +165,7 @@ def backlog(bench: Bench) -> list[Figure]:
     ]
 
 
-def _read_measured(bench: Bench, load: BacklogLoad | SqlLoad) -> tuple[Rate, float]:
+def _read_measured(bench: Bench, load: BacklogLoad | FilteredLoad) -> tuple[Rate, float]:
     """Runs a load of pulls; its rate and the broker's CPU us a message."""
     before = process.cpu_seconds(bench.server.broker_pid)
     with process.pinned():
@@ -175,16 +176,19 @@ def _read_measured(bench: Bench, load: BacklogLoad | SqlLoad) -> tuple[Rate, flo
 
 def sql(bench: Bench) -> list[Figure]:
     """Messages of 128 bytes with three properties, looked at by an SQL92 expression that wants one in 100."""
-    load = SqlLoad(bench.server.broker, bench.fresh_topic("sql"), QUEUES, "bench_sql")
+    load = sql_load(bench.server.broker, bench.fresh_topic("sql"), QUEUES, "bench_sql")
     try:
         load.fill(bench.sizes.backlog_messages)
         process.settle_cpu(1.0)
+        first_ms = load.first_pull()
         rate, cpu_us = _read_measured(bench, load)
     finally:
         load.close()
     return [
+        Figure("sql first pull", first_ms, "ms", None),
         Figure("sql rate", rate.per_second, "msg/s", 400_000, True),
         Figure("sql broker CPU", cpu_us, "us/msg", 2.5),
+        Figure("sql looked at a pull", rate.messages / load.pull_count, "msg", None, True),
     ]
 
 

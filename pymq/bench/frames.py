@@ -204,21 +204,24 @@ def pull_frame(
     limit: int,
     suspend_ms: int = 0,
     sql: str | None = None,
+    filter_class: str | None = None,
 ) -> bytes:
     """A pull as the Java client's pull consumer sends it; ``suspend_ms`` above zero asks for a long poll.
 
-    ``sql``: an SQL92 expression in place of all tags.
+    ``sql``: an SQL92 expression in place of all tags; ``filter_class``: what a filter server is to run instead.
     """
-    subscription_in_request, may_suspend = 4, 2
+    subscription_in_request, may_suspend, class_filter = 4, 2, 8
     ext = {
         "queueId": str(queue),
         "maxMsgBytes": "2147483647",
         "maxMsgNums": str(limit),
-        "sysFlag": str(subscription_in_request | (may_suspend if suspend_ms else 0)),
+        "sysFlag": str(
+            subscription_in_request | (may_suspend if suspend_ms else 0) | (class_filter if filter_class else 0)
+        ),
         "suspendTimeoutMillis": str(suspend_ms),
         "commitOffset": "0",
         "bname": "broker-a",
-        "subscription": sql or "*",
+        "subscription": filter_class or sql or "*",
         "topic": topic,
         "queueOffset": str(offset),
         "expressionType": "SQL92" if sql else "TAG",

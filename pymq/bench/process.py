@@ -27,12 +27,13 @@ def family(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of the process, its threads and its descendants so far, in seconds."""
-    ticks = 0
-    for member in family(pid):
-        fields = _stat_fields(member)
-        if fields:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICKS_A_SECOND
+    return sum(map(own_cpu_seconds, family(pid)))
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """User and system time of the process and its threads alone; 0 when it is gone."""
+    fields = _stat_fields(pid)
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND if fields else 0.0
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,0 +1,113 @@
+"""A filter server with one worker process, then with two: how its rate grows, and what its own process costs."""
+
+import json
+import shutil
+import struct
+import subprocess
+import threading
+from pathlib import Path
+
+from pymq.bench import frames, process
+from pymq.bench.cases import QUEUES, Bench, Figure
+from pymq.bench.control import BenchError
+from pymq.bench.filtered import FilteredLoad, Selection
+
+CASE = "filter-server"
+BATCH = 32
+WANTED_A_BATCH = 1
+ITEM_COUNT = 20  # of a message's body: about 1 KiB
+PRICE_MAX = 990
+FILTER_CLASS = f"pymq.filters.jsonpath:$.items[?@.price > {PRICE_MAX}]"
+START_DEADLINE_S = 30.0
+MESSAGES_DIVISOR = 50  # of a backlog's: a filter that is worth a process takes some 100 us a message
+
+
+def batch_of_orders() -> bytes:
+    """The body of one batch send: JSON orders, one of them with a dear item."""
+    entries = []
+    for number in range(BATCH):
+        items = [
+            {"sku": f"A-{number:05}", "price": (number * 7 + i) % PRICE_MAX, "count": i} for i in range(ITEM_COUNT)
+        ]
+        if number == BATCH // 2:
+            items[-1]["price"] = PRICE_MAX + 1
+        body = json.dumps({"id": number, "items": items}).encode()
+        head = struct.pack(">IIIII", frames.ENTRY_FIXED_BYTES + len(body), 0, 0, 0, len(body))
+        entries.append(head + body + struct.pack(">H", 0))
+    return b"".join(entries)
+
+
+class FilterServerProcess:
+    """``pymq filter-server`` before a broker."""
+
+    def __init__(self, command: list[str], broker: str, workers: int, directory: Path) -> None:
+        self._log = (directory / f"filter-server-{workers}.err").open("w")
+        words = ["filter-server", "--broker", broker, "--workers", str(workers), "--json"]
+        self._process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self.address = ""
+
+    def __enter__(self) -> "FilterServerProcess":
+        try:
+            self.address = self._ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process.stop(self._process)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+    def _ready(self) -> str:
+        watchdog = threading.Timer(START_DEADLINE_S, self._process.kill)
+        watchdog.start()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            raise BenchError(f"the filter server did not get ready: {Path(self._log.name).read_text()[-2000:].strip()}")
+        return str(json.loads(line)["filter_server"])
+
+    def cpu_seconds(self) -> tuple[float, float]:
+        """Of its own process, and of its workers."""
+        own = process.own_cpu_seconds(self._process.pid)
+        return own, process.cpu_seconds(self._process.pid) - own
+
+
+def filter_server(bench: Bench, command: list[str], directory: Path) -> list[Figure]:
+    """JSONPath over bodies of 1 KiB, pulled through one worker and through two."""
+    selection = Selection(batch_of_orders(), BATCH, WANTED_A_BATCH, filter_class=FILTER_CLASS)
+    load = FilteredLoad(
+        bench.server.broker, bench.fresh_topic("filter_server"), QUEUES, "bench_filter_server", selection
+    )
+    place = directory / CASE
+    place.mkdir(exist_ok=True)
+    try:
+        load.fill(bench.sizes.backlog_messages // MESSAGES_DIVISOR)
+        one, _, _ = _through(load, command, bench.server.broker, 1, place)
+        two, own_us, worker_us = _through(load, command, bench.server.broker, 2, place)
+    finally:
+        load.close()
+        shutil.rmtree(place)
+    return [
+        Figure(f"{CASE} rate, one worker", one, "msg/s", None, True),
+        Figure(f"{CASE} rate, two workers", two, "msg/s", None, True),
+        Figure(f"{CASE} two workers to one", two / one, "times", 1.8, True),
+        Figure(f"{CASE} worker CPU", worker_us, "us/msg", None),
+        Figure(f"{CASE} own CPU", own_us, "us/msg", None),
+        Figure(f"{CASE} own CPU, of the workers'", own_us / worker_us * 100, "%", 5.0),
+    ]
+
+
+def _through(
+    load: FilteredLoad, command: list[str], broker: str, workers: int, directory: Path
+) -> tuple[float, float, float]:
+    """Messages a second, CPU us a message of the filter server's own process and of its workers."""
+    with FilterServerProcess(command, broker, workers, directory) as server:
+        load.run(server.address)  # processes start, the filter is compiled
+        before = server.cpu_seconds()
+        rate = load.run(server.address)
+        own_s, workers_s = (after - start for after, start in zip(server.cpu_seconds(), before, strict=True))
+    return rate.per_second, own_s / rate.messages * 1e6, workers_s / rate.messages * 1e6
