@@ -19,8 +19,7 @@ from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES, MalformedR
 
 log = logging.getLogger(__name__)
 
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
+_HEAD = struct.Struct(f">i{QUEUE_OFFSET_AT - 4}xq")  # a record's size and its offset in the queue
 
 
 class Judge(Protocol):
@@ -51,14 +50,14 @@ class Filtered(NamedTuple):
 def record_spans(raw: bytes) -> list[Span]:
     """The records of a pull's answer. Raises MalformedRecordError."""
     spans: list[Span] = []
-    at, end = 0, len(raw)
+    at, end, head = 0, len(raw), _HEAD.unpack_from
     while at < end:
         if end - at < RECORD_OVERHEAD_BYTES:
             raise MalformedRecordError(f"the record at {at} is cut short: {end - at} bytes are left")
-        (size,) = _I32.unpack_from(raw, at)
+        size, offset = head(raw, at)
         if size < RECORD_OVERHEAD_BYTES or at + size > end:
             raise MalformedRecordError(f"the record at {at} says {size} bytes, {end - at} are there")
-        spans.append(Span(at, at + size, _I64.unpack_from(raw, at + QUEUE_OFFSET_AT)[0]))
+        spans.append(Span(at, at + size, offset))
         at += size
     return spans
 
@@ -108,21 +107,25 @@ class Filtering:
     ) -> Filtered:
         policy = wanted.text.on_error or self._on_error
         stats = wanted.stats
-        parts: list[bytes] = []
-        for span, outcome in zip(spans, outcomes, strict=False):
-            if outcome == FAILED:
-                stats.errors += 1
-                if policy is OnError.STOP:
-                    why = self._stopped(wanted, queue_id, span, error) if span is spans[0] else ""
-                    return Filtered(parts, span.offset, why)
-                self._tell_once(wanted, queue_id, span, error, policy)
-            wanted_here = outcome == MATCH or (outcome == FAILED and policy is OnError.DELIVER)
-            if wanted_here:
-                parts.append(raw[span.start : span.end])
-            stats.matched += outcome == MATCH
-            stats.skipped += outcome not in (MATCH, FAILED)
         next_offset = spans[len(outcomes)].offset if len(outcomes) < len(spans) else None
-        return Filtered(parts, next_offset)
+        why, failed_at = "", outcomes.find(FAILED)
+        if failed_at >= 0:
+            failed = spans[failed_at]
+            if policy is OnError.STOP:
+                why = "" if failed_at else self._stopped(wanted, queue_id, failed, error)
+                next_offset, outcomes = failed.offset, outcomes[:failed_at]
+                stats.errors += 1
+            else:
+                self._tell_once(wanted, queue_id, failed, error, policy)
+        failed_count, matched_count = outcomes.count(FAILED), outcomes.count(MATCH)
+        stats.errors += failed_count
+        stats.matched += matched_count
+        stats.skipped += len(outcomes) - failed_count - matched_count
+        delivered = (MATCH, FAILED) if policy is OnError.DELIVER else (MATCH,)
+        parts = [
+            raw[span.start : span.end] for span, outcome in zip(spans, outcomes, strict=False) if outcome in delivered
+        ]
+        return Filtered(parts, next_offset, why)
 
     def _stopped(self, wanted: FilterClass, queue_id: int, span: Span, error: str) -> str:
         return (
@@ -148,5 +151,7 @@ class Filtering:
 
 def _count_to_try(spans: list[Span], suspect_end: int) -> int:
     """All records; half of those below ``suspect_end``, among which one is suspect, and that one alone in the end."""
+    if suspect_end <= spans[0].offset:
+        return len(spans)
     suspect_count = sum(span.offset < suspect_end for span in spans)
     return max(suspect_count // 2, 1) if suspect_count else len(spans)
