@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import ModuleType
 from typing import TypeVar
 
 from pymq.broker.handlers.closed import ClosedDispatcher
@@ -48,7 +47,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take long beside it
-BULK_MODULE = "pymq.store.uniform_batch"  # brings numpy
+BULK_MODULES = ("pymq.store.uniform_batch", "pymq.store.bulk_dispatch")  # they bring numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
 
@@ -87,7 +86,7 @@ class Broker:
         self._role_change: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[None] | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._numpy: asyncio.Future[ModuleType] | None = None
+        self._numpy: asyncio.Future[None] | None = None
         self._disk_threads: WorkerThreads | None = None
 
     async def start(self, is_stopping: Callable[[], bool] = lambda: False) -> str:
@@ -410,18 +409,23 @@ class Broker:
         """Without numpy until it is loaded; once it is, parts that are opened later have it at once."""
         is_loaded = self._numpy is not None and self._numpy.done() and self._numpy.exception() is None
         parts.store.set_bulk_ready(is_loaded)
+        if not parts.role.is_master:
+            self._load_numpy()  # what it lacks may come any moment, much at once
 
     def _load_numpy_on_traffic(self) -> None:
-        """Loads numpy in a thread once messages come: an idle broker does without, a busy one is not held up."""
-        parts = self.parts
-        if self._numpy is not None or parts is None or self.recovery is None:
+        """Once messages come: an idle broker does without."""
+        if self.parts is None or self.recovery is None:
             return
-        if parts.store.physical_max_offset == self.recovery.log_end:
-            return
-        self._numpy = asyncio.get_running_loop().run_in_executor(None, importlib.import_module, BULK_MODULE)
-        self._numpy.add_done_callback(self._numpy_loaded)
+        if self.parts.store.physical_max_offset != self.recovery.log_end:
+            self._load_numpy()
 
-    def _numpy_loaded(self, done: asyncio.Future[ModuleType]) -> None:
+    def _load_numpy(self) -> None:
+        """In a thread: nobody is held up."""
+        if self._numpy is None:
+            self._numpy = asyncio.get_running_loop().run_in_executor(None, _import_bulk_modules)
+            self._numpy.add_done_callback(self._numpy_loaded)
+
+    def _numpy_loaded(self, done: asyncio.Future[None]) -> None:
         if self.parts is not None and done.exception() is None:
             self.parts.store.set_bulk_ready(True)
 
@@ -435,6 +439,11 @@ async def _awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
 
 async def _pause(duration_ms: int) -> None:
     await asyncio.sleep(duration_ms / 1000)
+
+
+def _import_bulk_modules() -> None:
+    for name in BULK_MODULES:
+        importlib.import_module(name)
 
 
 def _tell_recovery(report: RecoveryReport) -> None:
