@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from pymq.clock import Clock, SystemClock
-from pymq.filter.messages import of_stored
+from pymq.filter.messages import FilterMessage
 from pymq.filter.registry import installed_filters
 from pymq.filter.running import RunningFilter, parse_on_error
-from pymq.model.record import decode_record
-from pymq.spark.layout import Chunk, Positions
+from pymq.model import record
+from pymq.model.compression import decompress_body
+from pymq.spark.layout import Chunk, Positions, find_fields, integers
 from pymq.spark.selection import Selection
 
 BATCH_COUNT = 256  # messages that share the limits of time and memory
@@ -36,19 +39,47 @@ class PluginFilter:
     def keep(self, chunk: Chunk, starts: Positions) -> Positions:
         """The starts of the wanted records. Raises FilterStopError, MalformedRecordError."""
         kept: list[int] = []
-        places = starts.tolist()
-        for first in range(0, len(places), BATCH_COUNT):
-            kept += self._keep(chunk, places[first : first + BATCH_COUNT])
+        for first in range(0, len(starts), BATCH_COUNT):
+            kept += self._keep(chunk, starts[first : first + BATCH_COUNT])
         return np.array(kept, np.int64)
 
-    def _keep(self, chunk: Chunk, places: list[int]) -> list[int]:
-        octets = memoryview(chunk)
-        messages = [decode_record(octets, at) for at in places]
-        for message in messages:
-            message.broker_name = self._broker_name
+    def _keep(self, chunk: Chunk, starts: Positions) -> list[int]:
+        places, messages = starts.tolist(), filter_messages(chunk, starts, self._broker_name)
         kept: list[int] = []
         while places:
-            found, judged_count = self._running.keep(places, [of_stored(message) for message in messages])
+            found, judged_count = self._running.keep(places, messages)
             kept += found
             places, messages = places[judged_count:], messages[judged_count:]
         return kept
+
+
+def filter_messages(chunk: Chunk, starts: Positions, broker_name: str) -> list[FilterMessage]:
+    """The records at ``starts`` as filters see them; bodies are cut out when one asks. Raises MalformedRecordError."""
+    layout = find_fields(chunk, starts)
+    fields = zip(
+        integers(layout.octets, starts + record.QUEUE_ID_AT, 4).tolist(),
+        layout.int64(starts + record.QUEUE_OFFSET_AT).tolist(),
+        layout.int64(layout.store_timestamp).tolist(),
+        layout.slices(layout.topic, layout.topic_end).to_pylist(),
+        layout.slices(layout.properties, layout.end).to_pylist(),
+        layout.body.tolist(),
+        layout.body_end.tolist(),
+        layout.sys_flag.tolist(),
+        strict=True,
+    )
+    return [
+        FilterMessage(
+            topic=topic.decode("utf-8", "replace"),
+            broker_name=broker_name,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            store_timestamp_ms=store_timestamp_ms,
+            properties=properties,
+            body=partial(_body, chunk, begin, end, flags),
+        )
+        for queue_id, queue_offset, store_timestamp_ms, topic, properties, begin, end, flags in fields
+    ]
+
+
+def _body(chunk: Chunk, begin: int, end: int, flags: int) -> bytes:
+    return decompress_body(bytes(chunk[begin:end]), flags)

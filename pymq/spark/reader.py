@@ -276,6 +276,11 @@ class RangeReader:
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         if self._failures >= self._settings.attempts:
+            if self._is_served and isinstance(error, UnreachableError):
+                raise UnreachableError(
+                    f"{self._part}: none of its filter servers ({', '.join(self._part.addresses)}) answers: {error}; "
+                    "start one with pymq filter-server --broker, then run this again"
+                ) from error
             raise error
         self._sleep(min(BACKOFF_FIRST_S * 2 ** (self._failures - 1), BACKOFF_MAX_S))
 

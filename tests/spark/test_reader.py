@@ -219,6 +219,12 @@ def test_a_filter_server_may_say_pull_again_but_not_for_ever():
             read(cluster.range(), selected(**SERVED))
 
 
+def test_without_a_filter_server_the_next_step_is_told():
+    part = QueueRange("T", "broker-a", 0, 0, 50, ("127.0.0.1:1", "127.0.0.1:2"))
+    with pytest.raises(UnreachableError, match=r"none of its filter servers \(127.*start one with pymq filter-server"):
+        read(part, selected(**SERVED))
+
+
 def test_the_next_filter_server_is_asked_when_one_has_lost_its_broker():
     with filled(50) as first, filled(50) as second:
         first.answers += [ResponseCode.SERVICE_NOT_AVAILABLE] * 9
