@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.simulation.broker_node import SimBroker
+from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import Link
 from tests.simulation.plan import WEIGHTS
 from tests.simulation.timeline import MS, SECOND
@@ -86,7 +87,7 @@ class Faults:
         cluster.network.links.clear()
         cluster.network.heal(set(cluster.network.cuts))
         for server in cluster.name_servers:
-            server.process.resume()
+            server.resume()
             if not server.is_alive:
                 server.start()
         for broker in cluster.brokers:
@@ -101,6 +102,10 @@ class Faults:
 
     def _any_broker(self) -> SimBroker | None:
         living = [broker for broker in self._cluster.brokers if broker.is_alive]
+        return self._rng.choice(living) if living else None
+
+    def _any_node(self) -> SimBroker | SimNameServer | None:
+        living = [node for node in (*self._cluster.brokers, *self._cluster.name_servers) if node.is_alive]
         return self._rng.choice(living) if living else None
 
     def _master(self) -> SimBroker | None:
@@ -158,12 +163,12 @@ class Faults:
         return True
 
     def _pause(self) -> bool:
-        broker = self._any_broker()
-        if broker is None or broker.process.is_paused:
+        node = self._any_node()
+        if node is None or node.process.is_paused:
             return False
-        self._note(f"pause {broker.name}")
-        broker.pause()
-        self._later(60 * SECOND, broker.resume)
+        self._note(f"pause {node.name}")
+        node.pause()
+        self._later(60 * SECOND, node.resume)
         return True
 
     def _kill_name_server(self) -> bool:
@@ -180,10 +185,10 @@ class Faults:
         return True
 
     def _clock_jump(self) -> bool:
-        broker = self._rng.choice(self._cluster.brokers)
+        node = self._rng.choice((*self._cluster.brokers, *self._cluster.name_servers))
         jump_ms = int(self._rng.choice((1, -1)) * self._rng.choice((500, 10_000, HOUR_MS)) * self._rng.random())
-        self._note(f"clock of {broker.name} {jump_ms:+} ms")
-        broker.clock.skew_ms += jump_ms
+        self._note(f"clock of {node.name} {jump_ms:+} ms")
+        node.clock.skew_ms += jump_ms
         return True
 
     # -- disks --------------------------------------------------------------------------------------------------
@@ -194,7 +199,12 @@ class Faults:
             return False
         self._note(f"disk of {broker.name} is full")
         broker.disk.fill(True)
-        self._later(20 * SECOND, lambda: broker.disk.fill(False))
+
+        def free() -> None:
+            broker.disk.fill(False)
+            self._restart_if_broken(broker)
+
+        self._later(20 * SECOND, free)
         return True
 
     def _failing_fsync(self) -> bool:
@@ -207,11 +217,14 @@ class Faults:
 
         def restart() -> None:
             broker.disk.fail_syncs(0)
-            if broker.is_alive and broker.is_broken:
-                self._kill(broker)
+            self._restart_if_broken(broker)
 
         self._later(20 * SECOND, restart)
         return True
+
+    def _restart_if_broken(self, broker: SimBroker) -> None:
+        if not self._is_over and broker.is_alive and broker.is_broken:
+            self._kill(broker)
 
     def _slow_disk(self) -> bool:
         broker = self._rng.choice(self._cluster.brokers)
@@ -241,11 +254,12 @@ class Faults:
         return True
 
     def _cut_connections(self) -> bool:
-        """Some connections break; each end hears of it in its own time."""
+        """Some connections break; each end hears of it in its own time: one may have two for the other's one."""
         streams = [stream for stream in self._cluster.network.streams if self._rng.random() < 0.3]
+        longest_us = self._rng.choice((SECOND, SECOND, 30 * SECOND))
         for stream in streams:
             stream.break_now("connection lost")
-            self._later(SECOND, lambda other=stream.other: other.break_now("connection lost"))  # type: ignore[misc]
+            self._later(longest_us, lambda other=stream.other: other.break_now("connection lost"))  # type: ignore[misc]
         if streams:
             self._note(f"{len(streams)} connections are cut")
         return bool(streams)

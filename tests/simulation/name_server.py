@@ -45,6 +45,14 @@ class SimNameServer:
         self._network.process_died(self.process, with_power=False)
         self.process.die()
 
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.resume()
+
     def lose_power(self) -> None:
         self._network.hosts_down.add(self.host)
         self._network.process_died(self.process, with_power=True)
