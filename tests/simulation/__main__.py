@@ -1,10 +1,11 @@
-"""``scripts/simulate``: clusters for as long as you like, one seed again, or the seeded bugs."""
+"""``scripts/simulate``: clusters for as long as you like (Ctrl-C ends them), one seed again, or the seeded bugs."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from contextlib import suppress
 
 from tests.simulation.cluster import Report, simulate
 from tests.simulation.tally import Tally
@@ -43,15 +44,14 @@ def _one(seed: int, *, tracing: bool) -> int:
 def _many(seed: int, minutes: float, *, keep_going: bool) -> int:
     end_s = time.monotonic() + minutes * 60
     tally, failures = Tally(), 0
-    while time.monotonic() < end_s:
-        report = simulate(seed)
-        tally.add(report)
-        if report.violations:
-            failures += 1
-            _tell(report)
-            if not keep_going:
-                break
-        seed += 1
+    with suppress(KeyboardInterrupt):
+        while time.monotonic() < end_s and (keep_going or not failures):
+            report = simulate(seed)
+            tally.add(report)
+            if report.violations:
+                failures += 1
+                _tell(report)
+            seed += 1
     print(tally)
     print(f"{failures} failing seeds")
     return 1 if failures or not tally.fault_count else 0

@@ -30,7 +30,8 @@ BUGS = (
          "offset = min(offset, synced)", "pass", "seed 16"),
     # -- lineage and cuts
     _bug("a promoted slave begins no new epoch", "broker.replication.lineage_file:LineageKeeper.open_as_master",
-         "self.lineage.begin if begins_reign else self.lineage.renew", "self.lineage.renew", "seed 2"),
+         "self.lineage.begin if begins_reign else self.lineage.renew", "self.lineage.renew",
+         "story come back with a diverged tail"),
     _bug("no new reign after an unclean stop", "broker.replication.lineage_file:LineageKeeper.is_as_left",
          "return was_clean and self._ended_at == log_end", "return True", "seed 6"),
     _bug("a diverged tail is taken for the master's", "broker.replication.join:_place_in_log",
@@ -39,7 +40,7 @@ BUGS = (
          "self._save(theirs.cut(log_end), None)", "pass", "seed 2"),
     _bug("a diverged tail is not cut", "broker.replication.link:MasterLink._joined",
          "if outcome.start is not None and outcome.start < end", "if outcome.start is not None and outcome.start < 0",
-         "seed 4"),
+         "story come back with a diverged tail"),
     # -- a log's end that was lost
     _bug("a lost tail is asked of nobody", "broker.replication.regained_tail:RegainedTail._take_all",
          "for member in sorted(members, key=self._limit, reverse=True)", "for member in ()",
@@ -53,9 +54,11 @@ BUGS = (
          "story lose power while the slave is dead"),
     # -- roles
     _bug("the role is not kept on the disk", "broker.replication.role_file:RoleFile.save",
-         "self._table.save(msgspec.to_builtins(record))", "pass", "seed 4"),
+         "self._table.save(msgspec.to_builtins(record))", "pass",
+         "story come back with a diverged tail"),
     _bug("an old master serves on", "broker.replication.watch:judge",
-         "newest.epoch > lineage.epoch", "newest.epoch > lineage.epoch + 1_000", "seed 2"),
+         "newest.epoch > lineage.epoch", "newest.epoch > lineage.epoch + 1_000",
+         "story come back with a diverged tail"),
     _bug("a frozen master takes writes", "broker.replication.freeze:Freeze.begin",
          "self._store.refuse_writes(", "dict(why=", "story hand over and cut"),
     _bug("promoted before it has everything", "client.admin.promotion:Promotion._caught_up",
