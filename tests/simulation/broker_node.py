@@ -63,10 +63,9 @@ class SimJobRunner:
         self._loop = None
 
     def hasten(self, name: str, delay_ms: int) -> None:
-        """With the next event that comes then."""
-        assert self._loop is not None
+        """With the next event that comes then; not once they are stopped."""
         for entry in self._jobs:
-            if entry[1].name == name:
+            if self._loop is not None and entry[1].name == name:
                 entry[0] = min(entry[0], self._loop.time() + delay_ms / 1000)
 
     def _tick(self, delay_us: int) -> None:

@@ -398,8 +398,11 @@ class Verdict:
         )
 
     def _was_unsaved(self, commit: Commit, incident: Incident) -> bool:
-        """Who is paused saves nothing; what a full disk did not take is saved with the next try."""
+        """Who is paused saves nothing; what a full disk did not take is saved with the next try. What a slave took is
+        brought to its master once it follows one, however late, and saved there after that."""
         node = self._node(incident)
+        if not commit.was_master and node.address != commit.address and incident.kind in ("kill", "power"):
+            return True
         times = (commit.time_us, incident.time_us)
         return node.moving_us(*times) <= OFFSETS_OLD_US * (2 if node.had_full_disk(*times) else 1)
 
