@@ -164,7 +164,7 @@ class BrokerParts:
             clock=clock,
             rng=rng,
             cluster=config.broker_cluster_name,
-            delay_levels_ms=[config.delay_level_ms[level] for level in sorted(config.delay_level_ms)],
+            delay_levels_ms=list(config.delay_level_ms.values()),
             sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH,
             sync_timeout_ms=lambda: config.sync_flush_timeout_ms,
             request_sync=self.flusher.request,

@@ -29,5 +29,5 @@ def store_settings(config: BrokerConfig) -> StoreSettings:
         transfer_bytes_in_memory=highest("maxTransferBytesOnMessageInMemory"),
         transfer_count_in_memory=highest("maxTransferCountOnMessageInMemory"),
         queue_write_interval_ms=config.flush_interval_consume_queue_ms,
-        delay_levels_ms=tuple(config.delay_level_ms[level] for level in sorted(config.delay_level_ms)),
+        delay_levels_ms=tuple(config.delay_level_ms.values()),
     )
