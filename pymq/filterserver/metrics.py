@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pymq
 from pymq.filterserver.server import FilterServer
 from pymq.metrics.connections import ConnectionMetrics
-from pymq.metrics.family import Collector, Family, Reading, bounded, counter, gauge, single
+from pymq.metrics.family import Collector, Family, Reading, counter, gauge, single
 from pymq.metrics.filters import FILTER_METRICS, FilterWork, filter_families
 
 NODE_TYPE = "filter-server"
-SERIES_MAX = 10_000
 
 INFO = gauge(
     "pymq_filter_server_info",
@@ -48,7 +47,7 @@ class WorkMetrics:
         yield single(RESTARTS, workers.restart_count)
         yield single(KILLS, workers.kill_count)
         yield single(BATCHES, sum(known.stats.batches for known in classes))
-        yield from filter_families(*bounded(self._work(), SERIES_MAX))
+        yield from filter_families(self._work())
 
     def _work(self) -> list[FilterWork]:
         """A group may have several expressions of one filter for a topic: they count as one."""

@@ -36,8 +36,8 @@ class FilterWork(NamedTuple):
     seconds: float
 
 
-def filter_families(found: list[FilterWork], left_out: int) -> Iterator[Family]:
-    """``left_out``: groups' topics beyond the limit. Each key may come once."""
+def filter_families(found: list[FilterWork], left_out: int | None = None) -> Iterator[Family]:
+    """Each key may come once. ``left_out``: groups' topics beyond the limit, where there is one."""
     yield Family(MESSAGES, (reading for one in found for reading in _outcomes(one)), left_out)
     yield Family(TIME, (Reading((one.topic, one.group, one.filter_name), one.seconds) for one in found), left_out)
 

@@ -37,7 +37,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What clients are allowed. Over the number of connections a new one is closed at once."""
+    """What clients are allowed. Over the number of connections the one goes that has asked nothing for longest."""
 
     connection_count_max: int = CONNECTION_COUNT_MAX
     request_time_max_s: float = REQUEST_TIME_MAX_S
@@ -52,7 +52,8 @@ class HttpServer:
         self._pages = pages
         self._limits = limits or HttpLimits()
         self._listener: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._asking: dict[asyncio.Task[None], None] = {}  # those whose request has not come yet, the oldest first
 
     @property
     def open_count(self) -> int:
@@ -72,18 +73,30 @@ class HttpServer:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        tasks = list(self._serving)
+        for task in tasks:
+            self._end(task)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._serving) >= self._limits.connection_count_max:
             self.refused_count += 1
-            writer.transport.abort()
-            return
+            if not self._asking:
+                writer.transport.abort()
+                return
+            self._end(next(iter(self._asking)))
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._serving[task] = writer
+        self._asking[task] = None
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Ends a connection, whether or not its task has begun, or is over."""
+        self._asking.pop(task, None)
+        writer = self._serving.pop(task, None)
+        if writer is not None:
+            task.cancel()
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_SIZE_MAX_BYTES)
@@ -91,6 +104,7 @@ class HttpServer:
         try:
             async with asyncio.timeout(self._limits.request_time_max_s):
                 request = await _read_request(http, reader)
+            self._asking.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
             async with asyncio.timeout(self._limits.answer_time_max_s):
                 await self._answer(http, request, writer)
                 await _close(writer)
@@ -104,8 +118,6 @@ class HttpServer:
             pass  # the client's own doing: it is slow, or has left
         except Exception:
             log.exception("a page could not be made")
-        finally:
-            writer.transport.abort()
 
     async def _answer(self, http: h11.Connection, request: h11.Request, writer: asyncio.StreamWriter) -> None:
         if request.method != b"GET":

@@ -20,12 +20,14 @@ class Pages:
 
     def __init__(self) -> None:
         self.made_pieces = 0
+        self.begun_count = 0
 
     async def short(self) -> AsyncGenerator[bytes]:
         for piece in PIECES:
             yield piece
 
     async def big(self) -> AsyncGenerator[bytes]:
+        self.begun_count += 1
         for _ in range(BIG_PIECES):
             self.made_pieces += 1
             yield BIG_PIECE
@@ -177,13 +179,32 @@ def test_a_client_that_says_nothing_is_closed() -> None:
     serve(talk, HttpLimits(request_time_max_s=0.05))
 
 
-def test_connections_over_the_limit_are_closed_at_once() -> None:
+def test_over_the_limit_the_connection_goes_that_has_asked_nothing_for_longest() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert await get(port, "/short") == b""
+        await until(lambda: server.open_count == 2)
+        assert PIECES[0] in await get(port, "/short")
         assert server.refused_count == 1
+        assert await rest(idle[0][0]) == b""
+        await until(lambda: server.open_count == 1)
+        idle[1][1].write(b"GET /short HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert PIECES[0] in await rest(idle[1][0])
         for _, writer in idle:
             writer.close()
+
+    serve(talk, HttpLimits(connection_count_max=2))
+
+
+def test_connections_over_the_limit_are_closed_at_once_while_all_others_read() -> None:
+    async def talk(server: HttpServer, port: int, pages: Pages) -> None:
+        reading = [await asyncio.open_connection("127.0.0.1", port, limit=1024) for _ in range(2)]
+        for _, writer in reading:
+            writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: pages.begun_count == 2)
+        assert await get(port, "/short") == b""
+        assert server.refused_count == 1
+        for _, writer in reading:
+            writer.transport.abort()
         await until(lambda: not server.open_count)
         assert PIECES[0] in await get(port, "/short")
 
