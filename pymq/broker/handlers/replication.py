@@ -72,6 +72,9 @@ class JoinHandlers:
         )
         start = decide(request, own)
         is_to_cut = request.log_start < request.log_end and start < request.log_end
+        if start > max(request.log_end, store.synced_offset):
+            # A slave that lacks what is before could not give it back after a power loss.
+            store.sync(log_only=True)
         if not is_to_cut:
             self._note(request.broker_id, request.address)
         answer = JoinAnswer(

@@ -205,6 +205,19 @@ def test_slaves_that_join_are_noted_and_dropped_when_needless() -> None:
     assert group.holders == {}
 
 
+def test_what_a_new_slave_is_not_sent_is_on_the_disk_before_it_follows() -> None:
+    group = Machines(1)
+    group.put(*(b"%d" % number * 25_000 for number in range(8)))
+    store = group.master.parts.store
+    assert store.synced_offset < SEGMENT
+    joining = JoinRequest(
+        cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
+        log_start=0, log_end=0,
+    )  # fmt: skip
+    answer = Caller(group.master).json(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
+    assert SEGMENT <= answer["start"] <= store.synced_offset
+
+
 def test_a_slave_s_own_tail_is_never_in_doubt() -> None:
     group = Machines(1)
     slave = group.slaves[FIRST]
