@@ -44,7 +44,7 @@ from pymq.broker.replication.watch import GroupWatch
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
 from pymq.broker.store_settings import store_settings
-from pymq.broker.table_saver import TableSaver
+from pymq.broker.table_saver import TableSaver, ending_turns
 from pymq.broker.topics import TopicManager
 from pymq.broker.writer import SYNC_FLUSH, Writer
 from pymq.clock import Clock
@@ -104,7 +104,7 @@ class BrokerParts:
         )
         # Runs a callback once the name servers know the present topics; the composition root puts the registrar here.
         self.when_registered: Callable[[Callable[[], None]], None] = lambda callback: callback()
-        self._make_metadata(run_in_thread)
+        self._make_metadata(ending_turns(run_in_thread, schedule_turn_end))
         self._make_data_path(rng, run_in_thread, schedule_turn_end)
         self._make_replication(rng)
         self._make_copies(rng, run_in_thread)

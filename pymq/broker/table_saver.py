@@ -24,6 +24,21 @@ def run_inline(work: Callable[[], int], done: Callable[[Result], None]) -> None:
     done(Outcome(work))
 
 
+def ending_turns(run_in_thread: RunInThread, end_turn: Callable[[], None]) -> RunInThread:
+    """As ``run_in_thread``, and a turn ends behind each piece of work: a table that is saved counts, and slaves wait."""
+
+    def run(work: Callable[[], int], done: Callable[[Result], None]) -> None:
+        def done_in_turn(result: Result) -> None:
+            try:
+                done(result)
+            finally:
+                end_turn()
+
+        run_in_thread(work, done_in_turn)
+
+    return run
+
+
 class TableSaver:
     """One table. Never puts an older state over a newer one. Belongs to the event loop's thread, at the end another."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.table_saver import TableSaver
+from pymq.broker.table_saver import TableSaver, ending_turns, run_inline
 from pymq.broker.worker_threads import Outcome
 from pymq.errors import StoreUnavailableError
 
@@ -77,3 +77,17 @@ def test_an_error_that_is_none_of_the_disk_s_is_not_hidden() -> None:
     saver.save_soon(lambda: {"n": 1 // 0}, lambda error: None)
     with pytest.raises(ZeroDivisionError):
         later.run()
+
+
+def test_a_turn_ends_behind_whatever_a_thread_has_done() -> None:
+    told: list[str] = []
+    run = ending_turns(run_inline, lambda: told.append("turn"))
+    run(lambda: 1, lambda result: told.append(f"done {result.result()}"))
+    assert told == ["done 1", "turn"]
+
+    def fail(result: object) -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError):
+        run(lambda: 1, fail)
+    assert told == ["done 1", "turn", "turn"]
