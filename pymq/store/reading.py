@@ -13,6 +13,7 @@ from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, Malform
 from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
 from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE, UNIT, ConsumeQueue
 from pymq.store.damage import Doubts
+from pymq.store.remembered import STEP_COUNT
 from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 from pymq.store.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
 
@@ -31,7 +32,7 @@ _EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consu
 
 
 class Narrow(Protocol):
-    """Says of many records at once which are surely not accepted."""
+    """Says of many records at once which are surely not accepted, and always the same of the same; hashable."""
 
     def count(self, wanted: int, /) -> int:
         """How many records it wants to be called with by a read that returns up to ``wanted``; 0: none just now."""
@@ -219,7 +220,7 @@ def _collect_matching(
     first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
     data, start, end, doubts = NO_WINDOW
     looked_count = 0
-    for offsets, units, numbers, gathered, count in _steps(
+    for offsets, units, numbers, gathered, count, _ in _steps(
         first, windows, limits, packed, tag_codes, narrow, effort_max
     ):
         looked_count += count
@@ -276,7 +277,7 @@ def _collect_matching(
 class _Step(NamedTuple):
     """Units to look at and their queue offsets.
 
-    ``gathered``: where a narrowing has left these ``numbers`` of records; None when it was not asked.
+    ``gathered``: where a narrowing has left these ``numbers`` of records; None when it was not asked now.
     """
 
     offsets: Sequence[int]
@@ -284,6 +285,7 @@ class _Step(NamedTuple):
     numbers: list[int]
     gathered: Gathered | None
     looked_count: int
+    effort: int
 
 
 def _steps(
@@ -298,12 +300,15 @@ def _steps(
     """The units from queue offset ``first`` on that may match, in portions."""
     begin = effort = 0
     while begin * UNIT_SIZE_BYTES < len(packed) and effort < effort_max:
-        step = _narrowed(first, windows, packed, begin, limits, narrow) if narrow is not None else None
+        step = None
+        if narrow is not None:
+            step = _remembered(first, windows, packed, begin, narrow)
+            step = step or _narrowed(first, windows, packed, begin, limits, narrow)
         if step is None:
             count = min(_FILTER_STEP_COUNT, max(1, (effort_max - effort) // NARROWED_FACTOR))
             step = _plain_step(first, packed, begin, count, tag_codes)
         begin += step.looked_count
-        effort += step.looked_count * (NARROWED_FACTOR if step.gathered is None else 1)
+        effort += step.effort
         yield step
 
 
@@ -313,7 +318,7 @@ def _plain_step(first: int, packed: Packed, begin: int, count: int, tag_codes: f
     looked_count = len(units)
     if tag_codes is not None:
         offsets, units = _of_tags(offsets, units, tag_codes)
-    return _Step(offsets, units, [], None, looked_count)
+    return _Step(offsets, units, [], None, looked_count, looked_count * NARROWED_FACTOR)
 
 
 def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int]) -> tuple[Sequence[int], list[Unit]]:
@@ -338,17 +343,35 @@ def _narrowed(
     wanted = narrow.count(limits.count)
     if not wanted:
         return None
-    step = _units(packed, begin, wanted)
+    to_border = STEP_COUNT - (first + begin) % STEP_COUNT
+    step = _units(packed, begin, min(wanted, to_border))
     try:
         gathered = gather(windows, step, limits.size_bytes)
     except (CorruptRecordError, UnreadableError, struct.error):
         return None
     if gathered is None:
         return None
+    count = len(gathered.edges) - 1
     numbers = narrow(gathered.records, gathered.edges)
-    units = [UNIT.unpack_from(step, number * UNIT_SIZE_BYTES) for number in numbers]
-    offsets = [first + begin + number for number in numbers]
-    return _Step(offsets, units, numbers, gathered, len(gathered.edges) - 1)
+    windows.memory.note(narrow, _units(step, 0, count), numbers)
+    offsets, units = _left(first + begin, step, numbers)
+    return _Step(offsets, units, numbers, gathered, count, count)
+
+
+def _remembered(first: int, windows: WindowReader, packed: Packed, begin: int, narrow: Narrow) -> _Step | None:
+    """What a narrowing said of the next units before; None where it was not asked."""
+    found = windows.memory.find(narrow, packed, begin)
+    if found is None:
+        return None
+    offsets, units = _left(first + begin, _units(packed, begin, found.looked_count), found.numbers)
+    return _Step(offsets, units, [], None, found.looked_count, len(units) * NARROWED_FACTOR)
+
+
+def _left(first: int, packed: Packed, numbers: Sequence[int]) -> tuple[list[int], list[Unit]]:
+    """The queue offsets and the units of these numbers."""
+    return [first + number for number in numbers], [
+        UNIT.unpack_from(packed, number * UNIT_SIZE_BYTES) for number in numbers
+    ]
 
 
 def _units(packed: Packed, begin: int, count: int) -> Packed:

@@ -10,6 +10,7 @@ from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
 from pymq.store.commit_log import RECORD_HEAD, CommitLog, Segment
 from pymq.store.damage import Doubts
 from pymq.store.digest_file import BLOCK_SIZE_BYTES
+from pymq.store.remembered import Memory
 
 Unit = tuple[int, int, int]  # physical offset, record size, tags code
 # Bytes, the physical offsets of their begin and end, and doubts about them: None when they are as written.
@@ -36,6 +37,7 @@ class WindowReader:
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.chunks: dict[int, Window] = {}  # by physical offset >> CHUNK_SHIFT
+        self.memory = Memory()
         self.gathered = bytearray()  # where pymq.store.gathering lays records; empty before it is used
         self._seen: dict[int, None] = {}
 

@@ -7,6 +7,8 @@ import logging
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pymq.broker.expressions import Expressions
 from pymq.model.properties import encode_properties
@@ -130,6 +132,37 @@ def test_many_messages_that_can_t_be_compared_are_all_counted(world: World) -> N
         world.put("T", size="large")
     assert bodies(pull(world, **sql("size > 10"))) == [b"11"]
     assert world.parts.stats.filter_errors == 20
+
+
+VALUES = st.sampled_from(["", "5", "05", "-5", "12.5", "x", "red", "true", "3000000000"])
+STATEMENTS = st.sampled_from(
+    ["a > 4", "a = 5", "a < 12.6", "b = 'red'", "b <> 'red'", "a IS NULL", "b IN ('x', 'red')", "a = b", "b = TRUE"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["a", "b", "ab"]), VALUES), min_size=20, max_size=60),
+    st.lists(STATEMENTS, min_size=1, max_size=3),
+    st.sampled_from(["AND", "OR", "AND NOT"]),
+    st.booleans(),
+)
+def test_what_is_left_out_by_columns_never_matches(
+    messages: list[dict[str, str]], statements: list[str], joint: str, are_others_between: bool
+) -> None:
+    """A read looks at each message, another at what a narrowing leaves, a third at what was remembered."""
+    world = opened()
+    for number, properties in enumerate(messages):
+        world.put("T", b"%d" % number, **properties)
+        if are_others_between:
+            world.put("T", b"between", queue_id=1)
+    expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
+    codes, accept, narrow = expressions.wanted("SQL92", f" {joint} ".join(f"({each})" for each in statements))
+    plain, first, again = (
+        [bytes(chunk) for chunk in world.parts.store.get("T", 0, 0, 99, 1 << 20, codes, accept, asked).chunks]
+        for asked in (None, narrow, narrow)
+    )
+    assert plain == first == again
 
 
 def test_a_damaged_record_is_no_mismatch(world: World) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pymq.errors import CorruptRecordError, NotFoundError
 from pymq.model.javahash import tags_code
 from pymq.model.record import MalformedRecordError, decode_records
+from pymq.store import reading
 from pymq.store.gathering import GATHERED_COUNT_MIN
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.reading import NARROWED_FACTOR, GetStatus
@@ -194,6 +195,50 @@ def test_a_narrowed_read_looks_at_more_units() -> None:
     store = filled(100, queue_file_size_bytes=4000, filter_scan_bytes=200)
     assert Finding(b"none", count=16).read(store, 0).next_offset == 10 * NARROWED_FACTOR
     assert Finding(b"none", count=0).read(store, 0).next_offset == 10
+
+
+def test_what_a_narrowing_left_is_remembered() -> None:
+    store = filled(40, queue_file_size_bytes=2000)
+    finding = Finding(b"body-23")
+    assert offsets(finding.read(store, 0)) == [23]
+    looked = len(finding.seen)
+    assert offsets(finding.read(store, 0)) == [23]
+    assert len(finding.seen) == looked and finding.accepted == [23, 23]
+    put(store, "T", 0, b"body-23 again")
+    assert offsets(finding.read(store, 0)) == [23, 40]  # the new one is looked at by itself
+    other = Finding(b"body-7")
+    assert offsets(other.read(store, 0)) == [7] and other.seen
+
+
+def test_readers_from_other_offsets_share_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STEP_COUNT", 16)
+    store = filled(64, queue_file_size_bytes=2000)
+    finding = Finding(b"body-50")
+    assert offsets(finding.read(store, 0)) == [50]
+    assert finding.seen == [[*range(at, at + 16)] for at in (0, 16, 32, 48)]
+    finding.seen.clear()
+    assert offsets(finding.read(store, 5)) == [50]
+    assert finding.seen == [[*range(5, 16)]]
+
+
+def test_a_deleted_topic_leaves_nothing_remembered() -> None:
+    store = filled(40, queue_file_size_bytes=2000)
+    finding = Finding(b"body-23")
+    assert offsets(finding.read(store, 0)) == [23]
+    store.delete_topic("T")
+    for number in range(40):
+        put(store, "T", 0, b"body-%d" % (39 - number))
+    assert offsets(finding.read(store, 0)) == [16]
+
+
+def test_what_is_remembered_holds_for_damage_and_deletion_too() -> None:
+    store = filled(40, queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
+    finding = Finding(b"body-23")
+    finding.read(store, 0)
+    damage(store, 23, 24)
+    with pytest.raises(CorruptRecordError, match="offset 23 is corrupt"):
+        finding.read(store, 0)
+    assert finding.read(store, 24).next_offset == 40
 
 
 def test_damage_stops_a_narrowed_read() -> None:
