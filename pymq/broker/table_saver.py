@@ -25,7 +25,7 @@ def run_inline(work: Callable[[], int], done: Callable[[Result], None]) -> None:
 
 
 def ending_turns(run_in_thread: RunInThread, end_turn: Callable[[], None]) -> RunInThread:
-    """As ``run_in_thread``, and a turn ends behind each piece of work: a table that is saved counts, and slaves wait."""
+    """As ``run_in_thread``, and a turn ends behind each piece of work: slaves wait for tables that were saved."""
 
     def run(work: Callable[[], int], done: Callable[[Result], None]) -> None:
         def done_in_turn(result: Result) -> None:
