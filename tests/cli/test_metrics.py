@@ -6,10 +6,12 @@ import asyncio
 import json
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,12 +192,41 @@ def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
 
     servers.running["0"].kill()
     assert cli.run(["broker", "promote", slave["broker"], "--yes", "--force", "--namesrv", servers.namesrv]) == EXIT_OK
-    new = wait_for(slave["metrics"], "the slave is master", "pymq_replication_role", 1, role="ASYNC_MASTER")
-    assert new.value("pymq_replication_role_changes_total") == 1
+    new = wait_for(slave["metrics"], "the slave is master", "pymq_replication_role_changes_total", 1)
+    assert new.value("pymq_replication_role", role="ASYNC_MASTER") == 1
     assert new.value("pymq_replication_epoch") == 2
     assert new.value("pymq_replication_broker_id") == 0
     servers.running["1"].terminate()
     assert servers.running["1"].wait(STOP_TIMEOUT_S) == EXIT_OK
+
+
+@pytest.mark.timeout(300)
+def test_scrapes_go_on_while_roles_change(servers: Servers) -> None:
+    servers.namesrv = servers.start("namesrv", "namesrv", "--port", "0")["namesrv"]
+    ready = [servers.broker(0), servers.broker(1)]
+    assert cli.run(["send", "orders", "x", "--namesrv", servers.namesrv]) == EXIT_OK
+    wait_for(ready[0]["metrics"], "the slave is level", "pymq_replication_slave_lag_bytes", 0, slave_id="1")
+    is_over = threading.Event()
+
+    def scrape_on(address: str) -> int:
+        count = 0
+        while not is_over.is_set():
+            scrape(address)
+            count += 1
+        return count
+
+    with ThreadPoolExecutor() as pool:
+        counts = [pool.submit(scrape_on, each["metrics"]) for each in ready]
+        try:
+            for broker in (ready[1], ready[0]):
+                promote = ["broker", "promote", broker["broker"], "--yes", "--namesrv", servers.namesrv]
+                assert cli.run(promote) == EXIT_OK
+                wait_for(broker["metrics"], "it is the master", "pymq_replication_role", 1, role="ASYNC_MASTER")
+        finally:
+            is_over.set()
+        assert all(count.result() > 1 for count in counts)
+    for each in ready:
+        wait_for(each["metrics"], "both changes are over", "pymq_replication_role_changes_total", 2)
 
 
 def test_a_filter_server(servers: Servers) -> None:
