@@ -1,4 +1,4 @@
-"""How a consumer names a filter that a filter server is to run: ``POLICY.NAME:EXPRESSION`` in place of a tag expression.
+"""How a consumer names a filter that a filter server runs: ``POLICY.NAME:EXPRESSION`` in place of a tag expression.
 
 The form of a RocketMQ filter class (pymq.filterserver.classes reads it). Importing this imports no plugins.
 """
