@@ -32,7 +32,7 @@ def test_a_broker_that_does_not_come_back_is_told_with_its_last_words(tmp_path: 
             table.with_name("topics.json.bak").unlink(missing_ok=True)
             return super().restart()
 
-    with pytest.raises(BenchError, match=r"ended during its start: .*topics\.json"):
+    with pytest.raises(BenchError, match=r"(?s)ended during its start: .*topics\.json"):
         measure_restarts(Spoilt(tmp_path, [sys.executable, "-m", "pymq"]), 64, [UNCLEAN_CASE])
 
 
