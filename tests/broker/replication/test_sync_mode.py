@@ -288,6 +288,8 @@ def test_fewer_slaves_are_enough_where_the_operator_allows_it(slaves: int, least
 
 def test_never_more_than_in_sync_replicas_says() -> None:
     world, _ = opened(2, inSyncReplicas="3", enableAutoInSyncReplicas="true", minInSyncReplicas="3")
+    code, remark = Caller(world).refused(RequestCode.UPDATE_BROKER_CONFIG, b"inSyncReplicas=2\n")
+    assert code == 16 and "minInSyncReplicas=3 is more than inSyncReplicas=2" in remark
     change(world, inSyncReplicas="2", minInSyncReplicas="2")
     assert world.parts.sync_mode.needed_slaves == 1
 
