@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import random
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from pymq.broker.bulk_work import BulkWork
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.jobs import Job, JobRunner
 from pymq.broker.parts import BrokerParts
@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take long beside it
-BULK_MODULES = ("pymq.store.uniform_batch", "pymq.store.bulk_dispatch")  # they bring numpy
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
 
@@ -86,7 +85,7 @@ class Broker:
         self._role_change: asyncio.Task[None] | None = None
         self._failure: asyncio.Future[None] | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._numpy: asyncio.Future[None] | None = None
+        self._bulk_work: BulkWork | None = None
         self._disk_threads: WorkerThreads | None = None
 
     async def start(self, is_stopping: Callable[[], bool] = lambda: False) -> str:
@@ -118,6 +117,7 @@ class Broker:
         config.listen_port = port
         self.address = format_address(config.broker_ip1, port)
         self._disk_threads = WorkerThreads(loop.call_soon_threadsafe, DISK_THREAD_COUNT, "disk")
+        self._bulk_work = BulkWork(self._disk_threads)
         config.broker_role = role_name_at_start(record, config.broker_role)
         if record.broker_id != record.configured_id:
             log.warning("id %d is kept, not %d as configured: %s", record.broker_id, record.configured_id, record.why)
@@ -176,6 +176,7 @@ class Broker:
     async def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> BrokerParts:
         """Opens a store in this role."""
         assert self._disk_threads is not None and self._network is not None and self.switch is not None
+        assert self._bulk_work is not None
         self.config.broker_id = role.broker_id
         parts = BrokerParts(
             self.config,
@@ -192,7 +193,8 @@ class Broker:
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
         _tell_recovery(self.recovery)
-        self._prepare_bulk_work(parts)
+        # What a slave lacks may come any moment, much at once.
+        self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
         regained = None
         if parts.tail.is_in_doubt:
             assert self._group is not None
@@ -283,11 +285,12 @@ class Broker:
 
     def _serve(self, parts: BrokerParts) -> Registrar:
         """Answers requests with these parts from now on; they are registered by what is returned."""
+        assert self._bulk_work is not None
         self.server.dispatcher = broker_dispatcher(parts)
         self.server.fast_path = parts.fast_path
         jobs = [
             *periodic_work(parts),
-            Job("bulk work", TICK_PERIOD_MS, self._load_numpy_on_traffic),
+            Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
             Job("registration", TICK_PERIOD_MS, self._register_soon),
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
@@ -405,30 +408,6 @@ class Broker:
         if self._registration is None or self._registration.done():
             self._registration = asyncio.ensure_future(self._registrar.register_all())
 
-    def _prepare_bulk_work(self, parts: BrokerParts) -> None:
-        """Without numpy until it is loaded; once it is, parts that are opened later have it at once."""
-        is_loaded = self._numpy is not None and self._numpy.done() and self._numpy.exception() is None
-        parts.store.set_bulk_ready(is_loaded)
-        if not parts.role.is_master:
-            self._load_numpy()  # what it lacks may come any moment, much at once
-
-    def _load_numpy_on_traffic(self) -> None:
-        """Once messages come: an idle broker does without."""
-        if self.parts is None or self.recovery is None:
-            return
-        if self.parts.store.physical_max_offset != self.recovery.log_end:
-            self._load_numpy()
-
-    def _load_numpy(self) -> None:
-        """In a thread: nobody is held up."""
-        if self._numpy is None:
-            self._numpy = asyncio.get_running_loop().run_in_executor(None, _import_bulk_modules)
-            self._numpy.add_done_callback(self._numpy_loaded)
-
-    def _numpy_loaded(self, done: asyncio.Future[None]) -> None:
-        if self.parts is not None and done.exception() is None:
-            self.parts.store.set_bulk_ready(True)
-
 
 async def _awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
     """What a callback brings, which may come when nobody waits any more."""
@@ -439,11 +418,6 @@ async def _awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
 
 async def _pause(duration_ms: int) -> None:
     await asyncio.sleep(duration_ms / 1000)
-
-
-def _import_bulk_modules() -> None:
-    for name in BULK_MODULES:
-        importlib.import_module(name)
 
 
 def _tell_recovery(report: RecoveryReport) -> None:
