@@ -1,0 +1,94 @@
+"""What a broker asks before it serves: its role by the group, and the questions of a search, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from pymq.broker.replication.group_at_start import GroupAtStart
+from pymq.broker.replication.role_file import RoleRecord
+from pymq.errors import UsageError
+from pymq.wire.bodies_replication import ReignBody
+from tests.broker.replication.asking import NAMESRV, THEIRS, Asking, status
+from tests.broker.replication.lost_tail import FIRST, Machines
+from tests.broker.world import World
+
+T = TypeVar("T")
+MASTER = RoleRecord(broker_id=0, configured_id=0)
+
+
+def at_start(world: World, network: Asking) -> GroupAtStart:
+    async def awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
+        answers: list[T] = []
+        begin(answers.append)
+        network.answer_all()
+        return answers[0]
+
+    async def pause(duration_ms: int) -> None:
+        world.clock.advance(duration_ms)
+
+    return GroupAtStart(
+        config=world.config,
+        network=network,
+        clock=world.clock,
+        files=world.files,
+        rng=random.Random(1),
+        awaited=awaited,
+        pause=pause,
+    )
+
+
+def role_of(record: RoleRecord, network: Asking, **settings: str) -> tuple[RoleRecord, int]:
+    world = World(**{"namesrvAddr": NAMESRV, **settings})
+    found, role = asyncio.run(at_start(world, network).role(record))
+    return found, role.broker_id
+
+
+def test_alone_it_is_what_its_record_says() -> None:
+    assert role_of(MASTER, Asking()) == (MASTER, 0)
+    slave = RoleRecord(broker_id=2, configured_id=2)
+    network = Asking()
+    assert role_of(slave, network) == (slave, 2)
+    assert role_of(MASTER, network, namesrvAddr="") == (MASTER, 0)
+    assert network.answer_all() == []
+
+
+def test_a_newer_master_makes_it_a_slave() -> None:
+    world = World(namesrvAddr=NAMESRV)
+    ours = world.parts.lineage.lineage.reigns[0]
+    network = Asking()
+    network.registered[NAMESRV] = {THEIRS: 0}
+    newer = [ReignBody(ours.epoch, ours.start, ours.reign_id), ReignBody(ours.epoch + 1, 10, "b" * 16)]
+    network.brokers = {THEIRS: status(THEIRS, 0, lineage=newer)}
+    record, role = asyncio.run(at_start(world, network).role(MASTER))
+    assert (record.broker_id, record.former_id, role.broker_id, role.master_address) == (1, 0, 1, THEIRS)
+
+
+def test_a_master_that_can_t_be_overruled_ends_the_start() -> None:
+    network = Asking()
+    network.registered[NAMESRV] = {THEIRS: 0}
+    network.brokers = {THEIRS: status(THEIRS, 0, epoch=1)}
+    with pytest.raises(UsageError, match=THEIRS):
+        role_of(MASTER, network)
+
+
+def test_one_that_does_not_answer_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    network = Asking()
+    network.registered[NAMESRV] = {THEIRS: 0}
+    assert role_of(MASTER, network) == (MASTER, 0)
+    assert THEIRS in caplog.text
+
+
+def test_holders_of_a_lost_tail_are_asked_though_nobody_lists_them() -> None:
+    group = Machines(1)
+    group.put(b"1", b"2")
+    group.copy(FIRST)
+    group.lose_power()
+    network = Asking()
+    network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
+    regained = asyncio.run(at_start(group.master, network).regain(group.master.parts.tail))
+    assert (regained.missing, regained.sources) == ({}, ())
