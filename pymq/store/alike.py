@@ -28,6 +28,7 @@ _UNCOMMON_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6 | sysflag.TRANSAC
 _RAW_HEAD = np.dtype({"names": ["magic", "sys_flag"], "formats": ["=i4"] * 2, "offsets": [4, 36], "itemsize": BODY_AT})
 _MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
 _FIT_PART_MIN = 0.75  # with fewer records of the mold all are looked at in the other way
+_PROBE_COUNT = 8  # records that are asked first
 
 
 class Mold:
@@ -39,6 +40,7 @@ class Mold:
     def __init__(self, topic: str, tail: bytes, properties_at: int) -> None:
         self.topic = topic
         self.tail_bytes = len(tail)
+        self.head = tail[:properties_at]  # topic and lengths
         self.width = -(-len(tail) // _WORD_BYTES) * _WORD_BYTES
         padding = self.width - len(tail)
         self.properties_at = at = padding + properties_at
@@ -113,13 +115,20 @@ def mold_of(piece: bytes, start: int, end: int, offset: int) -> Mold | None:
     return mold if mold.is_usable and mold.width <= end - start else None
 
 
+def _are_probably_alike(mold: Mold, piece: bytes, ends: Int64s) -> bool:
+    """A look at the topics of some: most mixed pieces need no more than that."""
+    step = max(len(ends) // _PROBE_COUNT, 1)
+    probed = [piece.startswith(mold.head, end - mold.tail_bytes) for end in ends[::step].tolist()]
+    return sum(probed) >= _FIT_PART_MIN * len(probed)
+
+
 def cast_records(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple[Records, NDArray[np.bool_]] | None:
     """The records between the ``edges`` of a piece at physical offset ``offset``, and which of them are good beyond
     doubt: those of the first one's mold. None when these are too few.
     """
     starts, ends = edges[:-1], edges[1:]
     mold = mold_of(piece, int(starts[0]), int(ends[0]), offset)
-    if mold is None:
+    if mold is None or not _are_probably_alike(mold, piece, ends):
         return None
     heads = gather(piece, starts, HEAD)
     raw, sizes, body_sizes = heads.view(_RAW_HEAD), ends - starts, heads["body_size"].astype(np.int64)
