@@ -21,6 +21,10 @@ DELETIONS = "deletedTopics"
 MASTER_ROLE = "masterRole"
 
 
+# Compared in every turn; made into text for a slave alone.
+Stamp = tuple[DataVersion | int, ...]
+
+
 class TableRead(NamedTuple):
     """A table as it stands in its file; ``is_part``: only what changed since a version."""
 
@@ -41,14 +45,14 @@ class CopiedTable:
     name: str
     member: str
     start_id: str
-    stamp: Callable[[], tuple[int, ...]]
+    stamp: Callable[[], Stamp]
     read: Callable[[str], TableRead]
     take: Callable[[dict[str, Any], bool], None]
     waits_for_log: bool = False
 
     def version(self) -> str:
         """Changes with every change, also over restarts."""
-        return ".".join([self.start_id, *map(str, self.stamp())])
+        return ".".join([self.start_id, *map(_text, self.stamp())])
 
 
 def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
@@ -78,7 +82,7 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
             TOPICS,
             "topicConfigTable",
             start_id,
-            lambda: _stamp(topics.data_version),
+            lambda: (topics.data_version,),
             lambda known: TableRead(topics.as_table()),
             take_topics,
         ),
@@ -86,7 +90,7 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
             GROUPS,
             "subscriptionGroupTable",
             start_id,
-            lambda: _stamp(groups.data_version),
+            lambda: (groups.data_version,),
             lambda known: TableRead(groups.as_table()),
             take_groups,
         ),
@@ -96,7 +100,7 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
             DELAYS,
             "offsetTable",
             start_id,
-            lambda: (*_stamp(delays.data_version), delays.change_count),
+            lambda: (delays.data_version, delays.change_count),
             lambda known: TableRead(delays.as_table()),
             lambda table, is_part: delays.take_over(table),
             waits_for_log=True,
@@ -113,8 +117,8 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
     ]
 
 
-def _stamp(version: DataVersion) -> tuple[int, int, int]:
-    return version.counter, version.timestamp, version.state_version
+def _text(part: DataVersion | int) -> str:
+    return str(part) if isinstance(part, int) else f"{part.counter}.{part.timestamp}.{part.state_version}"
 
 
 class _Offsets:

@@ -16,7 +16,7 @@ from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.copied_tables import CopiedTable
+    from pymq.broker.replication.copied_tables import CopiedTable, Stamp
     from pymq.store.store import MessageStore
 
 # An answer that has this much gets no more tables: frames end at 16 MB. One table goes whole, whatever its size.
@@ -37,7 +37,7 @@ class _Held:
     known: Mapping[str, str]
     since_ms: int
     deadline_ms: int
-    stamps: list[tuple[int, ...]]
+    stamps: list[Stamp]
     log_end: int
 
 
@@ -86,9 +86,9 @@ class CopyRequests:
             return
         is_frozen, stamps = self._is_frozen(), self._stamps()
         much = self._store.physical_max_offset - HELD_LOG_BYTES
-        for slave, held in list(self._held.items()):
-            if is_frozen or held.stamps != stamps or held.log_end <= much:
-                self._release(slave)
+        due = [s for s, held in self._held.items() if is_frozen or held.stamps != stamps or held.log_end <= much]
+        for slave in due:
+            self._release(slave)
 
     def tick(self) -> None:
         """Answers whose time is over; who is gone is forgotten."""
@@ -108,7 +108,7 @@ class CopyRequests:
             return False
         return len(self._held) < HELD_COUNT_MAX
 
-    def _stamps(self) -> list[tuple[int, ...]]:
+    def _stamps(self) -> list[Stamp]:
         return [table.stamp() for table in self._tables]
 
     def _release(self, slave: str) -> None:
