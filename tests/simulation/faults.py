@@ -159,7 +159,15 @@ class Faults:
         self._note(f"orderly stop of {broker.name}")
         self._cluster.history.incident(self._cluster.timeline.now_us, "stop", broker.name)
         broker.stop()
-        self._later(10 * SECOND, lambda: self._start(broker))
+        life = broker.process
+
+        def start_again() -> None:
+            if life.is_alive:
+                self._later(10 * SECOND, start_again)  # the stop takes its time, or a pause came
+            else:
+                self._start(broker)
+
+        self._later(10 * SECOND, start_again)
         return True
 
     def _pause(self) -> bool:

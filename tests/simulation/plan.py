@@ -67,7 +67,8 @@ class Plan:
 
     @property
     def warm_up_us(self) -> int:
-        return self.flush_age_us or 2 * SECOND
+        """Until there are messages on the disks."""
+        return max(self.flush_age_us or 2 * SECOND, 3 * self.pace_us)
 
     @property
     def flush_age_us(self) -> int | None:

@@ -61,3 +61,34 @@ def test_a_clock_jumps_and_its_monotonic_time_does_not() -> None:
     clock.skew_ms -= 1000
     assert (clock.now_ms(), clock.monotonic_ms()) == (START_MS + 7 - 1000, 7)
     assert clock.local_time().timestamp() * 1000 == START_MS + 7 - 1000
+
+
+def test_what_comes_from_outside_happens_at_once_or_behind_what_a_pause_held_back() -> None:
+    timeline, seen = Timeline(), list[str]()
+    process = Process(timeline, "p", "h")
+    process.now(seen.append, "a")
+    assert seen == ["a"]
+    process.pause()
+    process.now(seen.append, "b")
+    process.resume()
+    process.now(seen.append, "c")
+    assert seen == ["a"]
+    timeline.run_until(1)
+    assert seen == ["a", "b", "c"]
+    process.die()
+    process.now(seen.append, "d")
+    timeline.run_until(2)
+    assert seen == ["a", "b", "c"]
+
+
+def test_what_is_planned_for_now_comes_behind_what_was_planned_for_then() -> None:
+    timeline, seen = Timeline(), list[str]()
+
+    def first() -> None:
+        seen.append("first")
+        timeline.after(0, seen.append, "third")
+
+    timeline.after(10, first)
+    timeline.after(10, seen.append, "second")
+    timeline.run_until(10)
+    assert seen == ["first", "second", "third"]
