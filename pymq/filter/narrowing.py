@@ -38,7 +38,7 @@ from pymq.filter.nodes import (
 )
 from pymq.filter.raw_properties import SEPARATOR
 
-RECORD_COUNT_MAX = 1600
+RECORD_COUNT_MAX = 2048
 RECORD_COUNT_MIN = 64
 FEW_SHARE = 1 / 64  # further conditions are left to the look at each record where so few are left
 USELESS_SHARE = 0.5  # where more are left nothing is won
