@@ -55,6 +55,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         files=p.files,
         store=store,
         stats=stats,
+        writer=p.writer,
         delays=p.delays,
         replication=replication,
     )

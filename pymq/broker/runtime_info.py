@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pymq.broker.delays import DelayService
     from pymq.broker.replication.status import StatusReport
     from pymq.broker.stats import StatsManager
+    from pymq.broker.writer import Writer
     from pymq.config import BrokerConfig
     from pymq.store.fs import Files
     from pymq.store.store import MessageStore
@@ -41,6 +42,7 @@ class RuntimeInfo:
         files: Files,
         store: MessageStore,
         stats: StatsManager,
+        writer: Writer,
         delays: DelayService,
         replication: StatusReport,
     ) -> None:
@@ -49,6 +51,7 @@ class RuntimeInfo:
         self._files = files
         self._store = store
         self._stats = stats
+        self._writer = writer
         self._delays = delays
         self._replication = replication
 
@@ -85,7 +88,7 @@ class RuntimeInfo:
             "putMessageSizeTotal": str(totals.put_bytes),
             "putMessageAverageSize": str(average),
             "filterErrorTimes": str(stats.filter_errors),
-            "putMessageFailedTimes": str(stats.put_failures),
+            "putMessageFailedTimes": str(self._writer.failed_put_count),
             "msgPutTotalYesterdayMorning": str(stats.put_yesterday_morning),
             "msgPutTotalTodayMorning": str(stats.put_today_morning),
             "msgPutTotalTodayNow": str(totals.put),

@@ -96,7 +96,6 @@ class StatsManager:
         self.send_back: dict[tuple[str, str], Meter] = {}
         self.dead_letters: dict[tuple[str, str], Meter] = {}
         self.missed_pulls = 0
-        self.put_failures = 0
         self.filter_errors = 0  # messages that an expression could not be evaluated for
         self.filters = FilterFigures()
         self._retired_put = Meter()

@@ -167,6 +167,7 @@ class Writer:
         self._when_copied: Callable[[], None] | None = None
         self.staged_count = 0
         self.failed_commit_count = 0
+        self.failed_put_count = 0  # messages of these
 
     # -- staging -------------------------------------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class Writer:
         """
         if not self.staged_count:
             return
-        self.staged_count = 0
+        staged_count, self.staged_count = self.staged_count, 0
         held, self.held = self.held, {}
         not_waiting, self._held_not_waiting = self._held_not_waiting, {}
         needs_disk, needs_slaves = self._sync_flush(), self._copies.is_on
@@ -318,11 +319,13 @@ class Writer:
             self._store.commit(hide=needs_disk, hide_uncopied=needs_slaves)
         except StoreUnavailableError as error:
             self.failed_commit_count += 1
+            self.failed_put_count += staged_count
             for refused in (held, not_waiting):
                 _refuse(refused, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
             return
         except Exception as error:
             self.failed_commit_count += 1
+            self.failed_put_count += staged_count
             why = f"the commit failed inside the broker, the message may be stored: {type(error).__name__}: {error}"
             for unsure in (held, not_waiting):
                 _refuse(unsure, ResponseCode.SYSTEM_ERROR, why)

@@ -129,7 +129,7 @@ def test_a_failed_commit_refuses_every_held_answer_and_stores_nothing(
         assert frame.is_response and not frame.ext
         remark = frame.remark or ""
         assert "/data/commitlog" in remark and text in remark and "free there" in remark and "next send" in remark
-    assert writer.failed_commit_count == 1
+    assert (writer.failed_commit_count, writer.failed_put_count) == (1, 3)
     assert bodies(world) == [] and world.parts.store.max_offset("T", 0) == 0
     assert world.parts.store.physical_max_offset == 0
 

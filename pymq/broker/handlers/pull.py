@@ -76,7 +76,7 @@ class PullHandlers:
         reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             return self._reset_reply(header, reset)
-        outcome = self._read(header, wanted)
+        outcome = self._look(header, wanted)
         if (
             outcome.code == ResponseCode.PULL_NOT_FOUND
             and self._may_suspend(header)
@@ -111,7 +111,7 @@ class PullHandlers:
             if reset is not None:
                 reply = self._reset_reply(header, reset)
             else:
-                reply = self._reply(header, self._read(header, parked.wanted))
+                reply = self._reply(header, self._look(header, parked.wanted))
         except (PymqError, OSError) as error:  # a damaged record or disk: the others that wait go on
             reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
         parked.peer.answer(parked.request, reply)
@@ -178,6 +178,12 @@ class PullHandlers:
         )
 
     # -- reading -------------------------------------------------------------------------------------------------
+
+    def _look(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
+        """Reads; what finds nothing is counted, as what finds something is when it is answered."""
+        outcome = self._read(header, wanted)
+        self._stats.missed_pulls += outcome.code != ResponseCode.SUCCESS
+        return outcome
 
     def _read(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
         outcome = self._read_counted(header, wanted) if wanted.accept is not None else self._read_plain(header, wanted)

@@ -291,6 +291,18 @@ def test_a_parked_pull_has_committed_too(world: World) -> None:
     assert world.parts.cursors.query("g", "T", 0) == 9
 
 
+def test_pulls_that_find_nothing_are_counted_each_time_they_look(world: World) -> None:
+    caller, stats = Caller(world), world.parts.stats
+    assert pull(world).code == ResponseCode.SUCCESS
+    assert stats.missed_pulls == 0
+    assert caller.ask(Code.PULL_MESSAGE, **fields(queueOffset=10, sysFlag=SUBSCRIPTION | SUSPEND)) is None
+    assert stats.missed_pulls == 1
+    world.parts.pulls.long_polls.release_all()
+    assert stats.missed_pulls == 2
+    assert pull(world, queueOffset=11).code == ResponseCode.PULL_OFFSET_MOVED
+    assert stats.missed_pulls == 3
+
+
 def test_a_reset_is_told_once(world: World) -> None:
     world.parts.cursors.reset("g", "T", 0, 2)
     reply = pull(world, queueOffset=7)
