@@ -33,12 +33,12 @@ RETRY_MAX_MS = 5000
 REFUSED_RETRY_MS = 5000
 STEADY_MS = 5000  # whoever followed for so long begins anew with short pauses
 # Records go to queues and index together: when so much waits, or so long after the last time. In bulk a record costs a
-# fifth of what one in a small group does, so they are gathered the longer the more of them come.
+# fifth of what one in a small group does, so when much comes they are gathered for longer.
 DISPATCH_BYTES = 1024 * 1024
-DISPATCH_INTERVAL_MS_MIN = 2
-DISPATCH_INTERVAL_MS_MAX = 20
-GATHER_BYTES_PER_SECOND = 2_500_000  # for each ms of the interval
-PACE_PERIOD_MS = 100  # over which is measured how much comes
+DISPATCH_INTERVAL_MS = 2
+GATHER_BYTES_PER_SECOND = 9_000_000
+GATHER_INTERVAL_MS = 20
+PACE_PERIOD_MS = 100  # over which is measured whether much comes
 
 WAITING, JOINING, CONNECTING, FOLLOWING, REFUSED = "waiting", "joining", "connecting", "following", "refused"
 
@@ -286,8 +286,8 @@ class MasterLink:
         waiting = self._follower.end - self._follower.dispatched_end
         now_ms = self._clock.monotonic_ms()
         self._pace.look(now_ms, self._follower.end)
-        pace_ms = self._pace.per_second // GATHER_BYTES_PER_SECOND
-        interval_ms = min(max(pace_ms, DISPATCH_INTERVAL_MS_MIN), DISPATCH_INTERVAL_MS_MAX)
+        comes_much = self._pace.per_second >= GATHER_BYTES_PER_SECOND
+        interval_ms = GATHER_INTERVAL_MS if comes_much else DISPATCH_INTERVAL_MS
         left_ms = interval_ms - (now_ms - self._dispatched_ms)
         if waiting >= DISPATCH_BYTES or (waiting and left_ms <= 0):
             self._follower.dispatch()
