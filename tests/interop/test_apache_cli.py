@@ -104,6 +104,7 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     assert group in pymq.ok("group", "list")
     lag = pymq.ok("group", "lag", group, "-o", "json")
     assert topic in lag
+    assert json.loads(pymq.ok("group", "describe", group, "-o", "json"))["filters"] == []
 
 
 def test_a_topic_that_is_not_there(pymq: Pymq) -> None:
