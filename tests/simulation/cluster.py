@@ -228,7 +228,7 @@ def _logged_to(history: History) -> Iterator[None]:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """What dead processes leave stays for as long as the run: looking for it takes a third of the time."""
+    """What dead processes leave stays for as long as the run: else it would go at moments that no seed decides."""
     gc.disable()
     try:
         yield
