@@ -302,7 +302,18 @@ class Verdict:
             ):
                 return True
         lost_copies = self._without_power(send.answered_us)
-        return len(lost_copies) >= (self._copies_needed if send.is_sync else 1)
+        return len(lost_copies) >= (self._copies_needed if send.is_sync else 1) or any(
+            self._was_promoted_later(incident) for incident in self._history.incidents if incident.node in lost_copies
+        )
+
+    def _was_promoted_later(self, power: Incident) -> bool:
+        """Who lost power, and with it its copies, became the master without the one that had them."""
+        return power.kind == "power" and any(
+            incident.kind in ("promote", "force")
+            and incident.time_us >= power.time_us
+            and incident.node == self._address(power.node)
+            for incident in self._history.incidents
+        )
 
     def _without_power(self, time_us: int) -> set[str]:
         """Brokers that lost power before what was in their logs at this time was on their disks."""
@@ -358,7 +369,10 @@ class Verdict:
 
         A SYNC_MASTER asks that slave first, which must have lost it as well.
         """
-        if incident.kind != "power" or incident.detail != seen.reign_id:
+        if incident.kind != "power":
+            return False
+        was_starting = not incident.detail and self._address(incident.node) == send.address
+        if incident.detail != seen.reign_id and not was_starting:
             return False
         age_us = self._node(incident).moving_us(send.invoked_us, incident.time_us)
         if self._flush_age_us is None:
