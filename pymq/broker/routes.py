@@ -46,6 +46,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         cuts=CutHistory(p.files, config.store_path_root_dir),
         troubles=lambda: [*p.watch.troubles, p.tail.held_for],
         regained=lambda: p.tail.regained,
+        end_in_doubt=lambda: p.tail.may_lack_confirmed(p.link),
         master_role=lambda: p.watch.master_role,
         rival=lambda: p.watch.rival_address,
     )

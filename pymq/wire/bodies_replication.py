@@ -36,7 +36,8 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first
     offset it will be sent. Below its end: it must cut its log there first, and join again. ``master_role``:
-    ASYNC_MASTER or SYNC_MASTER, which the slave goes on with should it become the master."""
+    ASYNC_MASTER or SYNC_MASTER, which the slave goes on with should it become the master. ``log_end``: how far the
+    master's log goes now."""
 
     protocol_version: int = PROTOCOL_VERSION
     token: int
@@ -44,6 +45,7 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     start: int
     lineage: list[ReignBody] = []
     master_role: str = ""
+    log_end: int = -1
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
@@ -140,7 +142,8 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
 
     ``message_count``: the sum of all queues' ends; its difference between two brokers of one name is the number of
     messages one lacks. ``master_role``: a slave's master's ``role`` when it was last seen. ``rival``: where another
-    master of this name answers that can't be overruled, empty for none.
+    master of this name answers that can't be overruled, empty for none. ``end_in_doubt``: a slave that may lack
+    messages it had confirmed: it was not stopped in order, and has not had all of its master's log since.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -167,6 +170,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     link: MasterLinkState | None = None
     cuts: list[CutState] = []
     regained: RegainedState | None = None
+    end_in_doubt: bool = False
 
 
 class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):

@@ -83,5 +83,6 @@ class JoinHandlers:
             start=start,
             lineage=lineage_to_body(own.lineage),
             master_role=config.broker_role,
+            log_end=own.end,
         )
         return Reply(body=msgspec.json.encode(answer))

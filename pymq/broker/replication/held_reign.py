@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.link_session import SYNC_FLUSH
 from pymq.broker.replication.regained_tail import Regained, missing_of, named
 from pymq.broker.replication.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.sync_mode import SyncMode
@@ -22,7 +23,6 @@ from pymq.store.store import MessageStore
 log = logging.getLogger(__name__)
 
 _REFUSER = "held reign"
-_SYNC_FLUSH = "SYNC_FLUSH"  # flushDiskType
 
 
 def is_promise_at_risk(config: BrokerConfig, sync_mode: SyncMode, missing: Mapping[int, str]) -> bool:
@@ -30,7 +30,7 @@ def is_promise_at_risk(config: BrokerConfig, sync_mode: SyncMode, missing: Mappi
 
     Not with SYNC_FLUSH: then the own disk has all that was answered; nor where sends are taken without slaves.
     """
-    return bool(missing) and sync_mode.needed_slaves > 0 and config.flush_disk_type != _SYNC_FLUSH
+    return bool(missing) and sync_mode.needed_slaves > 0 and config.flush_disk_type != SYNC_FLUSH
 
 
 class HeldReign:

@@ -27,7 +27,7 @@ class Joined(NamedTuple):
     """``start``: below the slave's end, it must cut first; None: a RocketMQ master decides, see :class:`LinkSession`.
 
     ``token``: None for a RocketMQ master; ``ha_address``: empty when the master did not say; ``lineage``: of a RocketMQ
-    master, empty.
+    master, empty. ``log_end``: how far the master's log goes, -1 unknown.
     """
 
     token: int | None
@@ -35,6 +35,7 @@ class Joined(NamedTuple):
     start: int | None
     lineage: Lineage
     master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER, as far as it said
+    log_end: int = -1
 
 
 class NotJoined(NamedTuple):
@@ -107,7 +108,7 @@ class Joining:
             self._fail(f"{self._address} would go on at {answer.start}, our log ends at {self._request.log_end}")
             return
         lineage = lineage_of_body(answer.lineage)
-        self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage, answer.master_role))
+        self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage, answer.master_role, answer.log_end))
 
     # -- a RocketMQ master -------------------------------------------------------------------------------------------
 
@@ -155,4 +156,4 @@ class Joining:
         # Whoever reports 0 gets the last segment; that may be the first one.
         has_more = start < last_segment_start(start, end, request.segment_size_bytes)
         first = start if is_empty and request.full_sync and has_more else None
-        self._tell(Joined(None, "", first, Lineage(), self._master_role))
+        self._tell(Joined(None, "", first, Lineage(), self._master_role, end))

@@ -107,6 +107,7 @@ class MasterLink:
         self._master_end = -1
         self._last_heard_wall_ms = -1
         self._was_even_ms = now_ms  # when we last had all the master told of
+        self.has_caught_up = False  # had all that the master had when it was joined
         self._rate = Rate(now_ms, 0)
         self._pace = Rate(now_ms, 0, PACE_PERIOD_MS)
 
@@ -249,6 +250,8 @@ class MasterLink:
             return
         self._state = CONNECTING
         self._connected_to = ha_address
+        if joined.log_end >= 0:
+            self._master_end = joined.log_end
         self._pace = Rate(self._clock.monotonic_ms(), self._follower.end, PACE_PERIOD_MS)
         self._session = LinkSession(
             self._follower,
@@ -277,6 +280,7 @@ class MasterLink:
         self._last_heard_wall_ms = self._clock.now_ms() - (now_ms - session.heard_ms)
         if self._follower.end >= self._master_end:
             self._was_even_ms = now_ms
+            self.has_caught_up = True
         self._rate.look(now_ms, self._follower.end)
         if now_ms - self._following_since_ms >= STEADY_MS:
             self._retry_ms = RETRY_MIN_MS

@@ -10,6 +10,7 @@ from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.held_reign import HeldReign, is_promise_at_risk
 from pymq.broker.replication.lineage_file import LineageKeeper
+from pymq.broker.replication.link_session import SYNC_FLUSH
 from pymq.broker.replication.regained_tail import Ask, Regained, RegainedTail, named
 from pymq.broker.replication.role import ChangeRole, Role
 from pymq.broker.replication.sync_mode import SyncMode
@@ -25,6 +26,7 @@ from pymq.wire.bodies_replication import RegainedState
 
 if TYPE_CHECKING:
     from pymq.broker.parts import BrokerParts
+    from pymq.broker.replication.link import MasterLink
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,12 @@ class OwnTail:
         now is not asked: what is lost by that was decided before."""
         goes_on = self._role.is_master and not self._role.begins_reign and bool(self._lineage.lineage.reigns)
         return goes_on and not self._lineage.is_as_left(self._log_end, was_clean=self.was_clean)
+
+    def may_lack_confirmed(self, link: MasterLink | None) -> bool:
+        """Whether a slave may lack messages that it had confirmed before an unclean stop: until it has had all of its
+        master's log again. What it confirms under SYNC_FLUSH is on its disk."""
+        is_sure = link is None or link.has_caught_up or self._config.flush_disk_type == SYNC_FLUSH
+        return not is_sure and not self.was_clean
 
     def search(self, ask: Ask, pause: Callable[[int], Awaitable[None]], members: Members) -> Awaitable[Regained]:
         """Gets what others have of this log. ``members`` takes a census that includes these addresses."""

@@ -93,6 +93,7 @@ class StatusReport:
         master_role: Callable[[], str] = str,
         rival: Callable[[], str] = str,
         regained: Callable[[], RegainedState | None] = lambda: None,
+        end_in_doubt: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
         self._store = store
@@ -106,6 +107,7 @@ class StatusReport:
         self._master_role = master_role
         self._rival = rival
         self._regained = regained
+        self._end_in_doubt = end_in_doubt
 
     @property
     def role_name(self) -> str:
@@ -143,6 +145,7 @@ class StatusReport:
             link=self._link.state() if self._link is not None else None,
             cuts=cuts,
             regained=self._regained(),
+            end_in_doubt=self._end_in_doubt(),
         )
 
     def _problem(self) -> str:

@@ -191,7 +191,10 @@ def _target(broker_name: str, members: Sequence[GroupMember], master: GroupMembe
     if not living:
         raise UnreachableError(f"no slave of {broker_name} answers: {slaves[0].error}")
     following = [member for member in living if master is not None and _follows(member)]
-    return max(following or living, key=lambda member: (member.epoch, _end(member), -member.broker_id))
+    return max(
+        following or living,
+        key=lambda member: (member.epoch, _end(member), not _is_end_in_doubt(member), -member.broker_id),
+    )
 
 
 def _own_obstacles(target: GroupMember) -> list[str]:
@@ -223,6 +226,11 @@ def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str
     status = target.status
     assert status is not None
     risks = [] if _answers(members, lost_master) else [_risk_of_lost_master(members, status, lost_master)]
+    if _is_end_in_doubt(target):
+        risks.append(
+            f"{target.address} was not stopped in order and has not had all of its master's log since: messages that "
+            "it had confirmed may be missing at its log's end"
+        )
     for other in members:
         if other is target or other.address == lost_master:
             continue
@@ -256,6 +264,10 @@ def _follows(member: GroupMember) -> bool:
 
 def _end(member: GroupMember) -> int:
     return member.status.log_end if member.status is not None else -1
+
+
+def _is_end_in_doubt(member: GroupMember) -> bool:
+    return member.status is not None and member.status.end_in_doubt
 
 
 def _furthest_end(members: Sequence[GroupMember]) -> int:

@@ -139,6 +139,31 @@ def test_a_slaves_restart_is_survived(cable: Cable, clock: ManualClock) -> None:
     assert len(master.feeds.states()) == 1
 
 
+def test_a_slave_has_caught_up_once_it_has_what_the_master_had_when_it_joined(
+    cable: Cable, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = Master(cable, clock)
+    master.put(*(b"%d" % n for n in range(50)))
+    end = master.store.physical_max_offset
+    slave = Slave(cable, clock)
+    cable.piece_bytes = 1000
+    append = slave.follower.append
+    seen: list[tuple[int, bool]] = []  # after each piece: the log's end, whether the slave has caught up
+
+    def append_and_look(position: int, data: bytes | memoryview) -> None:
+        append(position, data)
+        slave.link.tick()
+        assert slave.link.state().master_log_end == end
+        seen.append((slave.follower.end, slave.link.has_caught_up))
+
+    monkeypatch.setattr(slave.follower, "append", append_and_look)
+    slave.link.note_master(MASTER, MASTER_HA)
+    slave.run(20)
+    assert len(seen) > 3
+    assert not any(has_caught_up for _, has_caught_up in seen[:-1])
+    assert (slave.follower.end, slave.link.has_caught_up) == (end, True)
+
+
 def test_retries_come_ever_later(cable: Cable, clock: ManualClock) -> None:
     slave = Slave(cable, clock)
     slave.link.note_master(MASTER, MASTER_HA)

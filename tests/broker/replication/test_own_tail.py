@@ -10,13 +10,13 @@ import pytest
 from pymq.broker.replication.join import lineage_to_body
 from pymq.broker.replication.lineage import Lineage, Reign
 from pymq.broker.replication.regained_tail import Regained
-from pymq.broker.replication.role import RoleChange
+from pymq.broker.replication.role import Role, RoleChange
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_replication import JoinRequest, ReplicationStatus
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.replication.asking import NAMESRV, status
 from tests.broker.replication.lost_tail import FIRST, SECOND, SEGMENT, Machines
-from tests.broker.world import ROOT, Caller
+from tests.broker.world import ROOT, Caller, World
 
 BODIES = [b"%d" % number for number in range(6)]
 
@@ -63,6 +63,33 @@ def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "nothing is stored" in why
     told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
     assert parts.tail.held_for in told["problem"]
+
+
+@pytest.mark.parametrize(
+    ("was_clean", "has_caught_up", "flush", "is_in_doubt"),
+    [
+        (False, False, "ASYNC_FLUSH", True),
+        (False, True, "ASYNC_FLUSH", False),
+        (False, False, "SYNC_FLUSH", False),
+        (True, False, "ASYNC_FLUSH", False),
+    ],
+)
+def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
+    was_clean: bool, has_caught_up: bool, flush: str, is_in_doubt: bool
+) -> None:
+    world = World(role=Role(1), namesrvAddr=NAMESRV, flushDiskType=flush)
+    link = world.parts.link
+    assert link is not None
+    world.parts.tail.was_clean = was_clean
+    link.has_caught_up = has_caught_up
+    told = Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+    assert told["endInDoubt"] is is_in_doubt
+
+
+def test_a_master_has_no_such_doubt() -> None:
+    world = World()
+    world.parts.tail.was_clean = False
+    assert Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["endInDoubt"] is False
 
 
 def test_no_slave_is_told_to_cut_meanwhile() -> None:

@@ -100,6 +100,15 @@ def test_of_a_dead_sync_master_only_what_was_unconfirmed_is_lost() -> None:
     assert any("not confirmed" in risk for risk in found.risks)
 
 
+def test_a_slave_that_may_have_lost_what_it_had_confirmed_is_a_risk_and_the_last_to_be_picked() -> None:
+    doubtful = slave(B, 1, 900, "waiting", end_in_doubt=True)
+    alone = plan(away(A, 0), doubtful)
+    assert any(B in risk and "not stopped in order" in risk and "may be missing" in risk for risk in alone.risks)
+    both = plan(away(A, 0), doubtful, slave(C, 2, 900, "waiting"))
+    assert both.target.address == C
+    assert not any("not stopped in order" in risk for risk in both.risks)
+
+
 def test_another_slave_that_has_more_or_does_not_answer_is_a_risk() -> None:
     found = plan(away(A, 0), slave(B, 1, 900), slave(C, 2, 1000), away("10.0.0.4:1", 3), target=B)
     texts = "\n".join(found.risks)
