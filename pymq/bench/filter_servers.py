@@ -15,19 +15,19 @@ from pymq.bench.filtered import FilteredLoad, Selection
 CASE = "filter-server"
 BATCH = 32
 WANTED_A_BATCH = 1
-ITEM_COUNT = 20  # of a message's body: about 1 KiB
+ITEM_COUNTS = {"1 KiB": 20, "8 KiB": 160}  # in a message's body, by its size
 PRICE_MAX = 990
 FILTER_CLASS = f"pymq.filters.jsonpath:$.items[?@.price > {PRICE_MAX}]"
 START_DEADLINE_S = 30.0
-MESSAGES_DIVISOR = 50  # of a backlog's: a filter that is worth a process takes some 100 us a message
+ITEMS_DIVISOR = 2.5  # of a backlog's messages: a filter that is worth a process takes some 10 us an item
 
 
-def batch_of_orders() -> bytes:
-    """The body of one batch send: JSON orders, one of them with a dear item."""
+def batch_of_orders(item_count: int) -> bytes:
+    """The body of one batch send: JSON orders of so many items, one order with a dear one."""
     entries = []
     for number in range(BATCH):
         items = [
-            {"sku": f"A-{number:05}", "price": (number * 7 + i) % PRICE_MAX, "count": i} for i in range(ITEM_COUNT)
+            {"sku": f"A-{number:05}", "price": (number * 7 + i) % PRICE_MAX, "count": i} for i in range(item_count)
         ]
         if number == BATCH // 2:
             items[-1]["price"] = PRICE_MAX + 1
@@ -77,27 +77,38 @@ class FilterServerProcess:
 
 
 def filter_server(bench: Bench, command: list[str], directory: Path) -> list[Figure]:
-    """JSONPath over bodies of 1 KiB, pulled through one worker and through two."""
-    selection = Selection(batch_of_orders(), BATCH, WANTED_A_BATCH, filter_class=FILTER_CLASS)
+    """JSONPath over bodies of each size, pulled through one worker and through two."""
+    place = directory / "filter-server-logs"  # the broker's own is named like the case
+    place.mkdir()
+    try:
+        return [
+            figure
+            for size, item_count in ITEM_COUNTS.items()
+            for figure in _scaling(bench, command, place, size, item_count)
+        ]
+    finally:
+        shutil.rmtree(place)
+
+
+def _scaling(bench: Bench, command: list[str], place: Path, size: str, item_count: int) -> list[Figure]:
+    selection = Selection(batch_of_orders(item_count), BATCH, WANTED_A_BATCH, filter_class=FILTER_CLASS)
     load = FilteredLoad(
         bench.server.broker, bench.fresh_topic("filter_server"), QUEUES, "bench_filter_server", selection
     )
-    place = directory / CASE
-    place.mkdir(exist_ok=True)
     try:
-        load.fill(bench.sizes.backlog_messages // MESSAGES_DIVISOR)
+        load.fill(int(bench.sizes.backlog_messages / ITEMS_DIVISOR / item_count))
         one, _, _ = _through(load, command, bench.server.broker, 1, place)
         two, own_us, worker_us = _through(load, command, bench.server.broker, 2, place)
     finally:
         load.close()
-        shutil.rmtree(place)
+    name = f"{CASE} {size}"
     return [
-        Figure(f"{CASE} rate, one worker", one, "msg/s", None, True),
-        Figure(f"{CASE} rate, two workers", two, "msg/s", None, True),
-        Figure(f"{CASE} two workers to one", two / one, "times", 1.8, True),
-        Figure(f"{CASE} worker CPU", worker_us, "us/msg", None),
-        Figure(f"{CASE} own CPU", own_us, "us/msg", None),
-        Figure(f"{CASE} own CPU, of the workers'", own_us / worker_us * 100, "%", 5.0),
+        Figure(f"{name} rate, one worker", one, "msg/s", None, True),
+        Figure(f"{name} rate, two workers", two, "msg/s", None, True),
+        Figure(f"{name} two workers to one", two / one, "times", 1.8, True),
+        Figure(f"{name} worker CPU", worker_us, "us/msg", None),
+        Figure(f"{name} own CPU", own_us, "us/msg", None),
+        Figure(f"{name} own CPU, of the workers'", own_us / worker_us * 100, "%", 5.0),
     ]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pymq.bench.filter_servers import BATCH, FILTER_CLASS, PRICE_MAX, WANTED_A_BATCH, batch_of_orders
+import pytest
+
+from pymq.bench.filter_servers import BATCH, FILTER_CLASS, ITEM_COUNTS, PRICE_MAX, WANTED_A_BATCH, batch_of_orders
 from pymq.bench.frames import pull_frame
 from pymq.filterserver.classes import parse_class
 from pymq.model import sysflag
@@ -12,9 +14,10 @@ from pymq.model.record import decode_batch
 from pymq.wire.command import decode_command
 
 
-def test_one_message_of_a_batch_has_a_dear_item() -> None:
-    bodies = [body for _, body, _ in decode_batch(batch_of_orders())]
-    assert len(bodies) == BATCH and all(900 < len(body) < 1100 for body in bodies)
+@pytest.mark.parametrize(("size", "kib"), [("1 KiB", 1), ("8 KiB", 8)])
+def test_one_message_of_a_batch_has_a_dear_item(size: str, kib: int) -> None:
+    bodies = [body for _, body, _ in decode_batch(batch_of_orders(ITEM_COUNTS[size]))]
+    assert len(bodies) == BATCH and all(900 * kib < len(body) < 1100 * kib for body in bodies)
     dearest = [max(item["price"] for item in json.loads(body)["items"]) for body in bodies]
     assert sum(price > PRICE_MAX for price in dearest) == WANTED_A_BATCH
 
