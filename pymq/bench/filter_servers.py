@@ -4,7 +4,6 @@ import json
 import shutil
 import struct
 import subprocess
-import threading
 from pathlib import Path
 
 from pymq.bench import frames, process
@@ -18,7 +17,6 @@ WANTED_A_BATCH = 1
 ITEM_COUNTS = {"1 KiB": 20, "8 KiB": 160}  # in a message's body, by its size
 PRICE_MAX = 990
 FILTER_CLASS = f"pymq.filters.jsonpath:$.items[?@.price > {PRICE_MAX}]"
-START_DEADLINE_S = 30.0
 ITEMS_DIVISOR = 2.5  # of a backlog's messages: a filter that is worth a process takes some 10 us an item
 
 
@@ -61,11 +59,7 @@ class FilterServerProcess:
         self._log.close()
 
     def _ready(self) -> str:
-        watchdog = threading.Timer(START_DEADLINE_S, self._process.kill)
-        watchdog.start()
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        watchdog.cancel()
+        line = process.first_line(self._process)
         if not line:
             raise BenchError(f"the filter server did not get ready: {Path(self._log.name).read_text()[-2000:].strip()}")
         return str(json.loads(line)["filter_server"])

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from pymq.bench import process
 from pymq.bench.apache import ApacheBroker, free_port
 from pymq.bench.cases import Server
 from pymq.bench.control import BenchError, Control, wait_until
-from pymq.bench.standalone import START_DEADLINE_S, PyMQBroker
+from pymq.bench.standalone import PyMQBroker
 
 GET_BROKER_RUNTIME_INFO = 28
 GET_BROKER_HA_STATUS = 907
@@ -139,11 +138,7 @@ class PyMQPair:
                 [*self._command, *arguments, "--json"], stdout=subprocess.PIPE, stderr=errors, text=True
             )
         self._processes[role] = child
-        watchdog = threading.Timer(START_DEADLINE_S, child.kill)
-        watchdog.start()
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        watchdog.cancel()
+        line = process.first_line(child)
         if not line:
             raise BenchError(f"pymq {arguments[0]} did not get ready: {log.read_text()[-2000:].strip()}")
         address: str = json.loads(line)[arguments[0]]

@@ -4,12 +4,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 20.0
 
 
@@ -92,6 +94,19 @@ class Paused:
     def __exit__(self, *_: object) -> None:
         for pid in self._pids:
             os.kill(pid, signal.SIGCONT)
+
+
+def first_line(process: "subprocess.Popen[str]") -> str:
+    """The line a server writes once it is ready; empty when it ends without one.
+
+    One that hangs before it is killed after 30 s, which ends the read too.
+    """
+    watchdog = threading.Timer(START_DEADLINE_S, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    watchdog.cancel()
+    return line
 
 
 def stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +11,6 @@ from types import MappingProxyType
 
 from pymq.bench import process
 from pymq.bench.control import BenchError
-
-START_DEADLINE_S = 30.0
 
 
 class PyMQBroker:
@@ -59,12 +56,7 @@ class PyMQBroker:
 
     def _await_ready(self) -> None:
         assert self._process is not None
-        # A server that hangs before its line is ended, which ends the read below too.
-        watchdog = threading.Timer(START_DEADLINE_S, self._process.kill)
-        watchdog.start()
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        watchdog.cancel()
+        line = process.first_line(self._process)
         if not line:
             self._process.wait()
             raise BenchError(f"pymq standalone did not get ready: {self.last_words()}")

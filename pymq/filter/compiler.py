@@ -37,13 +37,13 @@ Test = Callable[[bytes], bool | None]
 Value = Callable[[bytes], Any]  # bytes for a text, or int, float, bool, None
 Convert = Callable[[Any], Any]
 
-_COMPARE: dict[Relation, Callable[[Any, Any], bool]] = {
+COMPARE: dict[Relation, Callable[[Any, Any], Any]] = {
     Relation.LESS: operator.lt,
     Relation.LESS_EQUAL: operator.le,
     Relation.GREATER: operator.gt,
     Relation.GREATER_EQUAL: operator.ge,
 }
-_MIRRORED = {
+MIRRORED = {
     Relation.LESS: Relation.GREATER,
     Relation.LESS_EQUAL: Relation.GREATER_EQUAL,
     Relation.GREATER: Relation.LESS,
@@ -173,8 +173,8 @@ def _(node: Order) -> Test:
     if isinstance(left, Property) and isinstance(right, Constant):
         return _property_order(left, node.relation, right)
     if isinstance(left, Constant) and isinstance(right, Property):
-        return _property_order(right, _MIRRORED[node.relation], left)
-    get_left, get_right, compare = _value(left), _value(right), _COMPARE[node.relation]
+        return _property_order(right, MIRRORED[node.relation], left)
+    get_left, get_right, compare = _value(left), _value(right), COMPARE[node.relation]
     convert = _order_of_texts if _kind(left) is _kind(right) is Kind.TEXT else float
 
     def in_order(source: bytes) -> bool | None:
@@ -188,7 +188,7 @@ def _(node: Order) -> Test:
 
 
 def _property_order(operand: Property, relation: Relation, constant: Constant) -> Test:
-    get, read, compare, limit = getter(operand.name), _READ_AS[constant.kind], _COMPARE[relation], constant.value
+    get, read, compare, limit = getter(operand.name), _READ_AS[constant.kind], COMPARE[relation], constant.value
 
     def in_order(source: bytes) -> bool | None:
         value = get(source)

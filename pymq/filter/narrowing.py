@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pymq.filter.bulk_numbers import LONG_DIGITS_MAX, Numbers, read_decimals, read_integers
 from pymq.filter.bulk_properties import Bools, Int64s, PropertyTable
-from pymq.filter.compiler import folded
+from pymq.filter.compiler import COMPARE, MIRRORED, folded
 from pymq.filter.nodes import (
     NUMBERS,
     And,
@@ -33,7 +33,6 @@ from pymq.filter.nodes import (
     Or,
     Order,
     Property,
-    Relation,
     Search,
 )
 from pymq.filter.raw_properties import SEPARATOR
@@ -56,18 +55,6 @@ class Answers(NamedTuple):
 Condition = Callable[[PropertyTable], Answers]
 # Of values that begin at these places of the table: for which it is true, and of which that is sure.
 Judge = Callable[[PropertyTable, Int64s], tuple[Bools, Bools]]
-_COMPARE: dict[Relation, Callable[[Any, Any], Any]] = {
-    Relation.LESS: operator.lt,
-    Relation.LESS_EQUAL: operator.le,
-    Relation.GREATER: operator.gt,
-    Relation.GREATER_EQUAL: operator.ge,
-}
-_MIRRORED = {
-    Relation.LESS: Relation.GREATER,
-    Relation.LESS_EQUAL: Relation.GREATER_EQUAL,
-    Relation.GREATER: Relation.LESS,
-    Relation.GREATER_EQUAL: Relation.LESS_EQUAL,
-}
 
 
 def narrowing(tree: Node) -> Narrowing | None:
@@ -223,9 +210,9 @@ def _(node: Find) -> Condition | None:
 def _(node: Order) -> Condition | None:
     left, right = folded(node.left), folded(node.right)
     if isinstance(left, Property) and isinstance(right, Constant):
-        return _of_values(left, _number_judge(_COMPARE[node.relation], right))
+        return _of_values(left, _number_judge(COMPARE[node.relation], right))
     if isinstance(left, Constant) and isinstance(right, Property):
-        return _of_values(right, _number_judge(_COMPARE[_MIRRORED[node.relation]], left))
+        return _of_values(right, _number_judge(COMPARE[MIRRORED[node.relation]], left))
     return None
 
 

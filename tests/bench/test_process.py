@@ -1,9 +1,12 @@
 """CPU and memory are those of the whole family of processes."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from pymq.bench import process
 
@@ -45,3 +48,21 @@ def test_pinning_is_undone() -> None:
     with process.pinned():
         assert len(os.sched_getaffinity(0)) == 1
     assert os.sched_getaffinity(0) == before
+
+
+def server(program: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+
+
+def test_the_first_line_of_a_server() -> None:
+    with server("print('ready'); print('more')") as running:
+        assert process.first_line(running) == "ready\n"
+    with server("") as running:
+        assert process.first_line(running) == ""
+
+
+def test_a_server_that_hangs_before_its_line_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "START_DEADLINE_S", 0.1)
+    with server("import threading; threading.Event().wait()") as running:
+        assert process.first_line(running) == ""
+    assert running.returncode == -signal.SIGKILL
