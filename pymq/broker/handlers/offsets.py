@@ -78,9 +78,9 @@ class OffsetHandlers:
 
     def update(self, request: Command, header: UpdateConsumerOffsetHeader, peer: Peer) -> Reply:
         """Takes a commit."""
-        if self._groups.makes_groups:
+        if self._groups.makes_groups and not header.pymq_only_forward:
             self._groups.require(header.consumer_group)
-        else:  # its master may not have met the group yet
+        else:  # a group may have met the slave alone: while the master was away it could begin nowhere else
             self._groups.ensure(header.consumer_group)
         topic = self._topics.require(header.topic)
         if not 0 <= header.queue_id < topic.queue_count:
@@ -97,14 +97,16 @@ class OffsetHandlers:
     def _advance(self, group: str, topic: str, queue_id: int, offset: int) -> int:
         """Takes what was committed on a slave, if it is further; returns where the group stands now.
 
-        Behind the queue's end lie messages that a crash took from this master. Those that it stored since, in the reign
-        that began then, were given their offsets, and nobody has consumed them.
+        What this master hides until enough disks and slaves have it, a slave may have shown already. Behind that lie
+        messages that a crash took from this master. Those that it stored since, in the reign that began then, were
+        given their offsets, and nobody has consumed them.
         """
         queue = self._store.queue_table.get(topic, queue_id)
-        if queue is not None and offset > queue.max_offset:
+        if queue is not None and offset > queue.next_offset:
             offset = queue.max_offset - units_from(queue, self._reign_start())
         if offset > self._cursors.query(group, topic, queue_id):
-            self._cursors.commit(group, topic, queue_id, offset)
+            stored_end = queue.next_offset if queue is not None else None
+            self._cursors.commit(group, topic, queue_id, offset, stored_end)
         return self._cursors.query(group, topic, queue_id)
 
     def search(self, request: Command, header: SearchOffsetHeader, peer: Peer) -> Reply:

@@ -205,7 +205,7 @@ class MetadataCopy:
         if problem:
             self._end_round(problem)
         else:
-            self._push.start(self._address, self._end_round)
+            self._push.start(self._address, self._end_round, is_apache=self._is_apache)
 
     def _end_round(self, problem: str) -> None:
         self._is_busy = False

@@ -15,12 +15,13 @@ log = logging.getLogger(__name__)
 
 ASKED_AT_ONCE = 64
 ASK_TIMEOUT_MS = 3000
-# The master knows better: the topic or group is gone, or it has no such offset any more.
+# The master knows better: the topic is gone, it makes no such group or has its limit of them, or has no such offset.
 _FINAL = frozenset(
     {
         ResponseCode.SUCCESS,
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
         ResponseCode.INVALID_PARAMETER,
     }
 )
@@ -38,6 +39,8 @@ class OffsetPush:
         self._waiting: list[PendingOffset] = []
         self._asked_count = 0
         self._problem = ""
+        self._is_apache = False
+        self._unmet: set[str] = set()  # groups that a RocketMQ master has not met, and that were told
         # Called when the master's offset is another one than was sent, so that the slave's is wrong.
         self.on_difference: Callable[[], None] = lambda: None
 
@@ -46,10 +49,15 @@ class OffsetPush:
         """True while offsets wait for the master."""
         return bool(len(self._pending))
 
-    def start(self, address: str, done: Done) -> None:
-        """Sends all to ``address``; ``done`` is called at once when there is nothing to send."""
+    def start(self, address: str, done: Done, *, is_apache: bool = False) -> None:
+        """Sends all to ``address``; ``done`` is called at once when there is nothing to send.
+
+        ``is_apache``: a RocketMQ master takes no offset of a group before it has heard of one of its consumers.
+        """
         self._waiting = self._pending.all()
         self._problem = ""
+        self._is_apache = is_apache
+        self._unmet &= {pending.group for pending in self._waiting}
         self._ask_more(address, done)
 
     def _ask_more(self, address: str, done: Done) -> None:
@@ -80,6 +88,8 @@ class OffsetPush:
     def _note(self, pending: PendingOffset, answer: Command | str) -> None:
         if isinstance(answer, str):
             self._problem = answer
+        elif self._is_apache and answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            self._tell_unmet(pending.group)
         elif answer.code in _FINAL:
             self._pending.settle(pending)
             if answer.code != ResponseCode.SUCCESS:
@@ -90,3 +100,9 @@ class OffsetPush:
                 self.on_difference()
         else:
             self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"
+
+    def _tell_unmet(self, group: str) -> None:
+        """It makes the group when one of its consumers comes; what they committed here is kept for that."""
+        if group not in self._unmet:
+            self._unmet.add(group)
+            log.info("the master has not met group %s yet: what it committed here waits until then", group)

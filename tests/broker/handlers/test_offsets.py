@@ -105,3 +105,32 @@ def test_a_commit_that_only_goes_forward(world: World) -> None:
     assert world.parts.cursors.query("g", "T", 0) == 2
     caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1, pymqOnlyForward="false")
     assert world.parts.cursors.query("g", "T", 0) == 1
+
+
+def test_what_a_slave_brings_makes_its_group() -> None:
+    world, fields = World(), {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 1}
+    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.put("T")
+    caller, update = Caller(world), Code.UPDATE_CONSUMER_OFFSET
+    assert caller.refused(update, **fields)[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert caller.header(update, **fields, pymqOnlyForward="true") == {"offset": "1"}
+    assert world.parts.groups.get("new") is not None
+
+
+def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
+    world = World(autoCreateSubscriptionGroup="false")
+    world.parts.topics.put([TopicConfig(topic_name="T")])
+    fields = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 0, "pymqOnlyForward": "true"}
+    refused = Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields)
+    assert refused[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and world.parts.groups.get("new") is None
+
+
+def test_a_slave_may_have_shown_what_its_master_still_hides(world: World) -> None:
+    """Its reports come later than its consumers' commits."""
+    caller, store = Caller(world), world.parts.store
+    fields = {"consumerGroup": "g", **QUEUE, "pymqOnlyForward": "true"}
+    world.put("T")
+    world.put("T", hide_uncopied=True)
+    assert store.max_offset("T", 0) == 1
+    assert caller.header(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=2) == {"offset": "2"}
+    assert world.parts.cursors.query("g", "T", 0) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from typing import Any
 
@@ -42,6 +43,8 @@ class Apache:
 
     def dispatch(self, peer: Peer, command: Command) -> Reply | None:
         if command.code == Code.UPDATE_CONSUMER_OFFSET:
+            if command.ext["consumerGroup"] not in self.groups:
+                return Reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "Group not exist!")
             self.committed.append(dict(command.ext))
             return Reply()
         if command.code == Code.GET_TIMER_CHECK_POINT and self.timer_check:
@@ -196,6 +199,22 @@ def test_offsets_committed_here_are_sent_when_they_are_greater() -> None:
     (sent,) = apache.committed
     assert (sent["queueId"], sent["commitOffset"]) == ("1", "5")
     assert pair.slave.parts.cursors.query("g", "T", 1) == 5, "its table was the same as before"
+
+
+def test_offsets_of_a_group_that_it_has_not_met_wait_until_it_has(caplog: pytest.LogCaptureFixture) -> None:
+    pair, apache = apache_pair()
+    pair.run(1000)
+    caller = Caller(pair.slave)
+    caplog.set_level(logging.INFO)
+    for group in ("new", "g"):
+        caller.ok(Code.UPDATE_CONSUMER_OFFSET, consumerGroup=group, topic="T", queueId=1, commitOffset=5)
+    pair.run(3 * ROUND_MS)
+    assert [sent["consumerGroup"] for sent in apache.committed] == ["g"], "nobody waits for it"
+    assert pair.slave.parts.cursors.query("new", "T", 1) == 5
+    assert caplog.text.count("not met group new yet") == 1
+    apache.groups["new"] = {"groupName": "new"}
+    pair.run(ROUND_MS)
+    assert apache.committed[-1]["consumerGroup"] == "new" and not len(pair.slave.parts.pending_offsets)
 
 
 def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:

@@ -50,6 +50,28 @@ def test_what_is_committed_while_the_master_is_away_is_there_when_it_is_back() -
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {}}
 
 
+def test_a_group_that_began_while_the_master_was_away_is_there_when_it_is_back() -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    commit(pair, 4, group="new")
+    pair.run(1000)
+    pair.start_master()
+    pair.run(1000)
+    assert pair.master.parts.groups.get("new") is not None
+    assert pair.master.parts.cursors.query("new", "T", 0) == pair.slave.parts.cursors.query("new", "T", 0) == 4
+    assert not len(pair.slave.parts.pending_offsets)
+
+
+def test_one_that_the_master_has_no_room_for_keeps_no_others_back(caplog: pytest.LogCaptureFixture) -> None:
+    pair = joined_pair()
+    commit(pair, 4, group="new")
+    commit(pair, 5)
+    pair.master.parts.groups._config.group_count_max = 1
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 5 and pair.master.parts.groups.get("new") is None
+    assert not len(pair.slave.parts.pending_offsets) and "limit of 1 consumer groups" in caplog.text
+
+
 def test_the_slave_s_restart_forgets_none() -> None:
     pair = joined_pair()
     pair.stop_master()
