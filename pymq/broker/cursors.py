@@ -87,14 +87,16 @@ class CursorManager:
         queues = self._offsets.get((topic, group))
         return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, end: int | None = None) -> None:
         """Takes a consumer's commit. Raises Refusal(INVALID_PARAMETER) for an offset that can't be.
 
-        Dropped while a reset waits to be told: the consumer speaks of where it was before.
+        ``end``: the greatest that can; None: the end that consumers see. Dropped while a reset waits to be told: the
+        consumer speaks of where it was before.
         """
         if (topic, group, queue_id) in self._resets:
             return
-        end = self._max_offset(topic, queue_id)
+        if end is None:
+            end = self._max_offset(topic, queue_id)
         if not 0 <= offset <= end:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,

@@ -47,8 +47,8 @@ class SlaveCursors(CursorManager):
         for pending in self._pending.all():
             self.advance(pending.group, pending.topic, pending.queue_id, pending.offset)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes a consumer's commit, if it goes forward, and keeps it for the master.
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, end: int | None = None) -> None:
+        """Takes a consumer's commit, if it goes forward, and keeps it for the master. Any ``end`` will do.
 
         Raises Refusal: INVALID_PARAMETER for an offset below 0, SYSTEM_BUSY when too many wait for the master.
         """

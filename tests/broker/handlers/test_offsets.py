@@ -10,6 +10,7 @@ from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.world import Caller, World
+from tests.store.support import stage
 
 QUEUE: dict[str, Any] = {"topic": "T", "queueId": 0}
 
@@ -126,11 +127,25 @@ def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
 
 
 def test_a_slave_may_have_shown_what_its_master_still_hides(world: World) -> None:
-    """Its reports come later than its consumers' commits."""
-    caller, store = Caller(world), world.parts.store
-    fields = {"consumerGroup": "g", **QUEUE, "pymqOnlyForward": "true"}
+    """Its consumers' commits come before it says that it has the messages."""
+    caller, cursors = Caller(world), world.parts.cursors
     world.put("T")
-    world.put("T", hide_uncopied=True)
-    assert store.max_offset("T", 0) == 1
-    assert caller.header(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=2) == {"offset": "2"}
-    assert world.parts.cursors.query("g", "T", 0) == 2
+    stage(world.parts.store, "T", 0, b"x")
+    world.parts.store.commit(hide_uncopied=True)
+    assert world.parts.store.max_offset("T", 0) == 1
+    commit = {"code": Code.UPDATE_CONSUMER_OFFSET, "consumerGroup": "g", **QUEUE}
+    assert caller.header(**commit, commitOffset=2, pymqOnlyForward="true") == {"offset": "2"}
+    assert cursors.query("g", "T", 0) == 2
+    assert caller.refused(**commit, commitOffset=2)[0] == ResponseCode.INVALID_PARAMETER
+    assert cursors.query("g", "T", 0) == 2
+
+
+def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_before(world: World) -> None:
+    """The messages that its consumers had were lost; others have their offsets by now."""
+    for _ in range(2):
+        world.put("T")
+    world.parts.lineage.open_as_master(world.parts.store.physical_max_offset, was_clean=False, begins_reign=False)
+    world.put("T")
+    fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "4", "pymqOnlyForward": "true"}
+    assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields) == {"offset": "2"}
+    assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields | {"commitOffset": "3"}) == {"offset": "3"}
