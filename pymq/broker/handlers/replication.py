@@ -51,7 +51,7 @@ class JoinHandlers:
         config, store, feeds = self._config, self._store, self._feeds
         if feeds is None:
             raise Refusal(
-                ResponseCode.INVALID_PARAMETER,
+                ResponseCode.SERVICE_NOT_AVAILABLE,  # it may become one in a moment: who asks tries again soon
                 f"this broker ({config.broker_name}) is no master but slave {config.broker_id}: join its master",
             )
         try:

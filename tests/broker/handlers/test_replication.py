@@ -108,5 +108,6 @@ def test_what_can_not_be_read_is_refused() -> None:
 
 def test_a_slave_is_no_master() -> None:
     world = World(brokerId=2)
-    _, remark = Caller(world).refused(JOIN, request(world))
+    code, remark = Caller(world).refused(JOIN, request(world))
     assert "is no master but slave 2" in remark
+    assert code == ResponseCode.SERVICE_NOT_AVAILABLE, "it may be about to become one: worth another try soon"
