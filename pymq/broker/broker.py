@@ -17,8 +17,8 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.periodic import LINK_JOB, TICK_PERIOD_MS, periodic_work
 from pymq.broker.registration import Registrar
 from pymq.broker.replication.group_at_start import GroupAtStart
-from pymq.broker.replication.role import SLAVE, Role
-from pymq.broker.replication.role_file import (
+from pymq.broker.replication.roles.role import SLAVE, Role
+from pymq.broker.replication.roles.role_file import (
     RoleFile,
     RoleRecord,
     remembering,
@@ -26,7 +26,7 @@ from pymq.broker.replication.role_file import (
     role_name_after_change,
     role_name_at_start,
 )
-from pymq.broker.replication.role_switch import RoleSwitch
+from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.store_settings import store_settings
 from pymq.broker.worker_threads import WorkerThreads

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast_header import BATCH, ONE, BinaryTemplates, SendExt, SendHead, decode_json_send, kind_of
-from pymq.broker.replication.sync_mode import SYNC_MASTER
+from pymq.broker.replication.master.sync_mode import SYNC_MASTER
 from pymq.broker.writer import SYNC_FLUSH
 from pymq.errors import StoreError
 from pymq.model import sysflag

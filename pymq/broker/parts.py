@@ -23,24 +23,24 @@ from pymq.broker.handlers.send import SendHandlers
 from pymq.broker.leaser import Leaser
 from pymq.broker.reader import Reader
 from pymq.broker.recovery_progress import RecoveryProgress
-from pymq.broker.replication.census import Census
 from pymq.broker.replication.copied_tables import copied_tables
-from pymq.broker.replication.copy_requests import CopyRequests
-from pymq.broker.replication.feeds import Feeds
-from pymq.broker.replication.found_topics import make_found_topics
-from pymq.broker.replication.freeze import Freeze
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
-from pymq.broker.replication.link import MasterLink
-from pymq.broker.replication.metadata_copy import LinkAndTables, MetadataCopy, metadata_copy
-from pymq.broker.replication.own_tail import own_tail
-from pymq.broker.replication.pending_offsets import PendingOffsets
-from pymq.broker.replication.promotion import RoleRequests
+from pymq.broker.replication.lost_tail.own_tail import own_tail
+from pymq.broker.replication.lost_tail.regained_tail import Regained
+from pymq.broker.replication.master.copy_requests import CopyRequests
+from pymq.broker.replication.master.feeds import Feeds
+from pymq.broker.replication.master.found_topics import make_found_topics
+from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.read_advice import ReadAdvice
-from pymq.broker.replication.regained_tail import Regained
-from pymq.broker.replication.role import MASTER_ID, ChangeRole, Role
-from pymq.broker.replication.slave_cursors import SlaveCursors
-from pymq.broker.replication.sync_mode import SyncMode
-from pymq.broker.replication.watch import GroupWatch
+from pymq.broker.replication.roles.census import Census
+from pymq.broker.replication.roles.freeze import Freeze
+from pymq.broker.replication.roles.promotion import RoleRequests
+from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role
+from pymq.broker.replication.roles.watch import GroupWatch
+from pymq.broker.replication.slave.cursors import SlaveCursors
+from pymq.broker.replication.slave.link import MasterLink
+from pymq.broker.replication.slave.metadata_copy import LinkAndTables, MetadataCopy, metadata_copy
+from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.retries import Retries
 from pymq.broker.stats import StatsManager
 from pymq.broker.store_settings import store_settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pymq.broker.jobs import Job
 from pymq.broker.parts import BrokerParts
 from pymq.broker.problem_log import ProblemLog
-from pymq.broker.replication.link import TICK_PERIOD_MS as LINK_TICK_PERIOD_MS
-from pymq.broker.replication.tail_holders import TICK_PERIOD_MS as TAIL_TICK_PERIOD_MS
+from pymq.broker.replication.lost_tail.tail_holders import TICK_PERIOD_MS as TAIL_TICK_PERIOD_MS
+from pymq.broker.replication.slave.link import TICK_PERIOD_MS as LINK_TICK_PERIOD_MS
 
 TICK_PERIOD_MS = 100
 SLOW_TICK_PERIOD_MS = 1000

@@ -22,7 +22,7 @@ from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.slave_rules import refusal_text, routes_on_slave
+from pymq.broker.replication.slave.rules import refusal_text, routes_on_slave
 from pymq.broker.replication.status import CutHistory, StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.model.hosts import format_address

@@ -52,7 +52,7 @@ class LateReply(Protocol):
 
 
 class Copies(Protocol):
-    """What the writer asks of replication (pymq.broker.replication.sync_mode has it)."""
+    """What the writer asks of replication (pymq.broker.replication.master.sync_mode has it)."""
 
     @property
     def is_on(self) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.roles.role import Role
 from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config

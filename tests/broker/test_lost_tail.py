@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.broker.broker import Broker
-from pymq.broker.replication import regained_tail
+from pymq.broker.replication.lost_tail import regained_tail
 from pymq.client import Message, Producer
 from pymq.errors import RefusedError
 from tests.broker.test_broker import make_broker, name_server, until

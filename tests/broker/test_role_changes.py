@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pymq.broker.broker import Broker
-from pymq.broker.replication.role import Role, RoleChange
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.cli.promote_work import make_plan
 from pymq.client import Admin, Message, Producer
 from pymq.client.admin.promotion import Promotion

@@ -8,7 +8,7 @@ from typing import Any
 
 from pymq.broker.flusher import RunInThread
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.role import Role, RoleChange
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.roles.role import Role
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.replication import ReplicationAdmin
 from pymq.errors import RefusedError, UnreachableError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pymq.broker.replication.sync_mode import check_role_setting
+from pymq.broker.replication.master.sync_mode import check_role_setting
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.broker.subscriptions import Wanted
 from pymq.clock import Clock

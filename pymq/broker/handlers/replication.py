@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from pymq.broker.replication.feeds import Feeds
-from pymq.broker.replication.join import OwnLog, decide, lineage_to_body
 from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.lineage_body import lineage_to_body
+from pymq.broker.replication.master.feeds import Feeds
+from pymq.broker.replication.master.join import OwnLog, decide
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model.hosts import format_address

@@ -13,7 +13,7 @@ from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.promotion import RoleRequests
+    from pymq.broker.replication.roles.promotion import RoleRequests
 
 _decode = msgspec.json.Decoder(RoleRequest).decode
 

@@ -17,8 +17,8 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 if TYPE_CHECKING:
     from pymq.broker.cursors import CursorManager
     from pymq.broker.delays import DelayService
-    from pymq.broker.replication.copy_requests import CopyRequests
-    from pymq.broker.replication.role import Role
+    from pymq.broker.replication.master.copy_requests import CopyRequests
+    from pymq.broker.replication.roles.role import Role
 
 
 class SlaveSyncHandlers:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.feed import GONE
-from pymq.broker.replication.link import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING
-from pymq.broker.replication.role import ASYNC_MASTER, SLAVE, SYNC_MASTER
+from pymq.broker.replication.master.feed import GONE
+from pymq.broker.replication.roles.role import ASYNC_MASTER, SLAVE, SYNC_MASTER
+from pymq.broker.replication.slave.link import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING
 from pymq.broker.replication.status import CutHistory
 from pymq.metrics.family import PAUSE, Family, Metric, Reading, counter, gauge, single, state_set
 from pymq.store.counting import units_from

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pymq.broker.replication.role import ASYNC_MASTER, SYNC_MASTER
-from pymq.broker.replication.slave_cursors import SlaveCursors
+from pymq.broker.replication.roles.role import ASYNC_MASTER, SYNC_MASTER
+from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.model.tables import DataVersion
 
 if TYPE_CHECKING:

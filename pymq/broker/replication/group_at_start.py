@@ -7,14 +7,14 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from pymq.broker.replication.census import Census, Member
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
-from pymq.broker.replication.own_tail import OwnTail
-from pymq.broker.replication.regained_tail import Regained
-from pymq.broker.replication.role import Role
-from pymq.broker.replication.role_file import RoleRecord, demoted
-from pymq.broker.replication.watch import judge
+from pymq.broker.replication.lost_tail.own_tail import OwnTail
+from pymq.broker.replication.lost_tail.regained_tail import Regained
+from pymq.broker.replication.roles.census import Census, Member
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.roles.role_file import RoleRecord, demoted
+from pymq.broker.replication.roles.watch import judge
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError

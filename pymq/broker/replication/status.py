@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from pymq.broker.replication.feed import GONE
 from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.role import Role
-from pymq.broker.replication.sync_mode import SYNC_MASTER
+from pymq.broker.replication.master.feed import GONE
+from pymq.broker.replication.master.sync_mode import SYNC_MASTER
+from pymq.broker.replication.roles.role import Role
 from pymq.errors import StoreError
 from pymq.model.hosts import format_address
 from pymq.store.counting import messages_behind
@@ -31,7 +31,7 @@ from pymq.wire.bodies_replication import (
 )
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.sync_mode import SyncMode
+    from pymq.broker.replication.master.sync_mode import SyncMode
     from pymq.config import BrokerConfig
     from pymq.store.fs import Files
     from pymq.store.store import MessageStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.metrics.lag import PAIRS_AT_ONCE, QUEUES_AT_ONCE, LagMetrics
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.roles.role import Role
 from pymq.metrics.family import PAUSE
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_client import ConsumerData, SubscriptionData

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from pymq.broker.metrics.replication import ReplicationMetrics
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.roles.role import Role
 from pymq.store.counting import messages_behind
 from pymq.wire.bodies_replication import MasterLinkState, RegainedState, SlaveState
 from tests.broker.metrics.readings import Table, table

@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 from pymq.broker.handlers.replication import JoinHandlers
-from pymq.broker.replication.feeds import Feeds
 from pymq.broker.replication.lineage_file import LineageKeeper
-from pymq.broker.replication.link import MasterLink
-from pymq.broker.replication.role import Role, RoleChange
+from pymq.broker.replication.master.feeds import Feeds
+from pymq.broker.replication.roles.role import Role, RoleChange
+from pymq.broker.replication.slave.link import MasterLink
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.store.following import Follower

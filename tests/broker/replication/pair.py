@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pymq.broker.replication.metadata_copy import MetadataCopy, metadata_copy
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.slave.metadata_copy import MetadataCopy, metadata_copy
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock

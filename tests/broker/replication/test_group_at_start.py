@@ -10,11 +10,11 @@ from typing import TypeVar
 import pytest
 
 from pymq.broker.replication.group_at_start import GroupAtStart
-from pymq.broker.replication.role_file import RoleRecord
+from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.errors import UsageError
 from pymq.wire.bodies_replication import ReignBody
 from tests.broker.replication.asking import NAMESRV, THEIRS, Asking, status
-from tests.broker.replication.lost_tail import FIRST, Machines
+from tests.broker.replication.lost_tail.machines import FIRST, Machines
 from tests.broker.world import World
 
 T = TypeVar("T")

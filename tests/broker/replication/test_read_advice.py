@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.roles.role import Role
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, decode_command, encode_command

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.role import Role
+from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.status import CutHistory, StatusReport
-from pymq.broker.replication.sync_mode import SyncMode
 from pymq.wire.bodies_replication import CutState, MasterLinkState, SlaveState
 from tests.broker.world import ROOT, World
 

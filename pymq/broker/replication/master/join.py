@@ -1,0 +1,128 @@
+"""A master's decision whether a slave may follow, and from where: a pure function of what both say of their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pymq.broker.replication.lineage import Lineage, common_point
+from pymq.broker.replication.lineage_body import lineage_of_body
+from pymq.broker.replication.log_end import last_segment_start, tail_size
+from pymq.broker.replication.roles.role import MASTER_ID
+from pymq.errors import Refusal
+from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
+from pymq.wire.codes import ResponseCode
+
+
+class OwnLog(NamedTuple):
+    """What a master knows of itself. ``tail_digest(end, size)``: of ``size`` bytes of the log before ``end``;
+    ``live_address``: where the slave with the asked id answers that is connected already, else empty."""
+
+    cluster: str
+    broker_name: str
+    segment_size_bytes: int
+    start: int
+    end: int
+    lineage: Lineage
+    tail_digest: Callable[[int, int], str]
+    live_address: str = ""
+
+
+def decide(request: JoinRequest, own: OwnLog) -> int:
+    """The offset the slave goes on from; below its log's end: it must cut its log there first.
+
+    Raises Refusal with a text that names the values, see the table in docs/replication.md.
+    """
+    _check_identity(request, own)
+    _check_sense(request, own)
+    _check_epoch(request, own)
+    if request.log_start == request.log_end:
+        return own.start if request.full_sync else last_segment_start(own.start, own.end, own.segment_size_bytes)
+    return _place_in_log(request, own)
+
+
+def _check_identity(request: JoinRequest, own: OwnLog) -> None:
+    if request.protocol_version != PROTOCOL_VERSION:
+        raise Refusal(
+            ResponseCode.VERSION_NOT_SUPPORTED,
+            f"the slave speaks version {request.protocol_version} of the replication protocol, this master "
+            f"{PROTOCOL_VERSION}: run the same version of PyMQ on both",
+        )
+    for what, theirs, ours in (
+        ("brokerClusterName", request.cluster, own.cluster),
+        ("brokerName", request.broker_name, own.broker_name),
+        ("mappedFileSizeCommitLog", request.segment_size_bytes, own.segment_size_bytes),
+    ):
+        if theirs != ours:
+            raise _refusal(f"{what} is {theirs} on the slave and {ours} on this master: make them equal")
+    if request.broker_id <= MASTER_ID:
+        raise _refusal(f"a slave's brokerId is above {MASTER_ID}, this one says {request.broker_id}")
+    if own.live_address and own.live_address != request.address:
+        raise _refusal(
+            f"brokerId {request.broker_id} is that of the slave at {own.live_address}, which is connected: "
+            f"give the one at {request.address} another"
+        )
+
+
+def _check_sense(request: JoinRequest, own: OwnLog) -> None:
+    whole = tail_size(request.log_start, request.log_end, own.segment_size_bytes)
+    if not 0 <= request.log_start <= request.log_end or request.tail_bytes != whole:
+        raise _refusal(
+            f"a log from {request.log_start} to {request.log_end} with a tail of {request.tail_bytes} bytes makes no "
+            f"sense: the tail has {whole}"
+        )
+
+
+def _check_epoch(request: JoinRequest, own: OwnLog) -> None:
+    """Whoever has followed a newer master may have confirmed messages that this one never saw: it must not cut them."""
+    theirs, ours = lineage_of_body(request.lineage).epoch, own.lineage.epoch
+    if 0 < ours < theirs:
+        raise _refusal(
+            f"the slave at {request.address} has followed a master of epoch {theirs}, this one's epoch is {ours}: "
+            "another broker was made master since; start that one, or promote this slave"
+        )
+
+
+def _place_in_log(request: JoinRequest, own: OwnLog) -> int:
+    theirs = lineage_of_body(request.lineage)
+    common = common_point(own.lineage, own.end, theirs, request.log_end)
+    end = request.log_end
+    if end < own.start:
+        raise _refusal(f"the slave's log ends at {end}, before this master's oldest byte {own.start}: {_BEGIN_ANEW}")
+    if common.is_known and common.offset < end:
+        if common.offset < max(own.start, request.log_start):
+            raise _refusal(
+                f"the logs are the same up to {common.offset} alone; the slave's begins at {request.log_start}, this "
+                f"master's at {own.start}: {_BEGIN_ANEW}"
+            )
+        return common.offset
+    if common.offset < end:
+        raise _refusal(
+            f"the slave's log goes to {end}, but no master in its lineage is in this one's, and nothing behind "
+            f"{common.offset} can be the same: {_BEGIN_ANEW}"
+        )
+    _compare_tails(request, own, is_known=common.is_known)
+    return end
+
+
+def _compare_tails(request: JoinRequest, own: OwnLog, *, is_known: bool) -> None:
+    end, size = request.log_end, request.tail_bytes
+    if end - size < own.start:
+        if is_known:
+            return
+        raise _refusal(
+            f"the slave's log ends at {end}, where this master's begins: nothing is left to compare: {_BEGIN_ANEW}"
+        )
+    ours = own.tail_digest(end, size)
+    if request.tail_digest != ours:
+        raise _refusal(
+            f"the {size} bytes before offset {end} are others: digest {request.tail_digest} on the slave, {ours} here: "
+            f"{_BEGIN_ANEW}"
+        )
+
+
+_BEGIN_ANEW = "move its directory away and start the slave with an empty one"
+
+
+def _refusal(text: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)

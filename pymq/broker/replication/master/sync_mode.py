@@ -1,0 +1,173 @@
+"""SyncMode: what SYNC_MASTER asks of a send: how many slaves must have it, whether they can, and what is said if not.
+
+Other than RocketMQ's, a PyMQ master stores nothing while too few slaves are in sync: a message that is stored and not
+confirmed would be unseen until a slave comes, or lost with the master. The refusal is SERVICE_NOT_AVAILABLE, with which
+every client tries another broker; SLAVE_NOT_AVAILABLE and FLUSH_SLAVE_TIMEOUT say to all of them that the message *is*
+stored (Java: MQClientAPIImpl.processSendResponse makes them a SendResult and reads its fields).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from pymq.broker.replication.roles.role import Role
+from pymq.config import BrokerConfig
+from pymq.errors import ConfigError
+from pymq.store.store import MessageStore
+from pymq.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+SYNC_MASTER = "SYNC_MASTER"  # brokerRole
+# Log bytes that may wait for slaves. What waits also takes memory: a unit and keys for each message, held answers.
+UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
+_REFUSER = "SYNC_MASTER"
+
+
+class Slaves(Protocol):
+    """What is asked of the feeds."""
+
+    @property
+    def in_sync_count(self) -> int:
+        """Slaves that are connected and near the log's end."""
+        ...
+
+    def confirmed(self, copies: int) -> int:
+        """The log offset that at least ``copies`` slaves have."""
+        ...
+
+
+class NoSlaves:
+    """Stands in where nobody can follow."""
+
+    in_sync_count = 0
+
+    def confirmed(self, copies: int) -> int:
+        """Nobody has anything."""
+        return 0
+
+
+class LateReply(NamedTuple):
+    """What a sender is told whose message is stored, but not confirmed in time."""
+
+    code: int
+    remark: str
+
+
+class SyncMode:
+    """The rule, and the gate in front of the store. ``slaves`` may be set after the start, before the first send.
+
+    Everything is asked anew each time: ``brokerRole``, ``inSyncReplicas`` and their like may change at any time, and
+    slaves come and go.
+    """
+
+    def __init__(self, *, config: BrokerConfig, store: MessageStore, role: Role) -> None:
+        self._config = config
+        self._role = role
+        self._store = store
+        self.slaves: Slaves = NoSlaves()
+        self._refused_for: tuple[object, ...] | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """True when answers to sends wait for slaves."""
+        return self._config.broker_role == SYNC_MASTER and self._role.is_master
+
+    @property
+    def wanted_slaves(self) -> int:
+        """How many slaves must have a message as the operator set it (``inSyncReplicas`` less the master)."""
+        return self._config.in_sync_replicas - 1 if self.is_on else 0
+
+    @property
+    def needed_slaves(self) -> int:
+        """How many it are now: fewer where ``enableAutoInSyncReplicas`` allows it and no more are in sync."""
+        config, wanted = self._config, self.wanted_slaves
+        if wanted == 0 or not config.auto_in_sync_replicas:
+            return wanted
+        return min(wanted, max(config.min_in_sync_replicas - 1, self.slaves.in_sync_count))
+
+    @property
+    def is_degraded(self) -> bool:
+        """True while sends wait for fewer slaves than the operator wants."""
+        return self.needed_slaves < self.wanted_slaves
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long an answer waits for slaves."""
+        return self._config.slave_timeout_ms
+
+    def copied(self) -> int:
+        """The log offset that as many slaves as are needed have; the log's end when none is."""
+        needed = self.needed_slaves
+        return self.slaves.confirmed(needed) if needed else self._store.physical_max_offset
+
+    def late_reply(self) -> LateReply:
+        """For a message that was stored ``slaveTimeout`` ago and that too few slaves have."""
+        count, needed = self.slaves.in_sync_count, self.needed_slaves
+        if count < needed:
+            return LateReply(
+                ResponseCode.SLAVE_NOT_AVAILABLE,
+                f"the message is stored, but {count} of {needed} slaves are in sync (inSyncReplicas "
+                f"{self._config.in_sync_replicas}) since: it appears once they have it; start slaves",
+            )
+        return LateReply(
+            ResponseCode.FLUSH_SLAVE_TIMEOUT,
+            f"the message is stored, but {needed} of {count} slaves in sync did not confirm it within "
+            f"{self.timeout_ms} ms (slaveTimeout): it appears once they do; see `pymq broker status`",
+        )
+
+    def check(self) -> None:
+        """Opens or closes the store to writes. Called after each commit and from time to time."""
+        why = self._reason() if self.is_on else None
+        if why is None:
+            if self._refused_for is not None:
+                self._refused_for = None
+                self._store.refuse_writes(None, by=_REFUSER)
+                log.info("SYNC_MASTER: sends are taken again")
+            return
+        # The first text stays while its reason lasts: other figures in it would change all the time.
+        if why[0] != self._refused_for:
+            self._refused_for = why[0]
+            self._store.refuse_writes(why[1], by=_REFUSER)
+            log.warning("SYNC_MASTER: no send is taken: %s", why[1])
+
+    @property
+    def is_refusing(self) -> bool:
+        """True while the store is closed to writes for want of slaves."""
+        return self._refused_for is not None
+
+    def _reason(self) -> tuple[tuple[object, ...], str] | None:
+        """(what it depends on, text) of why nothing more can be promised now."""
+        needed, count = self.needed_slaves, self.slaves.in_sync_count
+        if count < needed:
+            config = self._config
+            return ("too few", needed, count), (
+                f"{config.broker_name} is a SYNC_MASTER and needs {needed} {_slaves(needed)} in sync (inSyncReplicas "
+                f"{config.in_sync_replicas}), but has {count}: nothing is stored. Start slaves, or allow less with "
+                "enableAutoInSyncReplicas=true or brokerRole=ASYNC_MASTER"
+            )
+        waiting = self._store.physical_max_offset - self._store.log.visible_end[0]
+        if waiting >= UNCONFIRMED_BYTES_MAX:
+            return ("too much",), (
+                f"{waiting} bytes wait for slaves to have them, the limit is {UNCONFIRMED_BYTES_MAX}: send again in a "
+                "moment; look at the slaves' lag with `pymq broker status`"
+            )
+        return None
+
+
+def check_role_setting(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
+    """Raises ConfigError for a change of ``brokerRole`` at run time that would be a change of roles."""
+    role = wanted.get("brokerRole")
+    if role is None or role == config.broker_role:
+        return
+    if config.is_slave or role == "SLAVE":
+        raise ConfigError(
+            f"brokerRole is {config.broker_role} and can't become {role[:20]} at run time: a master changes between "
+            "ASYNC_MASTER and SYNC_MASTER; `pymq broker promote` makes a slave the master"
+        )
+
+
+def _slaves(count: int) -> str:
+    return "slave" if count == 1 else "slaves"

@@ -1,0 +1,134 @@
+"""Promotion: what a broker does and refuses when it is told to change its role (request 9104).
+
+Nothing here looks at the group: whoever sends the requests (``pymq broker promote``) has, and says by ``epoch`` what it
+has seen. A broker only refuses what it can see itself to be unsafe.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
+from pymq.broker.replication.roles.role import ASYNC_MASTER, MASTER_ID, SYNC_MASTER, ChangeRole, Role, RoleChange
+from pymq.errors import Refusal
+from pymq.model.hosts import format_address, parse_address
+from pymq.wire.bodies_replication import RoleAnswer, RoleRequest
+from pymq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from pymq.broker.replication.lineage_file import LineageKeeper
+    from pymq.broker.replication.roles.freeze import Freeze
+    from pymq.broker.replication.roles.watch import GroupWatch
+    from pymq.broker.replication.slave.link import MasterLink
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+FREEZE, RESUME, STEP_DOWN, PROMOTE = "freeze", "resume", "step_down", "promote"
+
+
+class RoleRequests:
+    """Of one broker in one role. ``link`` is a slave's."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        role: Role,
+        lineage: LineageKeeper,
+        freeze: Freeze,
+        watch: GroupWatch,
+        link: MasterLink | None,
+        change_role: ChangeRole,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._role = role
+        self._lineage = lineage
+        self._freeze = freeze
+        self._watch = watch
+        self._link = link
+        self._change_role = change_role
+        self._actions: Final = {
+            FREEZE: self._begin_freeze,
+            RESUME: self._end_freeze,
+            STEP_DOWN: self._step_down,
+            PROMOTE: self._promote,
+        }
+
+    def follow(self, request: RoleRequest, sender: str) -> RoleAnswer:
+        """Does what ``request`` from ``sender`` ("host:port") says; a change of role comes after this turn.
+
+        Raises Refusal for what makes no sense in this role, or could lose messages and is not forced.
+        """
+        action = self._actions.get(request.action)
+        if action is None:
+            raise _refusal(f"action {request.action[:40]!r}: give one of {', '.join(self._actions)}")
+        self._check_epoch(request.epoch)
+        action(request, f"an operator at {sender} asked for it")
+        return RoleAnswer(log_end=self._store.physical_max_offset, epoch=self._lineage.lineage.epoch)
+
+    def _check_epoch(self, epoch: int) -> None:
+        ours = self._lineage.lineage.epoch
+        if epoch not in (-1, ours):
+            raise _refusal(f"this broker's newest reign has epoch {ours}, not {epoch}: look at the group again")
+
+    def _begin_freeze(self, request: RoleRequest, why: str) -> None:
+        self._check_is_master(FREEZE)
+        if not 0 < request.freeze_ms <= FREEZE_MS_MAX:
+            raise _refusal(f"freezeMs {request.freeze_ms}: give 1 to {FREEZE_MS_MAX}")
+        self._freeze.begin(request.freeze_ms, f"another broker is about to become the master, {why}")
+
+    def _end_freeze(self, request: RoleRequest, why: str) -> None:
+        self._check_is_master(RESUME)
+        self._freeze.end()
+
+    def _step_down(self, request: RoleRequest, why: str) -> None:
+        self._check_is_master(STEP_DOWN)
+        if request.broker_id <= MASTER_ID:
+            raise _refusal(f"brokerId {request.broker_id}: a slave's is above {MASTER_ID}")
+        own_address = format_address(self._config.broker_ip1, self._config.listen_port)
+        try:
+            parse_address(request.master_address)
+        except ValueError as error:
+            raise _refusal(f"masterAddress: {error}") from None
+        if request.master_address == own_address:
+            raise _refusal(f"masterAddress {own_address} is this broker's own: name the one that becomes the master")
+        if not self._freeze.is_on and not request.force:
+            raise _refusal("a master that takes writes would lose them by stepping down: freeze it first")
+        role = Role(request.broker_id, master_address=request.master_address)
+        self._change_role(RoleChange(role, f"{request.master_address} becomes the master: {why}"))
+
+    def _promote(self, request: RoleRequest, why: str) -> None:
+        """A slave becomes the master. A master that is told so by force begins another reign: of two masters of one
+        epoch the other one then steps down."""
+        link = self._link
+        if not request.force:
+            if link is None:
+                raise _refusal("this broker is the master already")
+            self._check_is_safe(link)
+        if request.master_role in (ASYNC_MASTER, SYNC_MASTER):
+            self._watch.note_master_role(request.master_role)
+        self._change_role(RoleChange(Role(MASTER_ID, begins_reign=True), why))
+
+    def _check_is_safe(self, link: MasterLink) -> None:
+        state = link.state()
+        if link.is_following:
+            raise _refusal(f"the master at {state.master_address} is followed: it must step down first")
+        lacking = state.master_log_end - self._store.physical_max_offset
+        if lacking > 0:
+            raise _refusal(
+                f"the master at {state.master_address} had {lacking} bytes more, up to {state.master_log_end}: they "
+                "would be lost; force it if they are lost anyway"
+            )
+
+    def _check_is_master(self, action: str) -> None:
+        if not self._role.is_master:
+            raise _refusal(f"this broker is slave {self._role.broker_id}: {action} is for a master")
+
+
+def _refusal(text: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, text)

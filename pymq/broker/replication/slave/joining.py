@@ -1,0 +1,160 @@
+"""Joining: what a slave asks its master before it opens the HA connection.
+
+A PyMQ master decides itself (request 9101). A RocketMQ master doesn't know that request; then the slave compares what
+the master's configuration and runtime table tell, and goes on without a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.lineage_body import lineage_of_body
+from pymq.broker.replication.log_end import last_segment_start
+from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.streams import Network
+
+TIMEOUT_MS = 3000
+_decode_answer = msgspec.json.Decoder(JoinAnswer).decode
+_decode_table = msgspec.json.Decoder(dict[str, dict[str, str]]).decode
+
+
+class Joined(NamedTuple):
+    """``start``: below the slave's end, it must cut first; None: a RocketMQ master decides, see :class:`LinkSession`.
+
+    ``token``: None for a RocketMQ master; ``ha_address``: empty when the master did not say; ``lineage``: of a RocketMQ
+    master, empty. ``log_end``: how far the master's log goes, -1 unknown.
+    """
+
+    token: int | None
+    ha_address: str
+    start: int | None
+    lineage: Lineage
+    master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER, as far as it said
+    log_end: int = -1
+
+
+class NotJoined(NamedTuple):
+    """``was_refused``: the master said no, or is none we can follow; otherwise there was no answer."""
+
+    why: str
+    was_refused: bool
+
+
+Outcome = Joined | NotJoined
+
+
+class Joining:
+    """One try. ``on_outcome`` is called once, later; not after :meth:`abandon`."""
+
+    def __init__(
+        self, network: Network, address: str, request: JoinRequest, on_outcome: Callable[[Outcome], None]
+    ) -> None:
+        self._network = network
+        self._address = address
+        self._request = request
+        self._on_outcome: Callable[[Outcome], None] | None = on_outcome
+        self._master_role = ""
+
+    def begin(self) -> None:
+        self._ask(RequestCode.PYMQ_JOIN_MASTER, self._answered, msgspec.json.encode(self._request))
+
+    def abandon(self) -> None:
+        """Nobody wants to know any more."""
+        self._on_outcome = None
+
+    def _ask(self, code: int, on_answer: Callable[[Command], None], body: bytes = b"") -> None:
+        def answered(answer: Command | str) -> None:
+            if self._on_outcome is None:
+                return
+            if isinstance(answer, str):
+                self._fail(answer, was_refused=False)
+            else:
+                on_answer(answer)
+
+        self._network.ask(self._address, Command(code, body=body), answered, TIMEOUT_MS)
+
+    def _fail(self, why: str, *, was_refused: bool = True) -> None:
+        self._tell(NotJoined(why, was_refused))
+
+    def _tell(self, outcome: Outcome) -> None:
+        on_outcome, self._on_outcome = self._on_outcome, None
+        if on_outcome is not None:
+            on_outcome(outcome)
+
+    # -- a PyMQ master -----------------------------------------------------------------------------------------------
+
+    def _answered(self, answer: Command) -> None:
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._ask(RequestCode.GET_BROKER_CONFIG, self._compare_config)
+        elif answer.code != ResponseCode.SUCCESS:
+            # A broker that starts or changes its role says no to nobody for long.
+            is_no = answer.code != ResponseCode.SERVICE_NOT_AVAILABLE
+            self._fail(answer.remark or f"code {answer.code}", was_refused=is_no)
+        else:
+            self._accept(answer.body)
+
+    def _accept(self, body: bytes) -> None:
+        try:
+            answer = _decode_answer(body)
+        except msgspec.MsgspecError as error:
+            self._fail(f"{self._address} answered to the joining what can't be read: {error}")
+            return
+        if answer.start > self._request.log_end > self._request.log_start:
+            self._fail(f"{self._address} would go on at {answer.start}, our log ends at {self._request.log_end}")
+            return
+        lineage = lineage_of_body(answer.lineage)
+        self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage, answer.master_role, answer.log_end))
+
+    # -- a RocketMQ master -------------------------------------------------------------------------------------------
+
+    def _compare_config(self, answer: Command) -> None:
+        if answer.code != ResponseCode.SUCCESS:
+            self._fail(f"{self._address} knows no joining and refuses its configuration: {answer.remark}")
+            return
+        lines = answer.body.decode(errors="replace").splitlines()
+        found = dict(line.split("=", 1) for line in lines if "=" in line)
+        request = self._request
+        for key, ours in (
+            ("brokerClusterName", request.cluster),
+            ("brokerName", request.broker_name),
+            ("mappedFileSizeCommitLog", str(request.segment_size_bytes)),
+        ):
+            if found.get(key) != ours:
+                self._fail(
+                    f"{key} is {found.get(key)} on the master at {self._address} and {ours} here: make them equal"
+                )
+                return
+        if found.get("brokerRole") not in ("ASYNC_MASTER", "SYNC_MASTER"):
+            self._fail(f"{self._address} is no master: its brokerRole is {found.get('brokerRole')}")
+            return
+        self._master_role = found["brokerRole"]
+        self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, self._compare_ends)
+
+    def _compare_ends(self, answer: Command) -> None:
+        """Java sends to whoever reports an offset beyond its log's end nothing but heartbeats, until it gets there."""
+        try:
+            table = _decode_table(answer.body).get("table", {})
+            start, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
+        except (msgspec.MsgspecError, KeyError, ValueError):
+            # Java's broker fails to make this table for some seconds after its start.
+            why = f"{self._address} does not tell where its log begins and ends: code {answer.code}, {answer.remark}"
+            self._fail(why, was_refused=False)
+            return
+        request, ours = self._request, self._request.log_end
+        is_empty = ours == request.log_start
+        if not is_empty and not start <= ours <= end:
+            self._fail(
+                f"our log ends at {ours}, that of the master at {self._address} goes from {start} to {end}: it can't "
+                f"be the same; move our directory away and start with an empty one"
+            )
+            return
+        # Whoever reports 0 gets the last segment; that may be the first one.
+        has_more = start < last_segment_start(start, end, request.segment_size_bytes)
+        first = start if is_empty and request.full_sync and has_more else None
+        self._tell(Joined(None, "", first, Lineage(), self._master_role, end))

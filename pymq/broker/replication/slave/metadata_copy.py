@@ -1,0 +1,288 @@
+"""MetadataCopy: keeps a slave's topics, groups, offsets and progress equal to its master's, and sends back what
+consumers committed here. A PyMQ master answers once something differs, so a change is here in some milliseconds.
+
+A round is: the tables that differ, in one request or more, then the offsets that wait for the master. One round runs
+at a time. Offsets are sent after tables were taken, so that nothing is sent that the tables make void. A round that
+waits for a change is given up for offsets that came meanwhile, and when the master is another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from pymq.broker.replication.copied_tables import OFFSETS
+from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
+from pymq.broker.replication.slave.offset_push import OffsetPush
+from pymq.broker.replication.slave.table_taker import TableTaker
+from pymq.broker.table_saver import TableSaver
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import PymqError
+from pymq.model.hosts import format_address
+from pymq.wire.bodies_replication import MasterLinkState, MetadataTables, MetadataVersions
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.streams import Network
+
+if TYPE_CHECKING:
+    from pymq.broker.parts import BrokerParts
+    from pymq.broker.replication.status import LinkView
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT_MS = 3000
+WAIT_MS = 10_000  # for a change, at the master, which waits no longer than copy_requests.HOLD_MS_MAX
+APACHE_INTERVAL_MS = 3000  # a RocketMQ master is asked for whole tables each time; its own slaves do so every 10 s
+
+
+class MetadataCopy:
+    """``master`` tells the address of the master whose log is being followed, empty while there is none: tables are
+    taken from no other. ``savers`` are called by each :meth:`tick`; they save what was taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        clock: Clock,
+        config: BrokerConfig,
+        own_address: str,
+        master: Callable[[], str],
+        taker: TableTaker,
+        apache: ApacheCopy,
+        push: OffsetPush,
+        savers: Iterable[Callable[[], object]],
+        on_log_end: Callable[[int], None] = lambda log_end: None,
+    ) -> None:
+        """``own_address``: where this slave answers; ``on_log_end`` hears how far the master's log goes."""
+        self._network = network
+        self._clock = clock
+        self._config = config
+        self._own_address = own_address
+        self._master = master
+        self._taker = taker
+        self._apache = apache
+        self._push = push
+        push.on_difference = self._ask_for_all_offsets
+        self._savers = tuple(savers)
+        self._on_log_end = on_log_end
+        self._address = ""
+        self._is_apache = False
+        self._versions: dict[str, str] = {}  # as the master told them with the tables that were taken
+        self._start_id = ""
+        self._is_busy = False
+        self._question: object = None  # the one for tables that is under way
+        self._is_waiting = False  # it may be held until something changes
+        self._is_closed = False
+        self._next_ms = clock.monotonic_ms()
+        self._asked_ms = 0
+        self._equal_ms: int | None = None
+        self.problem = ""
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago the tables were equal to the master's for sure; -1: never since this start. It grows while the
+        master has nothing to tell, to ``WAIT_MS`` and a little."""
+        return -1 if self._equal_ms is None else self._clock.monotonic_ms() - self._equal_ms
+
+    def tick(self) -> None:
+        """Starts a round when it is time. Call it some times a second."""
+        self._take_reached()
+        for save in self._savers:
+            save()
+        if self._is_waiting and self._is_to_be_given_up():
+            self._give_up()
+        if self._is_busy or self._is_closed or self._clock.monotonic_ms() < self._next_ms:
+            return
+        self._note_master(self._master())
+        if self._address:
+            self._is_busy = True
+            self._start_round()
+
+    def close(self) -> None:
+        """From now on nothing is asked, nor taken from what was asked."""
+        self._is_closed = True
+
+    def _is_to_be_given_up(self) -> bool:
+        is_time = self._clock.monotonic_ms() >= self._next_ms
+        return not self._is_current(self._address) or (is_time and self._push.has_work)
+
+    def _give_up(self) -> None:
+        """Its answer is not waited for any more. What it would tell is told to the next one."""
+        self._question = None
+        self._is_waiting = self._is_busy = False
+
+    def _note_master(self, address: str) -> None:
+        if address != self._address:
+            # The same address may be another broker's by now.
+            self._is_apache = False
+            self._address = address
+
+    def _start_round(self) -> None:
+        interval_ms = APACHE_INTERVAL_MS if self._is_apache else self._config.slave_sync_interval_ms
+        self._asked_ms = self._clock.monotonic_ms()
+        self._next_ms = self._asked_ms + interval_ms
+        if self._is_apache:
+            self._apache.start(self._address, self._is_current, self._tables_done)
+        else:
+            self._ask_tables()
+
+    def _ask_tables(self) -> None:
+        address, question = self._address, object()
+        wait_ms = 0 if self._push.has_work else WAIT_MS
+        body = msgspec.json.encode(MetadataVersions(versions=self._versions, slave=self._own_address, wait_ms=wait_ms))
+        command = request(RequestCode.PYMQ_COPY_METADATA, None, body)
+        self._question, self._is_waiting = question, wait_ms > 0
+
+        def answered(answer: Command | str) -> None:
+            if self._question is question:
+                self._is_waiting = False
+                self._answered(address, answer)
+
+        self._network.ask(address, command, answered, wait_ms + ASK_TIMEOUT_MS)
+
+    def _answered(self, address: str, answer: Command | str) -> None:
+        if isinstance(answer, str):
+            self._end_round(answer)
+        elif not self._is_current(address):
+            self._end_round("it is not followed any more")
+        elif answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._is_apache = True
+            self._taker.drop_held()
+            self._apache.forget()
+            self._versions.clear()
+            self._start_round()
+        elif answer.code != ResponseCode.SUCCESS:
+            self._end_round(f"code {answer.code}: {answer.remark}")
+        else:
+            self._take(answer.body)
+
+    def _take(self, body: bytes) -> None:
+        try:
+            tables = msgspec.json.decode(body, type=MetadataTables)
+            self._on_log_end(tables.log_end)
+            self._note_held(tables.held_ms, had_news=bool(tables.versions))
+            self._note_start(tables.versions)
+            for name, version in tables.versions.items():
+                raw = tables.tables.get(name)
+                if raw is not None:
+                    table = msgspec.json.decode(raw)
+                    self._taker.take(name, table, is_part=name in tables.parts, master_log_end=tables.log_end)
+                self._versions[name] = version
+        except (PymqError, OSError, msgspec.DecodeError) as error:
+            self._end_round(f"its tables could not be taken: {error}")
+            return
+        if tables.more and tables.versions:
+            self._ask_tables()
+        else:
+            self._tables_done("")
+
+    def _note_held(self, held_ms: int, *, had_news: bool) -> None:
+        """The master looked so much later than it was asked. The next question keeps its distance to news."""
+        held_ms = max(0, min(held_ms, self._clock.monotonic_ms() - self._asked_ms))
+        self._asked_ms += held_ms
+        if had_news:
+            self._next_ms += held_ms
+
+    def _note_start(self, versions: dict[str, str]) -> None:
+        """Versions begin with an id of the master's start. What it told of its log before may be untrue by now."""
+        for version in versions.values():
+            start_id = version.partition(".")[0]
+            if start_id != self._start_id:
+                self._start_id = start_id
+                self._taker.drop_held()
+
+    def _ask_for_all_offsets(self) -> None:
+        """With the next round: what the slave has beside its master's is no change that the master could tell."""
+        self._versions.pop(OFFSETS, None)
+        self._apache.forget()
+
+    def _tables_done(self, problem: str) -> None:
+        if problem:
+            self._end_round(problem)
+        else:
+            self._push.start(self._address, self._end_round, is_apache=self._is_apache)
+
+    def _end_round(self, problem: str) -> None:
+        self._is_busy = False
+        if self._is_closed:
+            return
+        if problem and problem != self.problem:
+            log.warning("topics, groups and offsets could not be copied from master %s: %s", self._address, problem)
+        elif self.problem and not problem:
+            log.info("topics, groups and offsets are copied from master %s again", self._address)
+        self.problem = problem
+        if not problem:
+            self._equal_ms = self._asked_ms
+
+    def _is_current(self, address: str) -> bool:
+        return not self._is_closed and address == self._master()
+
+    def _take_reached(self) -> None:
+        try:
+            self._taker.take_reached()
+        except (PymqError, OSError) as error:
+            log.warning("a table of master %s could not be taken: %s", self._address, error)
+
+
+class LinkAndTables:
+    """What a slave's status tells of its master: the link's state with the tables' age, and what ails either."""
+
+    def __init__(self, link: LinkView, copy: MetadataCopy) -> None:
+        self._link = link
+        self._copy = copy
+
+    def state(self) -> MasterLinkState:
+        state = self._link.state()
+        state.metadata_age_ms = self._copy.age_ms
+        if self._copy.problem and not state.problem:
+            state.problem = f"topics, groups and offsets are not copied: {self._copy.problem}"
+        return state
+
+
+class FollowedMaster(Protocol):
+    """What is asked of :class:`pymq.broker.replication.slave.link.MasterLink`."""
+
+    @property
+    def is_following(self) -> bool: ...
+    @property
+    def master_address(self) -> str: ...
+    def note_master_end(self, log_end: int) -> None: ...
+
+
+def metadata_copy(
+    parts: BrokerParts,
+    link: FollowedMaster,
+    saver: Callable[[str, str], TableSaver],
+    timer_saver: TableSaver,
+) -> MetadataCopy:
+    """The copying of a slave's tables. ``saver(file name, member)`` keeps a table in ``config/``, ``timer_saver`` the
+    timer's check point."""
+    tables = [*parts.copied_tables, timer_check_row(timer_saver)]
+    taker = TableTaker(tables, lambda: parts.store.physical_max_offset)
+    return MetadataCopy(
+        network=parts.network,
+        clock=parts.clock,
+        config=parts.config,
+        own_address=format_address(parts.config.broker_ip1, parts.config.listen_port),
+        master=lambda: link.master_address if link.is_following else "",
+        taker=taker,
+        apache=ApacheCopy(
+            network=parts.network,
+            store=parts.store,
+            topics=parts.topics,
+            groups=parts.groups,
+            taker=taker,
+            kept={
+                REQUEST_MODES: saver("messageRequestMode.json", "messageRequestModeMap"),
+                TIMER_METRICS: saver("timermetrics", "timingCount"),
+            },
+        ),
+        push=OffsetPush(parts.network, parts.pending_offsets),
+        savers=(parts.cursors.tick, parts.delays.tick, parts.pending_offsets.tick),
+        on_log_end=link.note_master_end,
+    )

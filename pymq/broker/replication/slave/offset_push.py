@@ -1,0 +1,108 @@
+"""OffsetPush: sends the offsets that were committed on a slave to its master, which may be a RocketMQ broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pymq.broker.replication.slave.pending_offsets import PendingOffset, PendingOffsets
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.headers.offset import UpdateConsumerOffsetHeader
+from pymq.wire.streams import Network
+
+log = logging.getLogger(__name__)
+
+ASKED_AT_ONCE = 64
+ASK_TIMEOUT_MS = 3000
+# The master knows better: the topic is gone, it makes no such group or has its limit of them, or has no such offset.
+_FINAL = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)
+
+# Gets why the round ended early, empty when all was sent.
+Done = Callable[[str], None]
+
+
+class OffsetPush:
+    """One round at a time, of what waits when it starts. An offset waits on until the master has answered for it."""
+
+    def __init__(self, network: Network, pending: PendingOffsets) -> None:
+        self._network = network
+        self._pending = pending
+        self._waiting: list[PendingOffset] = []
+        self._asked_count = 0
+        self._problem = ""
+        self._is_apache = False
+        self._unmet: set[str] = set()  # groups that a RocketMQ master has not met, and that were told
+        # Called when the master's offset is another one than was sent, so that the slave's is wrong.
+        self.on_difference: Callable[[], None] = lambda: None
+
+    @property
+    def has_work(self) -> bool:
+        """True while offsets wait for the master."""
+        return bool(len(self._pending))
+
+    def start(self, address: str, done: Done, *, is_apache: bool = False) -> None:
+        """Sends all to ``address``; ``done`` is called at once when there is nothing to send.
+
+        ``is_apache``: a RocketMQ master takes no offset of a group before it has heard of one of its consumers.
+        """
+        self._waiting = self._pending.all()
+        self._problem = ""
+        self._is_apache = is_apache
+        self._unmet &= {pending.group for pending in self._waiting}
+        self._ask_more(address, done)
+
+    def _ask_more(self, address: str, done: Done) -> None:
+        batch, self._waiting = self._waiting[:ASKED_AT_ONCE], self._waiting[ASKED_AT_ONCE:]
+        if self._problem or not batch:
+            done(self._problem)
+            return
+        self._asked_count = len(batch)
+        for pending in batch:
+            self._ask(address, pending, done)
+
+    def _ask(self, address: str, pending: PendingOffset, done: Done) -> None:
+        def answered(answer: Command | str) -> None:
+            self._note(pending, answer)
+            self._asked_count -= 1
+            if not self._asked_count:
+                self._ask_more(address, done)
+
+        header = UpdateConsumerOffsetHeader(
+            consumer_group=pending.group,
+            topic=pending.topic,
+            queue_id=pending.queue_id,
+            commit_offset=pending.offset,
+            pymq_only_forward=True,
+        )
+        self._network.ask(address, request(RequestCode.UPDATE_CONSUMER_OFFSET, header), answered, ASK_TIMEOUT_MS)
+
+    def _note(self, pending: PendingOffset, answer: Command | str) -> None:
+        if isinstance(answer, str):
+            self._problem = answer
+        elif self._is_apache and answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            self._tell_unmet(pending.group)
+        elif answer.code in _FINAL:
+            self._pending.settle(pending)
+            if answer.code != ResponseCode.SUCCESS:
+                log.warning("the master did not take %s, it is dropped: %s", pending, answer.remark)
+                self.on_difference()
+            # A RocketMQ master takes it and answers nothing more.
+            elif answer.ext and answer.ext.get("offset") != str(pending.offset):
+                self.on_difference()
+        else:
+            self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"
+
+    def _tell_unmet(self, group: str) -> None:
+        """It makes the group when one of its consumers comes; what they committed here is kept for that."""
+        if group not in self._unmet:
+            self._unmet.add(group)
+            log.info("the master has not met group %s yet: what it committed here waits until then", group)

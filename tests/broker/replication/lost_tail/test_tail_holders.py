@@ -1,0 +1,121 @@
+"""Who is to be asked after a power loss: noted before the first byte is sent, dropped when the disk has all."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from pymq.broker.replication.lost_tail.tail_holders import TailHolders
+from pymq.broker.replication.master.feed import FOLLOWING, GONE
+from pymq.clock import ManualClock
+from pymq.errors import StoreError, StoreUnavailableError
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.tables import JsonTable
+from pymq.wire.bodies_replication import SlaveState
+
+PATH = "/data/config/tailHolders.json"
+FIRST, SECOND, MOVED = "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.9:10911"
+JOINING_MS = 20_000
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.files = MemoryFiles()
+        self.files.makedirs("/data/config")
+
+    def holders(self) -> TailHolders:
+        found = TailHolders(JsonTable(self.files, PATH), self.clock, lambda: JOINING_MS)
+        found.load()
+        return found
+
+
+def gone(broker_id: int, sent_offset: int) -> SlaveState:
+    return SlaveState(address=FIRST, broker_id=broker_id, acked_offset=5, sent_offset=sent_offset, state=GONE)
+
+
+def full_disk(call: str, path: str) -> None:
+    if call == "pwrite":
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+def test_who_was_noted_is_on_the_disk() -> None:
+    directory = Directory()
+    holders = directory.holders()
+    holders.note(1, FIRST)
+    holders.note(2, SECOND)
+    holders.note(1, MOVED)
+    assert directory.holders().slaves == {1: MOVED, 2: SECOND}
+
+
+def test_who_can_t_be_noted_is_not_served() -> None:
+    directory = Directory()
+    holders = directory.holders()
+    directory.files.fault = full_disk
+    with pytest.raises(StoreUnavailableError, match="tailHolders"):
+        holders.note(1, FIRST)
+    assert holders.slaves == {}
+    directory.files.fault = None
+    holders.note(1, FIRST)
+    directory.files.fault = full_disk
+    holders.note(1, FIRST)  # stands there already
+
+
+@pytest.mark.parametrize(("sent_offset", "stays"), [(100, False), (101, True)])
+def test_who_is_gone_is_dropped_once_the_disk_has_what_it_was_sent(sent_offset: int, *, stays: bool) -> None:
+    directory = Directory()
+    holders = directory.holders()
+    holders.note(1, FIRST)
+    directory.clock.advance(JOINING_MS)
+    holders.forget_needless([gone(1, sent_offset)], 100)
+    assert directory.holders().slaves == ({1: FIRST} if stays else {})
+
+
+def test_who_is_connected_stays() -> None:
+    directory = Directory()
+    holders = directory.holders()
+    holders.note(1, FIRST)
+    directory.clock.advance(JOINING_MS)
+    here = SlaveState(address=FIRST, broker_id=1, acked_offset=5, state=FOLLOWING)
+    holders.forget_needless([gone(1, 5), here], 100)
+    assert holders.slaves == {1: FIRST}
+
+
+def test_who_was_noted_has_its_time_to_connect() -> None:
+    directory = Directory()
+    holders = directory.holders()
+    holders.note(1, FIRST)
+    directory.clock.advance(JOINING_MS - 1)
+    holders.forget_needless([gone(1, 5)], 100)
+    assert holders.slaves == {1: FIRST}
+    directory.clock.advance(1)
+    holders.forget_needless([gone(1, 5)], 100)
+    assert holders.slaves == {}
+
+
+def test_who_was_noted_in_an_earlier_life_and_did_not_come_is_dropped() -> None:
+    directory = Directory()
+    directory.holders().note(1, FIRST)
+    holders = directory.holders()
+    holders.forget_needless([], 0)
+    assert directory.holders().slaves == {}
+
+
+def test_who_can_t_be_dropped_now_is_later(caplog: pytest.LogCaptureFixture) -> None:
+    directory = Directory()
+    directory.holders().note(1, FIRST)
+    holders = directory.holders()
+    directory.files.fault = full_disk
+    holders.forget_needless([], 0)
+    assert holders.slaves == {1: FIRST} and "can't be saved" in caplog.text
+    directory.files.fault = None
+    holders.forget_needless([], 0)
+    assert directory.holders().slaves == {}
+
+
+def test_a_file_that_is_no_such_list_is_told() -> None:
+    directory = Directory()
+    JsonTable(directory.files, PATH).save({"slaves": {"one": FIRST}})
+    with pytest.raises(StoreError, match="tailHolders"):
+        directory.holders()

@@ -1,0 +1,158 @@
+"""A master's decision, row by row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.lineage_body import lineage_to_body
+from pymq.broker.replication.log_end import tail_size
+from pymq.broker.replication.master.join import OwnLog, decide
+from pymq.errors import Refusal
+from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
+from pymq.wire.codes import ResponseCode
+
+SEGMENT = 100_000
+FIRST = Lineage().begin(0, "a")
+SECOND = FIRST.begin(150_000, "b")
+
+
+def digest(end: int, size: int) -> str:
+    return f"{end}-{size}"
+
+
+def master(**changes: Any) -> OwnLog:
+    own = OwnLog(
+        cluster="c",
+        broker_name="b",
+        segment_size_bytes=SEGMENT,
+        start=0,
+        end=250_000,
+        lineage=SECOND,
+        tail_digest=digest,
+    )
+    return own._replace(**changes)
+
+
+def slave(log_end: int = 0, lineage: Lineage = FIRST, log_start: int = 0, **changes: Any) -> JoinRequest:
+    size = tail_size(log_start, log_end, SEGMENT)
+    fields: dict[str, Any] = {
+        "cluster": "c",
+        "broker_name": "b",
+        "broker_id": 1,
+        "address": "h:1",
+        "segment_size_bytes": SEGMENT,
+        "log_start": log_start,
+        "log_end": log_end,
+        "tail_bytes": size,
+        "tail_digest": digest(log_end, size),
+        "lineage": lineage_to_body(lineage),
+    }
+    return JoinRequest(**{**fields, **changes})
+
+
+def refusal(request: JoinRequest, own: OwnLog) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        decide(request, own)
+    return caught.value
+
+
+def test_an_empty_log_gets_the_last_segment() -> None:
+    assert decide(slave(), master()) == 200_000
+    assert decide(slave(log_start=300, log_end=300), master()) == 200_000
+
+
+def test_an_empty_log_gets_everything_when_it_asks() -> None:
+    assert decide(slave(full_sync=True), master(start=100_000)) == 100_000
+
+
+def test_a_log_that_ends_within_the_masters_goes_on() -> None:
+    assert decide(slave(120_000), master()) == 120_000
+    assert decide(slave(200_000, SECOND), master()) == 200_000
+    assert decide(slave(250_000, SECOND), master()) == 250_000
+
+
+def test_a_log_that_ends_before_the_oldest_byte_is_refused() -> None:
+    error = refusal(slave(99_999), master(start=100_000))
+    assert "ends at 99999, before this master's oldest byte 100000" in error.remark
+    assert "empty" in error.remark
+
+
+def test_a_log_that_ends_with_the_oldest_byte_goes_on_when_its_lineage_is_known() -> None:
+    assert decide(slave(100_000), master(start=100_000)) == 100_000
+    assert "nothing is left to compare" in refusal(slave(100_000, Lineage()), master(start=100_000)).remark
+
+
+def test_a_diverged_tail_is_cut_at_the_common_point() -> None:
+    assert decide(slave(180_000), master()) == 150_000
+    assert decide(slave(180_000, FIRST.begin(120_000, "z")), master()) == 120_000
+
+
+def test_a_slave_of_a_newer_master_is_never_cut_for_an_older_one() -> None:
+    newer = SECOND.begin(240_000, "c")
+    for request in (slave(245_000, newer), slave(200_000, newer), slave(0, newer)):
+        error = refusal(request, master())
+        for word in ("epoch 3", "epoch is 2", "promote"):
+            assert word in error.remark
+
+
+def test_a_log_ahead_of_its_master_in_the_same_reign_is_cut() -> None:
+    assert decide(slave(260_000, SECOND), master()) == 250_000
+
+
+def test_nothing_is_cut_when_nothing_would_be_left_to_go_on_from() -> None:
+    assert "the same up to 150000 alone" in refusal(slave(280_000), master(start=200_000)).remark
+    assert "the slave's begins at 160000" in refusal(slave(180_000, log_start=160_000), master()).remark
+
+
+def test_other_bytes_are_refused_with_and_without_lineage() -> None:
+    for lineage in (FIRST, Lineage()):
+        error = refusal(slave(120_000, lineage, tail_digest="feed"), master())
+        assert "the 20000 bytes before offset 120000 are others: digest feed on the slave, 120000-20000 here" in str(
+            error
+        )
+
+
+def test_logs_without_lineage_are_compared_by_their_ends() -> None:
+    assert decide(slave(120_000, Lineage()), master()) == 120_000
+    assert decide(slave(120_000), master(lineage=Lineage())) == 120_000
+    assert "nothing behind 250000 can be the same" in refusal(slave(260_000, Lineage()), master()).remark
+
+
+def test_lineages_without_a_common_reign() -> None:
+    other = Lineage().begin(120_000, "z")
+    assert decide(slave(100_000, other.cut(100_000)), master(lineage=SECOND)) == 100_000  # claims nothing
+    late = Lineage().begin(150_000, "y")
+    assert decide(slave(120_000, other), master(lineage=late)) == 120_000
+    assert "no master in its lineage is in this one's" in refusal(slave(130_000, other), master(lineage=late)).remark
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"cluster": "other"}, "brokerClusterName is other on the slave and c on this master"),
+        ({"broker_name": "other"}, "brokerName is other on the slave and b on this master"),
+        ({"segment_size_bytes": 5}, f"mappedFileSizeCommitLog is 5 on the slave and {SEGMENT} on this master"),
+        ({"broker_id": 0}, "this one says 0"),
+        ({"tail_bytes": 7}, "a tail of 7 bytes"),
+        ({"log_start": 5, "log_end": 4}, "makes no sense"),
+        ({"log_start": -5}, "makes no sense"),
+    ],
+)
+def test_who_does_not_belong_here_is_refused(changes: dict[str, Any], what: str) -> None:
+    error = refusal(slave(**changes), master())
+    assert what in error.remark
+    assert error.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_another_version_is_refused() -> None:
+    error = refusal(slave(protocol_version=PROTOCOL_VERSION + 1), master())
+    assert error.code == ResponseCode.VERSION_NOT_SUPPORTED
+    assert f"version {PROTOCOL_VERSION + 1}" in error.remark
+
+
+def test_one_id_is_one_slave() -> None:
+    assert "brokerId 1 is that of the slave at h:2" in refusal(slave(), master(live_address="h:2")).remark
+    assert decide(slave(), master(live_address="h:1")) == 200_000

@@ -1,0 +1,137 @@
+"""What a broker does and refuses when it is told to change its role."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
+from pymq.broker.replication.roles.role import Role
+from pymq.wire.bodies_replication import RoleAnswer, RoleRequest
+from pymq.wire.codes import RequestCode
+from tests.broker.replication.asking import THEIRS, following
+from tests.broker.world import Caller, World
+
+OWN = "127.0.0.1:10911"
+
+
+def order(world: World, **fields: object) -> RoleAnswer:
+    body = msgspec.json.encode(RoleRequest(**fields))  # type: ignore[arg-type]
+    return msgspec.json.decode(Caller(world).ok(RequestCode.PYMQ_CHANGE_ROLE, body).body, type=RoleAnswer)
+
+
+def refused(world: World, **fields: object) -> str:
+    body = msgspec.json.encode(RoleRequest(**fields))  # type: ignore[arg-type]
+    code, remark = Caller(world).refused(RequestCode.PYMQ_CHANGE_ROLE, body)
+    assert code == 29
+    assert not world.role_changes
+    return remark
+
+
+def slave(**link: object) -> World:
+    """A slave whose link stands as said."""
+    world = World(brokerId=1)
+    parts = world.parts
+    assert parts.link is not None
+    state = following(THEIRS, **link)
+    parts.link.state = lambda: state  # type: ignore[method-assign]
+    return world
+
+
+def test_a_frozen_master_takes_no_writes_until_it_is_resumed() -> None:
+    world = World()
+    Caller(world)
+    world.put("TBW102")
+    answer = order(world, action="freeze", freeze_ms=1000, epoch=1)
+    assert answer == RoleAnswer(log_end=world.parts.store.physical_max_offset, epoch=1)
+    assert world.parts.freeze.is_on
+    order(world, action="resume")
+    assert not world.parts.freeze.is_on
+
+
+@pytest.mark.parametrize("freeze_ms", [-1, 0, FREEZE_MS_MAX + 1])
+def test_a_freeze_has_limits(freeze_ms: int) -> None:
+    world = World()
+    remark = refused(world, action="freeze", freeze_ms=freeze_ms)
+    assert str(freeze_ms) in remark and str(FREEZE_MS_MAX) in remark
+    order(world, action="freeze", freeze_ms=FREEZE_MS_MAX)
+
+
+def test_a_frozen_master_steps_down() -> None:
+    world = World()
+    order(world, action="freeze", freeze_ms=1000)
+    order(world, action="step_down", broker_id=2, master_address=THEIRS)
+    (change,) = world.role_changes
+    assert change.role == Role(2, master_address=THEIRS) and change.cut_to is None
+
+
+def test_a_master_that_takes_writes_steps_down_by_force_alone() -> None:
+    world = World()
+    assert "freeze" in refused(world, action="step_down", broker_id=2, master_address=THEIRS)
+    order(world, action="step_down", broker_id=2, master_address=THEIRS, force=True)
+    assert len(world.role_changes) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"broker_id": 0, "master_address": THEIRS}, "brokerId 0"),
+        ({"broker_id": 1, "master_address": "nowhere"}, "masterAddress"),
+        ({"broker_id": 1, "master_address": OWN}, OWN),
+    ],
+)
+def test_a_step_down_must_make_sense(fields: dict[str, object], word: str) -> None:
+    assert word in refused(World(), action="step_down", force=True, **fields)
+
+
+def test_a_slave_that_has_lost_its_master_is_promoted() -> None:
+    world = slave(master_log_end=0)
+    noted: list[str] = []
+    world.parts.watch.on_master_role = noted.append
+    order(world, action="promote", master_role="SYNC_MASTER", epoch=0)
+    (change,) = world.role_changes
+    assert change.role == Role(0, begins_reign=True)
+    assert noted == ["SYNC_MASTER"]
+
+
+def test_a_slave_that_lacks_something_is_promoted_by_force_alone() -> None:
+    world = slave(master_log_end=70)
+    remark = refused(world, action="promote")
+    assert "70 bytes" in remark and THEIRS in remark
+    order(world, action="promote", force=True)
+    assert len(world.role_changes) == 1
+
+
+def test_a_slave_that_follows_a_living_master_is_promoted_by_force_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = slave(master_log_end=0)
+    assert world.parts.link is not None
+    monkeypatch.setattr(type(world.parts.link), "is_following", property(lambda link: True))
+    assert "step down first" in refused(world, action="promote")
+    order(world, action="promote", force=True)
+    assert len(world.role_changes) == 1
+
+
+@pytest.mark.parametrize("action", ["freeze", "resume", "step_down"])
+def test_what_is_for_a_master_a_slave_refuses(action: str) -> None:
+    assert "slave 1" in refused(slave(), action=action)
+
+
+def test_a_master_is_not_promoted_unless_it_is_chosen_before_another() -> None:
+    world = World()
+    assert "already" in refused(world, action="promote")
+    assert "epoch 1, not 7" in refused(world, action="promote", force=True, epoch=7)
+    order(world, action="promote", force=True, epoch=1)
+    (change,) = world.role_changes
+    assert change.role == Role(0, begins_reign=True) and change.cut_to is None
+
+
+def test_whoever_has_seen_another_lineage_must_look_again() -> None:
+    remark = refused(World(), action="freeze", freeze_ms=5, epoch=7)
+    assert "epoch 1, not 7" in remark
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"action": 5}', b'{"action": "dance"}'])
+def test_an_order_that_makes_no_sense_is_refused(body: bytes) -> None:
+    world = World()
+    code, _ = Caller(world).refused(RequestCode.PYMQ_CHANGE_ROLE, body)
+    assert code == 29 and not world.role_changes

@@ -1,0 +1,410 @@
+"""What a master makes of another one of its name, and how a slave hears of its master."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pymq.broker.replication.lineage import Lineage, Reign
+from pymq.broker.replication.roles.census import Census, Member
+from pymq.broker.replication.roles.role import Role, RoleChange
+from pymq.broker.replication.roles.role_file import RoleRecord, role_at_start
+from pymq.broker.replication.roles.watch import (
+    MEMBERS_PERIOD_MS,
+    SEARCH_PERIOD_MS,
+    SUCCESSOR_WAIT_MS,
+    WATCH_PERIOD_MS,
+    Findings,
+    GroupWatch,
+    judge,
+)
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from pymq.wire.bodies_replication import MasterLinkState, ReignBody, StatusRequest
+from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
+
+
+def member(address: str, broker_id: int, epoch: int = 0, registered_id: int | None = None, **fields: object) -> Member:
+    told = status(address, broker_id, epoch, **fields)
+    return Member(address, broker_id if registered_id is None else registered_id, answered=True, status=told)
+
+
+def lineage(epoch: int = 3, reign_id: str = "b" * 16) -> Lineage:
+    return Lineage((Reign(1, 0, reign_id), Reign(epoch, 70, "f" * 16)))
+
+
+def found(*members: Member, is_starting: bool = False) -> Findings:
+    return judge("DefaultCluster", "broker-a", OURS, lineage(), members, is_starting=is_starting)
+
+
+def test_alone_or_with_slaves_a_master_goes_on() -> None:
+    assert found() == Findings()
+    assert found(member(THEIRS, 1, 3), member(THIRD, 2)) == Findings()
+
+
+def test_an_older_master_does_not_keep_the_newer_one_away() -> None:
+    findings = found(member(THEIRS, 0, 2))
+    assert findings.step_down is None and not findings.rival
+    (warning,) = findings.warnings
+    for word in (THEIRS, "epoch 2", "ours is 3"):
+        assert word in warning
+
+
+def test_a_newer_master_is_followed_with_the_id_it_left() -> None:
+    findings = found(member(THEIRS, 0, 4, former_id=2), member(THIRD, 1, 4))
+    assert findings.step_down == Role(2, master_address=THEIRS)
+    for word in (THEIRS, "epoch 4", "ours is 3"):
+        assert word in findings.why
+
+
+@pytest.mark.parametrize(
+    ("former_id", "others", "expected"),
+    [(-1, (), 1), (0, (), 1), (1, (1,), 2), (5, (1, 2), 5), (-1, (1, 2, 4), 3)],
+)
+def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int) -> None:
+    slaves = [member(f"10.0.0.{20 + number}:1", number, 4) for number in others]
+    findings = found(member(THEIRS, 0, 4, former_id=former_id), *slaves)
+    assert findings.step_down is not None and findings.step_down.broker_id == expected
+
+
+def test_a_slave_that_knows_a_newer_reign_proves_another_master_that_is_not_there() -> None:
+    findings = found(member(THEIRS, 2, 5))
+    assert findings.step_down == Role(1)
+    follows = found(member(THEIRS, 2, 5, link=MasterLinkState(master_address=THIRD)))
+    assert follows.step_down == Role(1, master_address=THIRD)
+    assert "slave 2 of a master that is not there" in findings.why
+
+
+def test_the_newest_master_counts_before_a_slave_as_new() -> None:
+    findings = found(member(THIRD, 1, 5), member(THEIRS, 0, 5))
+    assert findings.step_down is not None and findings.step_down.master_address == THEIRS
+
+
+@pytest.mark.parametrize("broker_id", [0, 1], ids=["master", "slave"])
+def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_history_alone(broker_id: int) -> None:
+    shared = member(THEIRS, broker_id, lineage=[ReignBody(1, 0, "b" * 16), ReignBody(9, 50, "c" * 16)])
+    assert found(shared, is_starting=True).step_down is not None
+    other = member(THEIRS, broker_id, lineage=[ReignBody(1, 0, "e" * 16), ReignBody(9, 50, "c" * 16)])
+    assert found(other).step_down is not None, "one that serves makes room for the newer"
+    refused = found(other, is_starting=True)
+    assert refused.step_down is None
+    for word in (OURS, THEIRS, "epoch 9", "--id 1" if broker_id == 0 else "--id 2", "store recover"):
+        assert word in refused.rival
+
+
+@pytest.mark.parametrize(
+    "other",
+    [member(THEIRS, 0, 3), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
+    ids=["same epoch", "without a lineage", "RocketMQ's"],
+)
+def test_a_master_that_can_not_be_overruled_is_a_rival(other: Member) -> None:
+    findings = found(other)
+    assert findings.step_down is None
+    for word in (OURS, THEIRS, "broker-a", "stop one"):
+        assert word in findings.rival
+
+
+@pytest.mark.parametrize(("flags_id", "slave_id", "expected"), [(0, 2, 1), (1, 3, 2), (1, 2, 3), (2, 1, 3), (7, 7, 1)])
+def test_beside_a_master_as_old_the_id_that_is_named_makes_it_a_slave(
+    flags_id: int, slave_id: int, expected: int
+) -> None:
+    """A slave that was promoted keeps its flags: with their id it would be the master again."""
+    members = [member(THEIRS, 0, 3), member(THIRD, slave_id, 3)]
+    found = judge("DefaultCluster", "broker-a", OURS, lineage(), members, is_starting=True, flags_id=flags_id)
+    assert f"--id {expected}" in found.rival and found.rival_address == THEIRS
+    kept = RoleRecord(broker_id=0, configured_id=flags_id)
+    assert role_at_start(kept, expected).role == Role(expected, former_id=0)
+    assert role_at_start(kept, flags_id).role.is_master
+
+
+def test_of_two_that_serve_an_operator_chooses_one() -> None:
+    findings = found(member(THEIRS, 0, 3))
+    assert f"pymq broker promote {OURS} --force" in findings.rival and findings.rival_address == THEIRS
+
+
+def test_a_registered_master_that_does_not_answer_is_taken_for_dead() -> None:
+    findings = found(Member(THEIRS, 0, answered=False))
+    assert findings.step_down is None and not findings.rival
+    (warning,) = findings.warnings
+    assert THEIRS in warning
+
+
+def test_who_was_the_master_by_the_name_servers_and_says_it_is_a_slave_is_one() -> None:
+    assert found(member(THEIRS, 1, 3, registered_id=0)) == Findings()
+
+
+@pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
+def test_brokers_of_another_group_at_a_reused_address_count_for_nothing(fields: dict[str, str]) -> None:
+    assert found(member(THEIRS, 0, 9, **fields)) == Findings()
+
+
+class Setup:
+    """A watch over a fake group."""
+
+    def __init__(self, role: Role) -> None:
+        self.clock = ManualClock()
+        self.network = Asking()
+        self.config = load_broker_config(None, {"namesrvAddr": NAMESRV})
+        self.changes: list[RoleChange] = []
+        self.registrations = 0
+        self.master_roles: list[str] = []
+        self.is_following = False
+        self.has_all_slaves = True
+        self.known: list[str] = []
+        self.watch = GroupWatch(
+            census=Census(self.network, "broker-a"),
+            clock=self.clock,
+            config=self.config,
+            role=role,
+            address=OURS,
+            lineage=lineage,
+            change_role=self.changes.append,
+            is_following=lambda: self.is_following,
+            has_all_slaves=lambda: self.has_all_slaves,
+            known=lambda: self.known,
+        )
+        self.watch.register_now = self._register
+        self.watch.on_master_role = self.master_roles.append
+
+    def _register(self) -> None:
+        self.registrations += 1
+
+    def group(self, **brokers: tuple[str, int, int]) -> None:
+        """name=(address, id, epoch)."""
+        self.network.registered[NAMESRV] = {address: broker_id for address, broker_id, _ in brokers.values()}
+        self.network.brokers = {at: status(at, broker_id, epoch) for at, broker_id, epoch in brokers.values()}
+
+    def after(self, ms: int) -> list[str]:
+        self.clock.advance(ms)
+        self.watch.tick()
+        return self.network.answer_all()
+
+
+def test_a_master_looks_every_few_seconds_and_steps_down_once() -> None:
+    setup = Setup(Role(0))
+    setup.group(ours=(OURS, 0, 3))
+    assert setup.after(WATCH_PERIOD_MS - 1) == []
+    assert setup.after(1) == [NAMESRV]
+    setup.group(theirs=(THEIRS, 0, 4))
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    (change,) = setup.changes
+    assert change.role == Role(1, master_address=THEIRS) and change.cut_to is None
+
+
+def test_name_servers_may_be_away_when_members_are_known() -> None:
+    setup = Setup(Role(0))
+    setup.network.registered = {}
+    setup.network.brokers = {THEIRS: status(THEIRS, 0, 4)}
+    setup.known = [THEIRS, OURS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert len(setup.changes) == 1
+
+
+def settled(role: Role) -> Setup:
+    """A group of a master and a slave in which nothing was wrong when its members were asked just now."""
+    setup = Setup(role)
+    setup.is_following = True
+    addresses = (OURS, THEIRS) if role.is_master else (THEIRS, OURS)
+    setup.group(master=(addresses[0], 0, 3), slave=(addresses[1], 1, 3))
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    return setup
+
+
+@pytest.mark.parametrize("role", [Role(0), Role(1)], ids=["master", "slave"])
+def test_where_nothing_changes_members_are_asked_now_and_then(role: Role) -> None:
+    setup = settled(role)
+    for _ in range(MEMBERS_PERIOD_MS // WATCH_PERIOD_MS - 1):
+        assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+
+
+@pytest.mark.parametrize("role", [Role(0), Role(1)], ids=["master", "slave"])
+@pytest.mark.parametrize("found", [{OURS: 1, THEIRS: 1}, {THEIRS: 0}, {THEIRS: 1}])
+def test_members_are_asked_when_name_servers_say_something_else(role: Role, found: dict[str, int]) -> None:
+    setup = settled(role)
+    setup.network.registered[NAMESRV] = found
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+
+
+def test_members_are_asked_when_name_servers_say_nothing() -> None:
+    setup = settled(Role(0))
+    setup.network.registered = {}
+    setup.known = [THEIRS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+
+
+def test_members_are_asked_when_a_slave_has_gone() -> None:
+    """Where nobody can tell us of its new master but the slave itself."""
+    setup = settled(Role(0))
+    setup.has_all_slaves = False
+    setup.network.brokers[THEIRS] = status(THEIRS, 1, 4)
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS]
+    assert len(setup.changes) == 1
+
+
+def test_members_are_asked_again_as_long_as_one_is_away_or_there_are_two_masters() -> None:
+    setup = settled(Role(0))
+    setup.network.registered[NAMESRV][THIRD] = 2
+    for _ in range(3):
+        assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    setup.network.brokers[THIRD] = status(THIRD, 0, 2)
+    for _ in range(3):
+        assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    setup.network.brokers[THIRD] = status(THIRD, 2, 2)
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+
+
+def test_one_census_at_a_time() -> None:
+    setup = Setup(Role(0))
+    setup.clock.advance(WATCH_PERIOD_MS)
+    setup.watch.tick()
+    setup.clock.advance(WATCH_PERIOD_MS)
+    setup.watch.tick()
+    assert len(setup.network.waiting) == 1
+
+
+def test_a_rival_is_told_until_it_is_gone() -> None:
+    setup = Setup(Role(0))
+    setup.group(theirs=(THEIRS, 0, 3))
+    setup.after(WATCH_PERIOD_MS)
+    (trouble,) = setup.watch.troubles
+    assert THEIRS in trouble and not setup.changes
+    setup.group(ours=(OURS, 0, 3))
+    setup.after(WATCH_PERIOD_MS)
+    assert setup.watch.troubles == []
+
+
+def test_a_master_that_looks_at_others_says_so_and_is_looked_at_once() -> None:
+    """One that name servers refuse is seen by the one they have."""
+    setup = settled(Role(0))
+    setup.after(MEMBERS_PERIOD_MS)
+    assert msgspec.json.decode(setup.network.last_body, type=StatusRequest).master == OURS
+    setup.network.brokers[THIRD] = status(THIRD, 0, 3)
+    setup.watch.note_other_master(OURS)
+    assert setup.after(0) == []
+    setup.watch.note_other_master(THIRD)
+    assert setup.after(0) == [NAMESRV, THEIRS, THIRD]
+    assert setup.watch.rival_address == THIRD
+    setup.watch.note_other_master(THIRD)
+    assert setup.after(0) == [], "two masters don't keep each other busy"
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    setup.network.brokers[THIRD] = status(THIRD, 2, 3)
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV, THEIRS, THIRD]
+    assert setup.watch.rival_address == "" and setup.watch.troubles == []
+    assert setup.after(WATCH_PERIOD_MS) == [NAMESRV]
+
+
+def test_a_slave_does_not_call_itself_a_master() -> None:
+    setup = Setup(Role(1))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.after(0)
+    assert setup.network.last_body == b""
+    setup.watch.note_other_master(THIRD)
+    assert setup.after(1) == []
+
+
+def test_a_refused_registration_is_told_and_looked_into_at_once() -> None:
+    setup = Setup(Role(0))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.watch.note_refused(f"{THEIRS} is master")
+    assert setup.watch.troubles == [f"{THEIRS} is master"]
+    assert setup.after(0) == [NAMESRV, THEIRS] and len(setup.changes) == 1
+    setup.watch.note_refused("")
+    assert setup.watch.troubles == []
+    assert setup.after(1) == []
+
+
+def test_a_slave_without_a_master_searches_each_second_and_registers_when_there_is_one() -> None:
+    setup = Setup(Role(1))
+    assert setup.after(0) == [NAMESRV]
+    assert setup.after(SEARCH_PERIOD_MS - 1) == []
+    assert setup.after(1) == [NAMESRV]
+    assert setup.registrations == 0
+    setup.group(theirs=(THEIRS, 0, 4), third=(THIRD, 2, 4))
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 1 and setup.master_roles == ["ASYNC_MASTER"]
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 1, "the same master needs no other registration"
+    setup.group(third=(THIRD, 0, 5))
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 2
+    assert not setup.changes and setup.watch.troubles == []
+
+
+def test_a_slave_that_follows_looks_less_often_and_at_once_when_it_does_no_more() -> None:
+    setup = Setup(Role(1))
+    setup.is_following = True
+    assert setup.after(0) == [NAMESRV], "once at its start"
+    assert setup.after(SEARCH_PERIOD_MS) == []
+    assert setup.after(WATCH_PERIOD_MS - SEARCH_PERIOD_MS) == [NAMESRV]
+    assert setup.after(SEARCH_PERIOD_MS) == []
+    setup.is_following = False
+    assert setup.after(0) == [NAMESRV]
+
+
+def test_a_slave_whose_id_another_living_one_has_takes_a_free_one() -> None:
+    setup = Setup(Role(1))
+    setup.group(theirs=(THEIRS, 0, 4), third=(THIRD, 1, 4))
+    setup.after(SEARCH_PERIOD_MS)
+    assert not setup.changes, "as long as name servers take it, it stays what it is"
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(0)
+    (change,) = setup.changes
+    assert change.role.broker_id == 2 and change.cut_to is None
+    assert THIRD in change.why
+
+
+def test_a_slave_whose_id_a_dead_one_has_waits_for_it_to_be_forgotten() -> None:
+    setup = Setup(Role(1))
+    setup.network.registered[NAMESRV] = {THEIRS: 0, THIRD: 1}
+    setup.network.brokers[THEIRS] = status(THEIRS, 0, 4)
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(0)
+    assert not setup.changes
+
+
+def test_a_slave_whose_id_is_about_to_be_left_waits_for_that() -> None:
+    """In a hand-over the old master takes the id of the slave that becomes the master at the same time."""
+    setup = Setup(Role(1))
+    setup.group(third=(THIRD, 1, 4))
+    setup.network.changing = {THIRD}
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(0)
+    assert not setup.changes
+
+
+def test_the_old_master_waits_for_its_successor_s_id_until_the_promotion_must_have_failed() -> None:
+    """It is a slave already, and the other one has not been told to become the master yet."""
+    setup = Setup(Role(1, master_address=THIRD))
+    setup.group(third=(THIRD, 1, 4))
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(SUCCESSOR_WAIT_MS - 1)
+    assert not setup.changes
+    setup.watch.note_refused(f"{THIRD} is slave 1")
+    setup.after(1)
+    (change,) = setup.changes
+    assert change.role.broker_id == 2
+
+
+def test_of_two_masters_a_slave_takes_the_newer() -> None:
+    setup = Setup(Role(1))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.network.registered["10.0.9.2:9876"] = {THIRD: 0}
+    setup.config.namesrv_addr = f"{NAMESRV};10.0.9.2:9876"
+    setup.network.brokers[THIRD] = status(THIRD, 0, 9, role="SYNC_MASTER")
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.master_roles == ["SYNC_MASTER"] and setup.watch.master_role == "SYNC_MASTER"
+
+
+def test_after_its_end_answers_change_nothing() -> None:
+    setup = Setup(Role(0))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.clock.advance(WATCH_PERIOD_MS)
+    setup.watch.tick()
+    setup.watch.close()
+    setup.network.answer_all()
+    assert not setup.changes
+    assert setup.after(WATCH_PERIOD_MS) == []

@@ -1,0 +1,260 @@
+"""PendingOffsets: what was committed on a slave reaches the master, wins here until then, and never does harm there."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.replication.slave.pending_offsets import PendingOffset, PendingOffsets
+from pymq.broker.table_saver import TableSaver
+from pymq.clock import ManualClock
+from pymq.errors import Refusal
+from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
+from pymq.store.memory_fs import MemoryFiles
+from pymq.store.tables import JsonTable
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.disk import failing
+from tests.broker.replication.pair import Pair
+from tests.broker.world import Caller
+
+
+def joined_pair(messages: int = 5) -> Pair:
+    """T and g are on both; the master's queue 0 has messages, g has consumed one."""
+    pair = Pair()
+    pair.master.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    pair.master.parts.groups.put([SubscriptionGroupConfig(group_name="g")])
+    for _ in range(messages):
+        pair.master.put("T")
+    pair.master.parts.cursors.commit("g", "T", 0, 1)
+    pair.run(1000)
+    return pair
+
+
+def commit(pair: Pair, offset: int, queue_id: int = 0, topic: str = "T", group: str = "g") -> None:
+    Caller(pair.slave).ok(
+        Code.UPDATE_CONSUMER_OFFSET, consumerGroup=group, topic=topic, queueId=queue_id, commitOffset=offset
+    )
+
+
+def test_what_is_committed_while_the_master_is_away_is_there_when_it_is_back() -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    commit(pair, 4)
+    pair.run(2000)
+    assert pair.slave.parts.cursors.query("g", "T", 0) == 4
+    assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
+    pair.start_master()
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 4
+    assert pair.slave.parts.cursors.query("g", "T", 0) == 4
+    assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {}}
+
+
+def test_a_group_that_began_while_the_master_was_away_is_there_when_it_is_back() -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    commit(pair, 4, group="new")
+    pair.run(1000)
+    pair.start_master()
+    pair.run(1000)
+    assert pair.master.parts.groups.get("new") is not None
+    assert pair.master.parts.cursors.query("new", "T", 0) == pair.slave.parts.cursors.query("new", "T", 0) == 4
+    assert not len(pair.slave.parts.pending_offsets)
+
+
+def test_one_that_the_master_has_no_room_for_keeps_no_others_back(caplog: pytest.LogCaptureFixture) -> None:
+    pair = joined_pair()
+    commit(pair, 4, group="new")
+    commit(pair, 5)
+    pair.master.parts.groups._config.group_count_max = 1
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 5 and pair.master.parts.groups.get("new") is None
+    assert not len(pair.slave.parts.pending_offsets) and "limit of 1 consumer groups" in caplog.text
+
+
+def test_the_slave_s_restart_forgets_none() -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    commit(pair, 3)
+    pair.restart_slave()
+    assert pair.slave.parts.cursors.query("g", "T", 0) == 3 and len(pair.slave.parts.pending_offsets) == 1
+    pair.start_master()
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 3
+
+
+def test_a_commit_beside_a_living_master_is_forwarded() -> None:
+    pair = joined_pair()
+    commit(pair, 2)
+    pair.run(500)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 2 and not len(pair.slave.parts.pending_offsets)
+
+
+def test_a_greater_offset_of_the_master_wins() -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    commit(pair, 2)
+    pair.start_master()
+    pair.master.parts.cursors.commit("g", "T", 0, 5)
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == pair.slave.parts.cursors.query("g", "T", 0) == 5
+    assert Code.UPDATE_CONSUMER_OFFSET not in pair.network.code_counts, "there was nothing to send"
+
+
+def test_the_master_s_offset_never_goes_back_by_one_that_comes_late() -> None:
+    pair = joined_pair()
+    pair.clock.advance(300)
+    commit(pair, 3)
+    pair.copy.tick()
+    pair.network.answer_one()
+    pair.master.parts.cursors.commit("g", "T", 0, 4)  # after the slave was told 1, before its own commit comes
+    pair.network.answer_all()
+    assert pair.network.code_counts[Code.UPDATE_CONSUMER_OFFSET] == 1
+    assert pair.master.parts.cursors.query("g", "T", 0) == 4
+    pair.run(300)
+    assert pair.slave.parts.cursors.query("g", "T", 0) == 4 and not len(pair.slave.parts.pending_offsets)
+
+
+def test_an_older_commit_here_changes_nothing() -> None:
+    pair = joined_pair()
+    pair.master.parts.cursors.commit("g", "T", 0, 5)
+    pair.run(500)
+    commit(pair, 2)
+    assert pair.slave.parts.cursors.query("g", "T", 0) == 5 and not len(pair.slave.parts.pending_offsets)
+
+
+def test_a_commit_may_lie_behind_what_the_slave_has() -> None:
+    pair = joined_pair()
+    assert pair.slave.parts.store.max_offset("T", 0) == 0, "this slave's log got nothing"
+    commit(pair, 5)
+    pair.run(500)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 5
+
+
+def test_what_the_master_can_t_have_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    pair = joined_pair()
+    commit(pair, 6)
+    pair.slave.parts.cursors.commit("g", "T", 9, 1)
+    pair.run(1000)
+    assert pair.master.parts.cursors.offsets("g", "T") == {0: 1} and not len(pair.slave.parts.pending_offsets)
+    assert "did not take PendingOffset(group='g', topic='T', queue_id=9, offset=1)" in caplog.text
+    assert pair.slave.parts.cursors.offsets("g", "T") == {0: 1}, "it stands here no more, though nothing changed there"
+    assert pair.slave.parts.cursors.offsets("g", "T") == {0: 1}, "here it is gone too"
+
+
+def test_of_messages_that_a_crash_took_only_those_that_are_left_count_as_consumed() -> None:
+    pair = joined_pair(messages=3)
+    crashed = MemoryFiles.restored(pair.master.files.freeze().image())  # with less than all, as a power loss leaves it
+    pair.master.put("T")
+    pair.master.put("T")
+    pair.run(300)
+    pair.stop_master()
+    commit(pair, 5)
+    pair.open_master(crashed)
+    pair.master.put("T", b"stored since, with a lost one's offset")
+    pair.link.is_following = True
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 3 and not len(pair.slave.parts.pending_offsets)
+    assert pair.slave.parts.cursors.query("g", "T", 0) == 3
+
+
+def test_a_lost_answer_sends_it_again() -> None:
+    pair = joined_pair()
+    commit(pair, 3)
+    pair.clock.advance(300)
+    pair.copy.tick()
+    pair.network.answer_one()
+    pair.network.answer_one(lose_answer=True)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 3 and len(pair.slave.parts.pending_offsets) == 1
+    pair.run(500)
+    assert not len(pair.slave.parts.pending_offsets)
+
+
+def test_a_deleted_topic_s_and_group_s_are_forgotten() -> None:
+    pair = joined_pair()
+    pair.master.parts.topics.put([TopicConfig(topic_name="U")])
+    pair.master.parts.groups.put([SubscriptionGroupConfig(group_name="h")])
+    pair.run(500)
+    pair.link.is_following = False
+    commit(pair, 4)
+    commit(pair, 4, topic="U", group="h")
+    caller = Caller(pair.master)
+    caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
+    caller.ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="h")
+    pair.master.parts.topics.put([TopicConfig(topic_name="T")])
+    for _ in range(9):
+        pair.master.put("T")
+    pair.link.is_following = True
+    pair.run(1000)
+    assert not len(pair.slave.parts.pending_offsets)
+    assert pair.master.parts.cursors.query("g", "T", 0) == -1, "4 was an offset of the old T"
+
+
+def test_many_are_sent_some_at_a_time() -> None:
+    pair = joined_pair()
+    for number in range(200):
+        pair.master.parts.groups.put([SubscriptionGroupConfig(group_name=f"g{number}")])
+    pair.run(500)
+    for number in range(200):
+        commit(pair, 3, group=f"g{number}")
+    pair.clock.advance(300)
+    pair.copy.tick()
+    pair.network.answer_one()
+    assert len(pair.network.asked) == 64
+    pair.network.answer_all()
+    assert pair.network.code_counts[Code.UPDATE_CONSUMER_OFFSET] == 200
+    assert all(pair.master.parts.cursors.query(f"g{number}", "T", 0) == 3 for number in range(200))
+
+
+def test_too_many_are_refused() -> None:
+    files = MemoryFiles()
+    files.makedirs("/d")
+    pending = PendingOffsets(TableSaver(JsonTable(files, "/d/p.json")), clock=ManualClock(), count_max=2)
+    pending.note("g", "T", 0, 1)
+    pending.note("g", "T", 1, 1)
+    pending.note("g", "T", 1, 2)
+    with pytest.raises(Refusal) as error:
+        pending.note("g", "T", 2, 1)
+    assert error.value.code == ResponseCode.SYSTEM_BUSY and "no more than 2" in error.value.remark
+    pending.settle(PendingOffset("g", "T", 1, 1))
+    assert len(pending) == 2, "a later commit waits on"
+    pending.settle(PendingOffset("g", "T", 1, 2))
+    pending.note("g", "T", 2, 1)
+
+
+def test_a_full_disk_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    with failing(pair.slave, "pwrite", "pendingOffsets"):
+        commit(pair, 4)
+        pair.run(1000)
+        assert "could not be saved" in caplog.text
+    pair.run(1000)
+    assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
+
+
+def test_a_promoted_slave_makes_them_its_own_as_far_as_its_log_goes() -> None:
+    pair = joined_pair()
+    for queue_id in (0, 1):
+        for _ in range(3):
+            pair.slave.put("T", queue_id=queue_id)  # what it got of the log
+    pair.master.parts.cursors.commit("g", "T", 0, 5)
+    pair.run(500)
+    pair.stop_master()
+    commit(pair, 2, queue_id=1)
+    commit(pair, 7, queue_id=2)
+    master = pair.promote()
+    cursors = master.parts.cursors
+    assert cursors.offsets("g", "T") == {0: 3, 1: 2, 2: 0}
+    assert pair.file(master, "consumerOffset")["offsetTable"] == {"T@g": {"0": 3, "1": 2, "2": 0}}
+    assert pair.file(master, "pendingOffsets") == {"pendingOffsets": {}}
+    cursors.reset("g", "T", 1, 0)
+    assert master.reopened(**pair.settings).parts.cursors.query("g", "T", 1) == 0, "they count once"
+
+
+def test_a_negative_offset_is_refused() -> None:
+    pair = joined_pair()
+    code, _ = Caller(pair.slave).refused(
+        Code.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="T", queueId=0, commitOffset=-1
+    )
+    assert code == ResponseCode.INVALID_PARAMETER

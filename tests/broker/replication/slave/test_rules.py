@@ -1,0 +1,132 @@
+"""What a slave serves: every request code is classified, and nothing that is served writes its tables or its log."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED, SERVED, refusal_text
+from pymq.broker.routes import broker_routes
+from pymq.model.tables import TopicConfig
+from pymq.wire.codes import RequestCode, ResponseCode, request_name
+from tests.broker.replication.pair import Pair
+from tests.broker.test_fast_send import ordinary, payload_of
+from tests.broker.world import Caller, FakePeer, World
+
+
+def test_every_route_is_either_served_or_refused() -> None:
+    codes = {route.code for route in broker_routes(World().parts)}
+    classes = (SERVED, LEFT_TO_MASTER, set(REFUSED))
+    assert {request_name(code) for code in codes.difference(*classes)} == set(), "not classified"
+    assert {request_name(code) for code in set().union(*classes) - codes} == set(), "not in the table any more"
+    assert sum(map(len, classes)) == len(codes), "once each"
+
+
+def test_what_is_asked_of_a_whole_cluster_is_left_to_the_master() -> None:
+    slave = World(brokerId="1")
+    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    reply = Caller(slave).ok(RequestCode.CLEAN_UNUSED_TOPIC)
+    assert "nothing was done here" in (reply.remark or "") and slave.parts.topics.get("T") is not None
+
+
+def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
+    world = World()
+    world.put("Gone", b"1")
+    world.parts.close()
+    slave = World(world.files, world.clock, brokerId="1")
+    slave.parts.cursors.take_over({"offsetTable": {"Gone@g": {"0": 1}}}, is_part=False)  # type: ignore[attr-defined]
+    queue = slave.parts.store.queue_table.get("Gone", 0)
+    assert queue is not None
+    queue.min_offset = queue.max_offset  # as after its segment went
+    Caller(slave).ok(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+    assert slave.parts.store.queue_end("Gone", 0) is None and slave.parts.cursors.query("g", "Gone", 0) == 1
+
+
+@pytest.mark.parametrize("code", sorted(REFUSED), ids=request_name)
+def test_what_is_refused_names_slave_and_master(code: int) -> None:
+    slave = World(brokerId="1")
+    assert slave.parts.link is not None
+    slave.parts.link.note_master("10.0.0.1:10911", "10.0.0.1:10912")
+    got, remark = Caller(slave).refused(code, b"nonsense", no="fields")
+    assert got == REFUSED[code][0]
+    assert remark.startswith("broker-a is a slave (id 1) and ") and remark.endswith("ask its master at 10.0.0.1:10911")
+
+
+def test_a_master_that_is_not_known_yet() -> None:
+    assert "not known yet: is one registered at the name servers?" in refusal_text("b", 2, "", "takes no messages")
+
+
+def test_a_master_refuses_none_of_it_for_its_role() -> None:
+    caller = Caller(World())
+    for code in REFUSED:
+        assert "slave" not in ((caller.ask(code, b"nonsense") or FakeReply()).remark or "")
+
+
+class FakeReply:
+    remark = ""
+
+
+def test_sends_are_refused_on_the_short_way_too() -> None:
+    slave = World(brokerId="1")
+    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    peer = FakePeer()
+    assert not slave.parts.fast_path(peer, payload_of(ordinary(b="T"), b"body"))  # type: ignore[arg-type]
+    slave.parts.writer.commit()
+    assert peer.frames == [] and slave.parts.store.physical_max_offset == 0
+    assert slave.parts.store.queue_end("T", 1) is None, "no queue is made for it"
+
+
+def heartbeat(group: str) -> bytes:
+    subscription = {"topic": "T", "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+    consumer = {"groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"}
+    consumer |= {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription]}  # type: ignore[dict-item]
+    return json.dumps({"clientID": "c", "consumerDataSet": [consumer], "producerDataSet": []}).encode()
+
+
+PULL = {
+    "consumerGroup": "new", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0,
+    "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 1,
+}  # fmt: skip
+
+
+def test_clients_are_served_and_make_nothing() -> None:
+    pair = Pair()
+    pair.master.parts.topics.put([TopicConfig(topic_name="T")])
+    pair.run(1000)
+    slave, caller = pair.slave, Caller(pair.slave)
+    before = {path: bytes(node.data) for path, node in slave.files.nodes.items() if "/config/" in path}
+    caller.ok(RequestCode.HEART_BEAT, heartbeat("new"))
+    assert caller.json(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="new") == {"consumerIdList": ["c"]}
+    reply = caller.ask(RequestCode.PULL_MESSAGE, **PULL)
+    assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
+    for parts_tick in (slave.parts.topics.tick, slave.parts.groups.tick, slave.parts.cursors.tick):
+        parts_tick()
+    after = {path: bytes(node.data) for path, node in slave.files.nodes.items() if "/config/" in path}
+    assert after == before and slave.parts.groups.get("new") is None
+    assert slave.parts.topics.get("%RETRY%new") is None
+
+
+def test_a_group_the_master_has_not_met_may_commit() -> None:
+    pair = Pair()
+    pair.master.parts.topics.put([TopicConfig(topic_name="T")])
+    pair.run(1000)
+    caller = Caller(pair.slave)
+    commit = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 7}
+    caller.ok(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+    assert pair.slave.parts.cursors.query("new", "T", 0) == 7
+    code, _ = Caller(pair.master).refused(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_where_groups_are_made_by_hand_a_slave_takes_no_others() -> None:
+    slave = World(brokerId="1", autoCreateSubscriptionGroup="false")
+    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    code, _ = Caller(slave).refused(RequestCode.PULL_MESSAGE, **PULL)
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_refused_routes_need_no_header() -> None:
+    routes = {route.code: route for route in broker_routes(World(brokerId="1").parts)}
+    assert all(routes[code].header is None for code in REFUSED if code in routes)
+    assert routes[RequestCode.PULL_MESSAGE].header is not None
