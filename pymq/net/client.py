@@ -159,6 +159,8 @@ class RemotingClient:
             raise UnreachableError(
                 f"no connection to {address} ({error.strerror or error}): is a server running there?"
             ) from error
+        except ValueError as error:  # the name is none that could be looked up: an empty part, one of 64 letters, a NUL
+            raise UnreachableError(f"no connection to {address}: {error}") from error
         if self._closed:  # close() came too late to stop the opening, and doesn't know this connection
             connection.shut("the client was closed")
             await connection.ended

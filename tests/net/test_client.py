@@ -162,6 +162,15 @@ def test_an_address_that_is_none_is_named():
     run(scenario)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "a\0b"])
+def test_a_host_that_can_be_none_is_unreachable(host):
+    async def scenario(server, client):
+        with pytest.raises(UnreachableError, match="no connection to"):
+            await client.invoke(f"{host}:10911", request(ECHO))
+
+    run(scenario)
+
+
 def test_oneway_is_flagged_and_unanswered():
     async def scenario(server, client):
         await client.oneway(server.address, request(ECHO, {"n": "1"}))
