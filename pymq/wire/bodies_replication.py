@@ -1,18 +1,32 @@
-"""JSON bodies of PyMQ's own requests between brokers and of what administration sees (docs/replication.md)."""
+"""JSON bodies of PyMQ's own requests between brokers and of what administration sees (docs/replication.md).
+
+What a broker goes by when it joins another has limits in its type: a peer that says anything else is refused before.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from pymq.wire.ha import OFFSET_MAX
+
 PROTOCOL_VERSION = 1
+NO_TOKEN = 0  # of a JoinAnswer: the slave must cut its log first
+EPOCH_MAX = 1 << 62  # as for offsets: far below 2**63
+TEXT_LENGTH_MAX = 300  # of names and addresses: a host name has at most 253 letters, a broker's name 127
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
+Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH_MAX)]
 
 
 class ReignBody(msgspec.Struct, rename="camel", frozen=True):
     """See :class:`pymq.broker.replication.lineage.Reign`."""
 
-    epoch: int
-    start: int
-    reign_id: str
+    epoch: Epoch
+    start: Offset
+    reign_id: Text
 
 
 class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
@@ -20,32 +34,32 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
     before ``log_end``. ``log_start``, ``log_end``: physical offsets, equal for an empty log."""
 
     protocol_version: int = PROTOCOL_VERSION
-    cluster: str
-    broker_name: str
+    cluster: Text
+    broker_name: Text
     broker_id: int
-    address: str
+    address: Text
     segment_size_bytes: int
     log_start: int
     log_end: int
     tail_bytes: int = 0
-    tail_digest: str = ""
+    tail_digest: Text = ""
     full_sync: bool = False
     lineage: list[ReignBody] = []
 
 
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first
-    offset it will be sent. Below its end: it must cut its log there first, and join again. ``master_role``:
-    ASYNC_MASTER or SYNC_MASTER, which the slave goes on with should it become the master. ``log_end``: how far the
-    master's log goes now."""
+    offset it will be sent. Below its end: it must cut its log there first, and join again; the token is NO_TOKEN.
+    ``master_role``: ASYNC_MASTER or SYNC_MASTER, which the slave goes on with should it become the master. ``log_end``:
+    how far the master's log goes now."""
 
     protocol_version: int = PROTOCOL_VERSION
-    token: int
-    ha_address: str
-    start: int
+    token: Annotated[int, msgspec.Meta(ge=-OFFSET_MAX, le=NO_TOKEN)]
+    ha_address: Text
+    start: Offset
     lineage: list[ReignBody] = []
-    master_role: str = ""
-    log_end: int = -1
+    master_role: Text = ""
+    log_end: Annotated[int, msgspec.Meta(ge=-1, le=OFFSET_MAX)] = -1
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.store.log_digests import chunk_bounds, chunk_digest
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -97,9 +99,9 @@ class LogCopyHandlers:
 
 def _decoded(request: Command, kind: type[RequestT]) -> RequestT:
     try:
-        return msgspec.json.decode(request.body, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise _bad(f"the body is no {kind.__name__}: {error}") from error
+        return decode_json(request.body, kind)
+    except JsonError as error:
+        raise _bad(f"the body is {error}") from error
 
 
 def _bad(text: str) -> Refusal:

@@ -12,15 +12,14 @@ from pymq.broker.replication.master.feeds import Feeds
 from pymq.broker.replication.master.join import OwnLog, decide
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError
 from pymq.model.hosts import format_address
+from pymq.model.strict_json import decode_json
 from pymq.store.store import MessageStore
-from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
+from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
-
-NO_TOKEN = 0  # the slave must cut its log first
-_decode = msgspec.json.Decoder(JoinRequest).decode
 
 
 class JoinHandlers:
@@ -56,8 +55,8 @@ class JoinHandlers:
                 f"this broker ({config.broker_name}) is no master but slave {config.broker_id}: join its master",
             )
         try:
-            request = _decode(command.body)
-        except msgspec.MsgspecError as error:
+            request = decode_json(command.body, JoinRequest)
+        except JsonError as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"the joining can't be read: {error}") from error
         if why_not := self._why_not():
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why_not)

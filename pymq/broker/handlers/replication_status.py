@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError
 from pymq.model.hosts import parse_address
+from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.bodies_replication import StatusRequest
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -43,11 +45,11 @@ class ReplicationStatusHandlers:
 
     def _note(self, body: bytes) -> None:
         try:
-            master = msgspec.json.decode(body, type=StatusRequest).master
+            master = decode_json(body, StatusRequest).master
             if master:
                 parse_address(master)
                 self._on_master(master)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (JsonError, ValueError) as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"who asks can't be read: {error}") from error
 
     def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import RoleRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -14,8 +16,6 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 
 if TYPE_CHECKING:
     from pymq.broker.replication.roles.promotion import RoleRequests
-
-_decode = msgspec.json.Decoder(RoleRequest).decode
 
 
 class RoleChangeHandlers:
@@ -31,7 +31,7 @@ class RoleChangeHandlers:
     def change_role(self, command: Command, header: None, peer: Peer) -> Reply:
         """Answers how far the log goes; the change itself comes after the answer."""
         try:
-            request = _decode(command.body)
-        except msgspec.MsgspecError as error:
+            request = decode_json(command.body, RoleRequest)
+        except JsonError as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"the order can't be read: {error}") from error
         return Reply(body=msgspec.json.encode(self._requests.follow(request, peer.address)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pymq.errors import Refusal
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_replication import MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -67,8 +67,8 @@ class SlaveSyncHandlers:
                 f"this broker is a slave itself (id {self._role.broker_id}): ask the master of its name",
             )
         try:
-            asked = msgspec.json.decode(request.body, type=MetadataVersions)
-        except msgspec.DecodeError as error:
+            asked = decode_json(request.body, MetadataVersions)
+        except JsonError as error:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"the body is no table of versions: {error}; send the names and versions"
             ) from error

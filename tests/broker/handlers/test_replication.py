@@ -8,7 +8,7 @@ import msgspec
 
 from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
 from pymq.wire.codes import RequestCode, ResponseCode
-from pymq.wire.ha import encode_report
+from pymq.wire.ha import OFFSET_MAX, encode_report
 from tests.broker.replication.cable import Cable
 from tests.broker.world import Caller, World
 
@@ -100,7 +100,9 @@ def test_a_refusal_names_the_values() -> None:
 
 def test_what_can_not_be_read_is_refused() -> None:
     world = World()
-    for body in (b"", b"{", b"[]", b'{"cluster": 5}'):
+    deep = b'{"other":' + b"[" * 100_000
+    behind = b'{"lineage": [{"epoch": 1, "start": %d, "reignId": "a"}]}' % (OFFSET_MAX + 1)
+    for body in (b"", b"{", b"[]", b'{"cluster": 5}', b'{"cluster": "\xff"}', deep, behind):
         code, remark = Caller(world).refused(JOIN, body)
         assert code == ResponseCode.INVALID_PARAMETER
         assert "the joining can't be read" in remark

@@ -6,11 +6,14 @@ Works with Apache's name servers and brokers too; those brokers answer, but tell
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from pymq.errors import PymqError
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import ReplicationStatus, StatusRequest
 from pymq.wire.bodies_route import decode_cluster_info
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -142,9 +145,7 @@ def _member(address: str, registered_id: int, answer: Answer) -> Member:
         return Member(address, registered_id, answered=False)
     status = None
     if answer.code == ResponseCode.SUCCESS:
-        try:
-            status = msgspec.json.decode(answer.body, type=ReplicationStatus)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            status = None
+        with suppress(JsonError):
+            status = decode_json(answer.body, ReplicationStatus)
     is_changing = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     return Member(address, registered_id, answered=True, status=status, is_changing=is_changing)

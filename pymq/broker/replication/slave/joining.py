@@ -14,14 +14,14 @@ import msgspec
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_body import lineage_of_body
 from pymq.broker.replication.log_end import last_segment_start
-from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
+from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.streams import Network
 
 TIMEOUT_MS = 3000
-_decode_answer = msgspec.json.Decoder(JoinAnswer).decode
-_decode_table = msgspec.json.Decoder(dict[str, dict[str, str]]).decode
 
 
 class Joined(NamedTuple):
@@ -101,12 +101,16 @@ class Joining:
 
     def _accept(self, body: bytes) -> None:
         try:
-            answer = _decode_answer(body)
-        except msgspec.MsgspecError as error:
+            answer = decode_json(body, JoinAnswer)
+        except JsonError as error:
             self._fail(f"{self._address} answered to the joining what can't be read: {error}")
             return
-        if answer.start > self._request.log_end > self._request.log_start:
-            self._fail(f"{self._address} would go on at {answer.start}, our log ends at {self._request.log_end}")
+        start, end = self._request.log_start, self._request.log_end
+        if start < end and not start <= answer.start <= end:
+            self._fail(f"{self._address} would go on at {answer.start}, our log goes from {start} to {end}")
+            return
+        if answer.token == NO_TOKEN and end in (start, answer.start):
+            self._fail(f"{self._address} gave no token for the connection to its HA port, and nothing is to be cut")
             return
         lineage = lineage_of_body(answer.lineage)
         self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage, answer.master_role, answer.log_end))
@@ -139,9 +143,9 @@ class Joining:
     def _compare_ends(self, answer: Command) -> None:
         """Java sends to whoever reports an offset beyond its log's end nothing but heartbeats, until it gets there."""
         try:
-            table = _decode_table(answer.body).get("table", {})
+            table = decode_json(answer.body, dict[str, dict[str, str]]).get("table", {})
             start, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
-        except (msgspec.MsgspecError, KeyError, ValueError):
+        except (JsonError, KeyError, ValueError):
             # Java's broker fails to make this table for some seconds after its start.
             why = f"{self._address} does not tell where its log begins and ends: code {answer.code}, {answer.remark}"
             self._fail(why, was_refused=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
 from pymq.model.hosts import format_address
+from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import MasterLinkState, MetadataTables, MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
@@ -163,17 +164,17 @@ class MetadataCopy:
 
     def _take(self, body: bytes) -> None:
         try:
-            tables = msgspec.json.decode(body, type=MetadataTables)
+            tables = decode_json(body, MetadataTables)
             self._on_log_end(tables.log_end)
             self._note_held(tables.held_ms, had_news=bool(tables.versions))
             self._note_start(tables.versions)
             for name, version in tables.versions.items():
                 raw = tables.tables.get(name)
                 if raw is not None:
-                    table = msgspec.json.decode(raw)
+                    table = decode_json(raw, dict[str, Any])
                     self._taker.take(name, table, is_part=name in tables.parts, master_log_end=tables.log_end)
                 self._versions[name] = version
-        except (PymqError, OSError, msgspec.DecodeError) as error:
+        except (PymqError, OSError) as error:
             self._end_round(f"its tables could not be taken: {error}")
             return
         if tables.more and tables.versions:

@@ -57,7 +57,9 @@ def test_without_name_servers_there_is_nobody(name_servers: tuple[str, ...]) -> 
     assert taken == [[]]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"brokerName":1}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"brokerName":1}', b'{"brokerName":"\xff"}', b'{"other":' + b"[" * 100_000]
+)
 def test_an_answer_that_makes_no_sense_tells_nothing(body: bytes) -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 1}}

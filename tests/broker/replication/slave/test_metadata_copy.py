@@ -348,6 +348,9 @@ def test_a_slave_does_not_hand_out_its_copy() -> None:
         b'{"versions":{"topics":"1"},"tables":{"topics":{"topicConfigTable":3}}}',
         b'{"versions":{"subscriptionGroup":"1"},'
         b'"tables":{"subscriptionGroup":{"subscriptionGroupTable":{},"forbiddenTable":{"g":{"t":"x"}}}}}',
+        b'{"versions":{"topics":"\xff"}}',
+        pytest.param(b'{"other":' + b"[" * 100_000, id="too deep"),
+        b'{"versions":{"topics":"1"},"tables":{"topics":{"topicConfigTable":{"T":{"topicName":"\xff"}}}}}',
     ],
 )
 def test_an_answer_that_makes_no_sense_is_told_and_asked_for_again(body: bytes) -> None:

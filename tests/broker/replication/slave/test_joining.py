@@ -1,0 +1,134 @@
+"""Joining: what a master may answer, and what no slave goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
+from pymq.wire.bodies_replication import EPOCH_MAX, NO_TOKEN, TEXT_LENGTH_MAX, JoinRequest
+from pymq.wire.codes import ResponseCode
+from pymq.wire.command import Command
+from pymq.wire.ha import OFFSET_MAX
+from tests.broker.replication.cable import Cable
+
+MASTER = "10.0.0.1:10911"
+TOKEN = -77
+REIGN = {"epoch": 3, "start": 100, "reignId": "a" * 16}
+
+
+def outcome_of(answer: Command | str, *, log_start: int = 0, log_end: int = 0) -> Outcome:
+    cable, outcomes = Cable(), list[Outcome]()
+    cable.answerers[MASTER] = lambda command: answer
+    request = JoinRequest(
+        cluster="c", broker_name="b", broker_id=1, address="10.0.0.2:1", segment_size_bytes=1000, log_start=log_start,
+        log_end=log_end,
+    )  # fmt: skip
+    Joining(cable, MASTER, request, outcomes.append).begin()
+    cable.settle()
+    (outcome,) = outcomes
+    return outcome
+
+
+def answered(log_start: int = 0, log_end: int = 0, **fields: Any) -> Outcome:
+    body = {"token": TOKEN, "haAddress": "10.0.0.1:10912", "start": 0, **fields}
+    return outcome_of(
+        Command(ResponseCode.SUCCESS, body=msgspec.json.encode(body)), log_start=log_start, log_end=log_end
+    )
+
+
+def refused(log_start: int = 0, log_end: int = 0, **fields: Any) -> str:
+    outcome = answered(log_start, log_end, **fields)
+    assert isinstance(outcome, NotJoined) and outcome.was_refused
+    return outcome.why
+
+
+@pytest.mark.parametrize("start", [0, 5000, OFFSET_MAX])
+def test_an_empty_log_goes_on_where_the_master_says(start: int) -> None:
+    outcome = answered(start=start, logEnd=start, lineage=[REIGN])
+    assert isinstance(outcome, Joined)
+    assert (outcome.start, outcome.token, outcome.log_end) == (start, TOKEN, start)
+    assert [reign.epoch for reign in outcome.lineage.reigns] == [3]
+
+
+@pytest.mark.parametrize("start", [1000, 1700, 2000])
+def test_a_log_goes_on_at_its_end_or_is_cut_within(start: int) -> None:
+    outcome = answered(1000, 2000, start=start, token=TOKEN if start == 2000 else NO_TOKEN)
+    assert isinstance(outcome, Joined) and outcome.start == start
+
+
+@pytest.mark.parametrize("start", [0, 999, 2001])
+def test_no_log_is_cut_before_its_begin_or_goes_on_behind_its_end(start: int) -> None:
+    assert f"would go on at {start}, our log goes from 1000 to 2000" in refused(1000, 2000, start=start)
+
+
+@pytest.mark.parametrize(("log_start", "log_end", "start"), [(1000, 2000, 2000), (0, 0, 0), (1000, 1000, 5000)])
+def test_who_is_to_go_on_needs_a_token(log_start: int, log_end: int, start: int) -> None:
+    assert "gave no token" in refused(log_start, log_end, start=start, token=NO_TOKEN)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"start": -1},
+        {"start": OFFSET_MAX + 1},
+        {"token": 1},
+        {"token": -OFFSET_MAX - 1},
+        {"token": -(10**30)},
+        {"logEnd": -2},
+        {"logEnd": OFFSET_MAX + 1},
+        {"haAddress": "h" * (TEXT_LENGTH_MAX + 1)},
+        {"masterRole": "r" * (TEXT_LENGTH_MAX + 1)},
+        {"lineage": [{**REIGN, "start": -1}]},
+        {"lineage": [{**REIGN, "start": OFFSET_MAX + 1}]},
+        {"lineage": [{**REIGN, "epoch": -1}]},
+        {"lineage": [{**REIGN, "epoch": EPOCH_MAX + 1}]},
+        {"lineage": [{**REIGN, "reignId": "x" * (TEXT_LENGTH_MAX + 1)}]},
+    ],
+    ids=str,
+)
+def test_numbers_and_texts_beyond_their_limits_are_not_gone_by(fields: dict[str, Any]) -> None:
+    why = refused(**fields)
+    assert f"{MASTER} answered to the joining what can't be read: no JoinAnswer: Expected" in why
+
+
+def test_at_their_limits_they_are() -> None:
+    lineage = [{"epoch": EPOCH_MAX, "start": OFFSET_MAX, "reignId": "x" * TEXT_LENGTH_MAX}]
+    fields = {"token": -OFFSET_MAX, "start": OFFSET_MAX, "logEnd": OFFSET_MAX, "haAddress": "h" * TEXT_LENGTH_MAX}
+    assert isinstance(answered(lineage=lineage, **fields), Joined)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"token":-1,"haAddress":"\xff","start":0}', b'{"other":' + b"[" * 100_000]
+)
+def test_what_can_not_be_read_is_told(body: bytes) -> None:
+    outcome = outcome_of(Command(ResponseCode.SUCCESS, body=body))
+    assert isinstance(outcome, NotJoined)
+    assert "what can't be read: no JoinAnswer" in outcome.why
+
+
+@pytest.mark.parametrize(
+    ("answer", "was_refused"),
+    [
+        ("no connection", False),
+        (Command(ResponseCode.SERVICE_NOT_AVAILABLE, remark="it starts"), False),
+        (Command(ResponseCode.INVALID_PARAMETER, remark="another cluster"), True),
+    ],
+)
+def test_only_a_no_is_a_refusal(answer: Command | str, was_refused: bool) -> None:
+    outcome = outcome_of(answer)
+    assert isinstance(outcome, NotJoined) and outcome.was_refused is was_refused
+
+
+def test_an_abandoned_joining_comes_to_nothing() -> None:
+    cable, outcomes = Cable(), list[Outcome]()
+    request = JoinRequest(
+        cluster="c", broker_name="b", broker_id=1, address="10.0.0.2:1", segment_size_bytes=1000, log_start=0, log_end=0
+    )
+    joining = Joining(cable, MASTER, request, outcomes.append)
+    joining.begin()
+    joining.abandon()
+    cable.settle()
+    assert outcomes == []

@@ -1,0 +1,32 @@
+"""Whatever is wrong with a text, there is one error for it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
+
+NESTED = b'{"other":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+class Point(msgspec.Struct):
+    x: int = 0
+    name: str = ""
+
+
+def test_a_value_of_the_type() -> None:
+    assert decode_json(b'{"x":7,"other":1}', Point) == Point(7)
+    assert decode_json(b"[1,2]", list[int]) == [1, 2]
+    assert decode_json(msgspec.Raw(b'{"x":8}'), Point) == Point(8)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"[]", b'{"x":"7"}', b'{"name":"\xff"}', b"\xff", NESTED],
+    ids=["nothing", "half", "another shape", "another type", "no text", "no JSON", "too deep"],
+)
+def test_what_is_none(raw: bytes) -> None:
+    with pytest.raises(JsonError, match="no Point: "):
+        decode_json(raw, Point)
