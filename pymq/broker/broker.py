@@ -17,7 +17,7 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.periodic import LINK_JOB, TICK_PERIOD_MS, periodic_work
 from pymq.broker.registration import Registrar
 from pymq.broker.replication.group_at_start import GroupAtStart
-from pymq.broker.replication.roles.role import SLAVE, Role
+from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
     RoleRecord,
@@ -32,6 +32,7 @@ from pymq.broker.store_settings import store_settings
 from pymq.broker.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.values import SLAVE
 from pymq.errors import StoreError, StoreUnavailableError, UsageError
 from pymq.model.hosts import format_address
 from pymq.net.client import RemotingClient

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.fast_header import BATCH, ONE, BinaryTemplates, SendExt, SendHead, decode_json_send, kind_of
-from pymq.broker.replication.master.sync_mode import SYNC_MASTER
-from pymq.broker.writer import SYNC_FLUSH
+from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
 from pymq.model.hosts import HOST_V4_SIZE_BYTES

@@ -46,9 +46,10 @@ from pymq.broker.stats import StatsManager
 from pymq.broker.store_settings import store_settings
 from pymq.broker.table_saver import TableSaver, ending_turns
 from pymq.broker.topics import TopicManager
-from pymq.broker.writer import SYNC_FLUSH, Writer
+from pymq.broker.writer import Writer
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import format_address, pack_host
 from pymq.model.ids import UniqueIdMaker

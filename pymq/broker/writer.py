@@ -22,7 +22,6 @@ from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FLAG_RESPONSE, Command, decode_command, encode_command
 
 REGION = "DefaultRegion"
-SYNC_FLUSH = "SYNC_FLUSH"  # flushDiskType
 SYNC_TIMEOUT_MS = 5000  # syncFlushTimeout
 _DELAY = b"DELAY"
 _WAIT = b"WAIT"

@@ -11,6 +11,7 @@ from pymq.config.base import ORIGIN_DEFAULT, ORIGIN_ENV, ORIGIN_FILE, ORIGIN_FLA
 from pymq.config.broker import BrokerConfig
 from pymq.config.namesrv import NamesrvConfig
 from pymq.config.replication import replication_warnings
+from pymq.config.values import SLAVE
 from pymq.errors import ConfigError, UsageError
 
 FILE_SIZE_BYTES_MAX = 1024 * 1024
@@ -109,10 +110,10 @@ def _check_broker(config: BrokerConfig) -> None:
         # Both become topic names, and the broker's name a directory.
         if not _NAME.match(str(config.get(key))):
             raise ConfigError(f"{key}={config.get(key)!r}: use 1 to 127 characters of %|a-zA-Z0-9_-")
-    if config.broker_role == "SLAVE" and config.broker_id == 0:
+    if config.broker_role == SLAVE and config.broker_id == 0:
         raise ConfigError("brokerRole=SLAVE needs a brokerId above 0: set brokerId=1")
     if config.is_slave:
-        config.broker_role = "SLAVE"
+        config.broker_role = SLAVE
     config.check()
     config.warnings += replication_warnings(config)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pymq.config.values import SYNC_MASTER
 from pymq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def replication_warnings(config: BrokerConfig) -> list[str]:
             f"haSendHeartbeatInterval={heartbeat_ms} is more than half of haHousekeepingInterval={silence_ms}: one "
             "late heartbeat ends the connection between master and slave"
         )
-    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas == 1:
+    if config.broker_role == SYNC_MASTER and config.in_sync_replicas == 1:
         found.append("brokerRole=SYNC_MASTER waits for no slave with inSyncReplicas=1: set it to 2 or more")
     if config.ha_max_gap_not_in_sync_bytes < config.ha_transfer_batch_bytes:
         found.append(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.master.feed import GONE
-from pymq.broker.replication.roles.role import ASYNC_MASTER, SLAVE, SYNC_MASTER
+from pymq.broker.replication.master.feed import GONE, REFUSED
 from pymq.broker.replication.slave.link import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING
 from pymq.broker.replication.status import CutHistory
+from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.metrics.family import PAUSE, Family, Metric, Reading, counter, gauge, single, state_set
 from pymq.store.counting import units_from
 from pymq.wire.bodies_replication import SlaveState
@@ -112,7 +112,8 @@ class ReplicationMetrics:
 
     def _as_master(self) -> Iterator[Family | None]:
         parts, sync_mode = self._parts, self._parts.sync_mode
-        slaves = _distinct(parts.feeds.states()) if parts.feeds is not None else []
+        states = parts.feeds.states() if parts.feeds is not None else []
+        slaves = _distinct([slave for slave in states if slave.state != REFUSED])
         regained = parts.tail.regained
         problems = [
             *parts.watch.troubles,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pymq.broker.replication.roles.role import ASYNC_MASTER, SYNC_MASTER
 from pymq.broker.replication.slave.cursors import SlaveCursors
+from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.tables import DataVersion
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
             parts.stats.forget_group(group)
 
     def take_master_role(table: dict[str, Any], is_part: bool) -> None:
-        role = table[MASTER_ROLE].get("role")
-        if role in (ASYNC_MASTER, SYNC_MASTER):
-            parts.watch.note_master_role(role)
+        parts.watch.note_master_role(str(table[MASTER_ROLE].get("role")))
 
     return [
         # First, so that what was committed in a deleted topic is forgotten before offsets of a new one come.

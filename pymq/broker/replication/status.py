@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.master.feed import GONE
-from pymq.broker.replication.master.sync_mode import SYNC_MASTER
 from pymq.broker.replication.roles.role import Role
+from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model.hosts import format_address
 from pymq.store.counting import messages_behind
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.store.fs import Files
     from pymq.store.store import MessageStore
-
-ASYNC_MASTER = "ASYNC_MASTER"
-SLAVE = "SLAVE"
 
 
 class FeedsView(Protocol):
@@ -166,7 +162,7 @@ class StatusReport:
     def ha_status(self) -> HaStatus:
         """For RocketMQ's request 907."""
         end = self._store.physical_max_offset
-        states = [slave for slave in self._slaves() if slave.state != GONE]
+        states = [slave for slave in self._slaves() if slave.is_connected]
         return HaStatus(
             master=self._role.is_master,
             master_commit_log_max_offset=end,
@@ -210,7 +206,7 @@ class StatusReport:
             "pymqReplicationProblem": status.problem,
         }
         if self._role.is_master:
-            connected = [slave for slave in status.slaves if slave.state != GONE]
+            connected = [slave for slave in status.slaves if slave.is_connected]
             result |= {
                 "pymqSlaves": str(len(connected)),
                 "pymqInSyncSlaves": str(status.in_sync_slaves),

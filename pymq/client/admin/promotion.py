@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pymq.clock import Clock
+from pymq.config.values import SYNC_MASTER
 from pymq.errors import NotFoundError, PymqError, RefusedError, RequestTimeoutError, UnreachableError, UnsafeError
 from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import ReignBody, ReplicationStatus, RoleAnswer, RoleRequest
@@ -26,7 +27,6 @@ POLL_MS = 50
 STEP_TIMEOUT_MS = 30_000  # closing and opening a store
 REJOIN_TIMEOUT_MS = 15_000
 FOLLOWING = "following"
-SYNC_MASTER = "SYNC_MASTER"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import msgspec
 
 from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.connection import AdminConnection
+from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import RefusedError
 from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
 from pymq.wire.bodies_admin import GroupConfigTable, HaStatus, TopicConfigTable, decode_admin_body
@@ -31,8 +32,6 @@ TABLE_FILES: Final = {
     RequestCode.GET_ALL_CONSUMER_OFFSET: "consumerOffset.json",
     RequestCode.GET_ALL_DELAY_OFFSET: "delayOffset.json",
 }
-SLAVE = "SLAVE"
-SYNC_MASTER = "SYNC_MASTER"
 
 
 class CopiedTable(NamedTuple):
@@ -110,7 +109,7 @@ class ReplicationAdmin:
 
 def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str], ha: HaStatus) -> ReplicationStatus:
     """What codes 26, 28 and 907 of a RocketMQ broker say, in PyMQ's shape."""
-    role = config.get("brokerRole", SLAVE if not ha.master else "ASYNC_MASTER")
+    role = config.get("brokerRole", SLAVE if not ha.master else ASYNC_MASTER)
     is_slave = role == SLAVE
     host = config.get("brokerIP2") or address.rpartition(":")[0]
     required = int(config.get("inSyncReplicas", "1")) - 1 if role == SYNC_MASTER else 0

@@ -16,8 +16,8 @@ from pymq.broker.replication.lost_tail.regained_tail import Regained, missing_of
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.census import Census, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
-from pymq.broker.replication.slave.link_session import SYNC_FLUSH
 from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
 from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)

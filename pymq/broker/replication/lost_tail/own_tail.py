@@ -14,9 +14,9 @@ from pymq.broker.replication.master.feeds import Feeds
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.census import Census, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role
-from pymq.broker.replication.slave.link_session import SYNC_FLUSH
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
 from pymq.model.hosts import format_address
 from pymq.store.recovery import RecoveryReport
 from pymq.store.regrowing import RegrowingLog

@@ -14,16 +14,16 @@ from typing import NamedTuple, Protocol
 
 from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
+from pymq.config.values import SLAVE, SYNC_MASTER
 from pymq.errors import ConfigError
 from pymq.store.store import MessageStore
 from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
-SYNC_MASTER = "SYNC_MASTER"  # brokerRole
 # Log bytes that may wait for slaves. What waits also takes memory: a unit and keys for each message, held answers.
 UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
-_REFUSER = "SYNC_MASTER"
+_REFUSER = SYNC_MASTER
 
 
 class Slaves(Protocol):
@@ -69,6 +69,7 @@ class SyncMode:
         self._store = store
         self.slaves: Slaves = NoSlaves()
         self._refused_for: tuple[object, ...] | None = None
+        self._was_degraded = False
 
     @property
     def is_on(self) -> bool:
@@ -120,6 +121,7 @@ class SyncMode:
 
     def check(self) -> None:
         """Opens or closes the store to writes. Called after each commit and from time to time."""
+        self._note_degraded()
         why = self._reason() if self.is_on else None
         if why is None:
             if self._refused_for is not None:
@@ -132,6 +134,21 @@ class SyncMode:
             self._refused_for = why[0]
             self._store.refuse_writes(why[1], by=_REFUSER)
             log.warning("SYNC_MASTER: no send is taken: %s", why[1])
+
+    def _note_degraded(self) -> None:
+        may_be = self._config.auto_in_sync_replicas or self._was_degraded
+        if not may_be or self.is_degraded == self._was_degraded:
+            return
+        self._was_degraded = self.is_degraded
+        if self._was_degraded:
+            log.warning(
+                "SYNC_MASTER: degraded: sends wait for %d of the %d slaves that inSyncReplicas wants, no more are in "
+                "sync (enableAutoInSyncReplicas)",
+                self.needed_slaves,
+                self.wanted_slaves,
+            )
+        else:
+            log.info("SYNC_MASTER: degraded no more: sends wait for %d slaves", self.wanted_slaves)
 
     @property
     def is_refusing(self) -> bool:
@@ -162,7 +179,7 @@ def check_role_setting(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
     role = wanted.get("brokerRole")
     if role is None or role == config.broker_role:
         return
-    if config.is_slave or role == "SLAVE":
+    if config.is_slave or role == SLAVE:
         raise ConfigError(
             f"brokerRole is {config.broker_role} and can't become {role[:20]} at run time: a master changes between "
             "ASYNC_MASTER and SYNC_MASTER; `pymq broker promote` makes a slave the master"

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
-from pymq.broker.replication.roles.role import ASYNC_MASTER, MASTER_ID, SYNC_MASTER, ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
 from pymq.errors import Refusal
 from pymq.model.hosts import format_address, parse_address
 from pymq.wire.bodies_replication import RoleAnswer, RoleRequest
@@ -110,8 +110,7 @@ class RoleRequests:
             if link is None:
                 raise _refusal("this broker is the master already")
             self._check_is_safe(link)
-        if request.master_role in (ASYNC_MASTER, SYNC_MASTER):
-            self._watch.note_master_role(request.master_role)
+        self._watch.note_master_role(request.master_role)
         self._change_role(RoleChange(Role(MASTER_ID, begins_reign=True), why))
 
     def _check_is_safe(self, link: MasterLink) -> None:

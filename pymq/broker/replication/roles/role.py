@@ -11,10 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MASTER_ID = 0
-# RocketMQ's names (``brokerRole``).
-ASYNC_MASTER = "ASYNC_MASTER"
-SYNC_MASTER = "SYNC_MASTER"
-SLAVE = "SLAVE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from pymq.broker.replication.roles.role import ASYNC_MASTER, MASTER_ID, SLAVE, Role
+from pymq.broker.replication.roles.role import MASTER_ID, Role
+from pymq.config.values import ASYNC_MASTER, SLAVE
 from pymq.errors import StoreError
 from pymq.store.fs import Files
 from pymq.store.tables import JsonTable

@@ -20,6 +20,7 @@ from pymq.broker.replication.roles.census import Census, Member
 from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.values import MASTER_ROLES
 
 log = logging.getLogger(__name__)
 
@@ -201,9 +202,10 @@ class GroupWatch:
             self._is_urgent = True
 
     def note_master_role(self, master_role: str) -> None:
-        """The group's master is an ASYNC_MASTER or a SYNC_MASTER."""
-        self.master_role = master_role
-        self.on_master_role(master_role)
+        """The group's master is an ASYNC_MASTER or a SYNC_MASTER, which is kept; another word is no master's."""
+        if master_role in MASTER_ROLES:
+            self.master_role = master_role
+            self.on_master_role(master_role)
 
     def close(self) -> None:
         """Answers under way are ignored."""

@@ -14,6 +14,7 @@ import msgspec
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_body import lineage_of_body
 from pymq.broker.replication.log_end import last_segment_start
+from pymq.config.values import MASTER_ROLES
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest
@@ -134,7 +135,7 @@ class Joining:
                     f"{key} is {found.get(key)} on the master at {self._address} and {ours} here: make them equal"
                 )
                 return
-        if found.get("brokerRole") not in ("ASYNC_MASTER", "SYNC_MASTER"):
+        if found.get("brokerRole") not in MASTER_ROLES:
             self._fail(f"{self._address} is no master: its brokerRole is {found.get('brokerRole')}")
             return
         self._master_role = found["brokerRole"]

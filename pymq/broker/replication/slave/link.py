@@ -18,9 +18,10 @@ from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.rates import Rate
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
-from pymq.broker.replication.slave.link_session import SYNC_FLUSH, FollowedStore, FollowingLog, LinkSession
+from pymq.broker.replication.slave.link_session import FollowedStore, FollowingLog, LinkSession
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreError
 from pymq.model.hosts import format_address
 from pymq.wire.bodies_replication import JoinRequest, MasterLinkState

@@ -9,11 +9,11 @@ from pymq.broker.replication.lineage_file import LineageKeeper
 from pymq.broker.replication.slave.joining import Joined
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
 from pymq.errors import ProtocolViolation, StoreError
 from pymq.wire.ha import FrameReader, encode_report
 from pymq.wire.streams import Stream
 
-SYNC_FLUSH = "SYNC_FLUSH"  # flushDiskType
 # Of every log: the highest of the four bytes that say how long the first record is. Whoever has it reports 1 and gets
 # the whole log of a RocketMQ master, which takes a report of 0 for a wish for the last segment alone.
 _FIRST_BYTE = b"\0"

@@ -399,6 +399,17 @@ def test_of_two_masters_a_slave_takes_the_newer() -> None:
     assert setup.master_roles == ["SYNC_MASTER"] and setup.watch.master_role == "SYNC_MASTER"
 
 
+@pytest.mark.parametrize("word", ["SLAVE", "", "sync_master", "MASTER"])
+def test_what_is_no_master_s_role_is_not_kept(word: str) -> None:
+    """It would be what this broker calls itself the day it takes over: neither of the two, so it promised nothing."""
+    setup = Setup(Role(1, master_role="SYNC_MASTER"))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.network.brokers[THEIRS] = status(THEIRS, 0, 4, role=word)
+    setup.after(SEARCH_PERIOD_MS)
+    setup.watch.note_master_role(word)
+    assert setup.master_roles == [] and setup.watch.master_role == "SYNC_MASTER"
+
+
 def test_after_its_end_answers_change_nothing() -> None:
     setup = Setup(Role(0))
     setup.group(theirs=(THEIRS, 0, 4))

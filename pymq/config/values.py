@@ -1,0 +1,13 @@
+"""RocketMQ's words for what a setting may be, for whoever decides by them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# brokerRole
+ASYNC_MASTER: Final = "ASYNC_MASTER"
+SYNC_MASTER: Final = "SYNC_MASTER"
+SLAVE: Final = "SLAVE"
+MASTER_ROLES: Final = frozenset({ASYNC_MASTER, SYNC_MASTER})
+
+SYNC_FLUSH: Final = "SYNC_FLUSH"  # flushDiskType
