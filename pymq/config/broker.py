@@ -12,6 +12,7 @@ from typing import ClassVar
 from pymq.config.base import Config, setting
 from pymq.config.metrics import METRICS_LABEL
 from pymq.config.replication import check_replication
+from pymq.config.values import BROKER_ID_MAX
 from pymq.units import parse_duration_ms
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
@@ -29,7 +30,7 @@ class BrokerConfig(Config):
     # Who and where
     broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster", "Cluster this broker belongs to.")
     broker_name: str = setting("brokerName", "broker-a", "Name of the group of brokers with the same data.")
-    broker_id: int = setting("brokerId", 0, "0 is the master, others are slaves.", minimum=0, maximum=2**31 - 1)
+    broker_id: int = setting("brokerId", 0, "0 is the master, others are slaves.", minimum=0, maximum=BROKER_ID_MAX)
     namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`; the environment's NAMESRV_ADDR is the default. Empty: none.")
     bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
     listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free one.", minimum=0, maximum=65535)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+BROKER_ID_MAX: Final = 2**31 - 1
 # brokerRole
 ASYNC_MASTER: Final = "ASYNC_MASTER"
 SYNC_MASTER: Final = "SYNC_MASTER"

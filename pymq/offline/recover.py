@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 
 from pymq.errors import StoreError, UsageError
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.offline.directory import Directory, open_directory
 from pymq.offline.findings import Report
 from pymq.offline.log_source import LogSource, SourceFacts
@@ -285,7 +287,6 @@ class Recovery:
 
 def _was_other(mark: bytes) -> bool:
     try:
-        value = msgspec.json.decode(mark)
-    except msgspec.DecodeError:
+        return decode_json(mark, dict[str, Any]).get(_OTHER) is True
+    except JsonError:
         return False
-    return isinstance(value, dict) and value.get(_OTHER) is True

@@ -11,10 +11,10 @@ import json
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
-import msgspec
-
 from pymq.clock import Clock
 from pymq.errors import StoreError
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.store.commit_log import CommitLog
 from pymq.store.fs import Files, make_directory
 from pymq.store.scan import End, Scanned, find_later_record, has_queue_unit, scan_fast
@@ -163,6 +163,6 @@ def _cut(store: MessageStore, end: int, last_store_ms: int) -> None:
 
 def _decode(raw: bytes, path: str) -> CutState:
     try:
-        return msgspec.json.decode(raw, type=CutState)
-    except msgspec.MsgspecError as error:
+        return decode_json(raw, CutState)
+    except JsonError as error:
         raise StoreError(f"{path} is no record of a cut: {error}; move it away") from error

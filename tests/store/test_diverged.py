@@ -157,10 +157,11 @@ def test_a_full_disk_cuts_nothing() -> None:
     assert opened(MemoryFiles.restored(files.freeze().image())).physical_max_offset == end
 
 
-def test_a_record_of_a_cut_that_is_none_is_named() -> None:
+@pytest.mark.parametrize("text", [b"{", b'{"path":"\xff"}'])
+def test_a_record_of_a_cut_that_is_none_is_named(text: bytes) -> None:
     files = MemoryFiles()
     files.makedirs(f"{ROOT}/diverged")
-    files.open(f"{ROOT}/diverged/x.json", create=True).pwrite(0, b"{")
+    files.open(f"{ROOT}/diverged/x.json", create=True).pwrite(0, text)
     with pytest.raises(StoreError, match=r"diverged/x\.json"):
         list_cuts(files, ROOT)
 

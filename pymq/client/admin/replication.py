@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -11,6 +11,8 @@ from pymq.client.admin.brokers import BrokerAdmin
 from pymq.client.admin.connection import AdminConnection
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import RefusedError
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
 from pymq.wire.bodies_admin import GroupConfigTable, HaStatus, TopicConfigTable, decode_admin_body
 from pymq.wire.bodies_replication import (
@@ -32,6 +34,8 @@ TABLE_FILES: Final = {
     RequestCode.GET_ALL_CONSUMER_OFFSET: "consumerOffset.json",
     RequestCode.GET_ALL_DELAY_OFFSET: "delayOffset.json",
 }
+
+BodyT = TypeVar("BodyT")
 
 
 class CopiedTable(NamedTuple):
@@ -56,19 +60,22 @@ class ReplicationAdmin:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
             return await self._rocketmq_status(address)
-        return msgspec.json.decode(answer.body, type=ReplicationStatus)
+        return _decoded(answer.body, ReplicationStatus, address)
 
     async def _rocketmq_status(self, address: str) -> ReplicationStatus:
         config, runtime, ha = await asyncio.gather(
             self._brokers.config(address), self._brokers.runtime_info(address), self._brokers.ha_status(address)
         )
-        return rocketmq_status(address, config, runtime, ha)
+        try:
+            return rocketmq_status(address, config, runtime, ha)
+        except ValueError as error:
+            raise JsonError(f"what {address} tells of its log and role can't be read: {error}") from error
 
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
         """Has a PyMQ broker take another role, or prepare for it. Raises RefusedError when it is unsafe."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
-        return msgspec.json.decode(answer.body, type=RoleAnswer)
+        return _decoded(answer.body, RoleAnswer, address)
 
     async def copied_tables(self, address: str) -> dict[str, CopiedTable]:
         """The tables of topics and groups, which a slave copies."""
@@ -98,7 +105,7 @@ class ReplicationAdmin:
         """Digests of a part of the log, as many as one answer takes. Raises RefusedError outside the log."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_LIST_LOG_DIGESTS, None, body)
-        return msgspec.json.decode(answer.body, type=LogDigests)
+        return _decoded(answer.body, LogDigests, address)
 
     async def read_log(self, address: str, start: int, size_bytes: int) -> bytes:
         """Raw bytes of the log from ``start`` on, as many as one answer takes. Raises RefusedError outside the log."""
@@ -107,8 +114,16 @@ class ReplicationAdmin:
         return bytes(answer.body)
 
 
+def _decoded(body: bytes, kind: type[BodyT], address: str) -> BodyT:
+    """Raises JsonError with the broker's address: of two that are asked it says which one is no PyMQ broker."""
+    try:
+        return decode_json(body, kind)
+    except JsonError as error:
+        raise JsonError(f"what {address} answered can't be read, is a PyMQ broker there? {error}") from error
+
+
 def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str], ha: HaStatus) -> ReplicationStatus:
-    """What codes 26, 28 and 907 of a RocketMQ broker say, in PyMQ's shape."""
+    """What codes 26, 28 and 907 of a RocketMQ broker say, in PyMQ's shape. Raises ValueError."""
     role = config.get("brokerRole", SLAVE if not ha.master else ASYNC_MASTER)
     is_slave = role == SLAVE
     host = config.get("brokerIP2") or address.rpartition(":")[0]

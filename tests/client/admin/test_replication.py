@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from pymq.client import Admin, Message, Producer
 from pymq.client.admin.replication import rocketmq_status
 from pymq.errors import RefusedError
+from pymq.model.fastjson import JsonError
 from pymq.testing.standalone import StandaloneProcess
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import LogDigestsRequest
+from pymq.wire.codes import RequestCode
+from pymq.wire.dispatch import Reply
+from tests.client.fake_broker import FakeServer
 
 RUNTIME = {"commitLogMinOffset": "1073741824", "commitLogMaxOffset": "1073743000"}
 
@@ -36,6 +41,36 @@ def test_the_picture_digests_and_bytes_of_a_running_broker(server: StandalonePro
             assert "replicated" in copied["topics"].entries and copied["topics"].version.counter > 0
 
     asyncio.run(session())
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"brokerName":"\xff"}', b'{"other":' + b"[" * 100_000], ids=range(4))
+def test_an_answer_that_is_none_is_told_with_its_address(body: bytes) -> None:
+    async def ask(call: Callable[[Admin, str], Awaitable[object]]) -> None:
+        server = await FakeServer().start()
+        for code in (RequestCode.PYMQ_GET_REPLICATION_STATUS, RequestCode.PYMQ_LIST_LOG_DIGESTS):
+            server.on(code, lambda command: Reply(body=body))
+        async with Admin(server.address) as admin:
+            with pytest.raises(JsonError, match=f"what {server.address} answered can't be read"):
+                await call(admin, server.address)
+        await server.stop()
+
+    asyncio.run(ask(lambda admin, address: admin.replication.status(address)))
+    asyncio.run(ask(lambda admin, address: admin.replication.digests(address, LogDigestsRequest())))
+
+
+def test_figures_of_a_rocketmq_broker_that_are_none_are_told_with_its_address() -> None:
+    async def ask() -> None:
+        server = await FakeServer().start()
+        server.on(RequestCode.PYMQ_GET_REPLICATION_STATUS, lambda command: Reply(3, "not supported"))
+        server.on(RequestCode.GET_BROKER_CONFIG, lambda command: Reply(body=b"brokerId=first\n"))
+        server.on(RequestCode.GET_BROKER_RUNTIME_INFO, lambda command: Reply(body=b'{"table":{}}'))
+        server.on(RequestCode.GET_BROKER_HA_STATUS, lambda command: Reply(body=b"{}"))
+        async with Admin(server.address) as admin:
+            with pytest.raises(JsonError, match=f"what {server.address} tells of its log and role can't be read"):
+                await admin.replication.status(server.address)
+        await server.stop()
+
+    asyncio.run(ask())
 
 
 def test_a_rocketmq_master_in_pymq_s_shape() -> None:

@@ -9,7 +9,9 @@ from pymq.broker.replication.lineage import Lineage, common_point
 from pymq.broker.replication.lineage_body import lineage_of_body
 from pymq.broker.replication.log_end import last_segment_start, tail_size
 from pymq.broker.replication.roles.role import MASTER_ID
+from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
+from pymq.model.hosts import parse_address
 from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
 from pymq.wire.codes import ResponseCode
 
@@ -55,8 +57,12 @@ def _check_identity(request: JoinRequest, own: OwnLog) -> None:
     ):
         if theirs != ours:
             raise _refusal(f"{what} is {theirs} on the slave and {ours} on this master: make them equal")
-    if request.broker_id <= MASTER_ID:
-        raise _refusal(f"a slave's brokerId is above {MASTER_ID}, this one says {request.broker_id}")
+    if not MASTER_ID < request.broker_id <= BROKER_ID_MAX:
+        raise _refusal(f"a slave's brokerId is {MASTER_ID + 1} to {BROKER_ID_MAX}, this one says {request.broker_id}")
+    try:
+        parse_address(request.address)
+    except ValueError as error:
+        raise _refusal(f"the slave's own address: {error}") from None
     if own.live_address and own.live_address != request.address:
         raise _refusal(
             f"brokerId {request.broker_id} is that of the slave at {own.live_address}, which is connected: "

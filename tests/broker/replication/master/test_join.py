@@ -10,6 +10,7 @@ from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_body import lineage_to_body
 from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.master.join import OwnLog, decide
+from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
 from pymq.wire.codes import ResponseCode
@@ -17,6 +18,10 @@ from pymq.wire.codes import ResponseCode
 SEGMENT = 100_000
 FIRST = Lineage().begin(0, "a")
 SECOND = FIRST.begin(150_000, "b")
+
+
+def test_the_highest_id_is_one() -> None:
+    assert decide(slave(broker_id=BROKER_ID_MAX), master()) == 200_000
 
 
 def digest(end: int, size: int) -> str:
@@ -135,7 +140,9 @@ def test_lineages_without_a_common_reign() -> None:
         ({"cluster": "other"}, "brokerClusterName is other on the slave and c on this master"),
         ({"broker_name": "other"}, "brokerName is other on the slave and b on this master"),
         ({"segment_size_bytes": 5}, f"mappedFileSizeCommitLog is 5 on the slave and {SEGMENT} on this master"),
-        ({"broker_id": 0}, "this one says 0"),
+        ({"broker_id": 0}, "brokerId is 1 to 2147483647, this one says 0"),
+        ({"broker_id": BROKER_ID_MAX + 1}, "this one says 2147483648"),
+        ({"address": "nowhere"}, "'nowhere' is no address"),
         ({"tail_bytes": 7}, "a tail of 7 bytes"),
         ({"log_start": 5, "log_end": 4}, "makes no sense"),
         ({"log_start": -5}, "makes no sense"),
