@@ -110,14 +110,24 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
             "version": one["version"],
             "log": f"{one['log_start']} to {one['log_end']} in segments of {format_bytes(one['segment_size_bytes'])}",
             "messages ever": shown_count(one["message_count"]),
-            "confirmed up to": one["confirmed_offset"],
+            "confirmed up to": _confirmed_text(one),
         }
         if one["link"] is None:
             fields["slaves connect to"] = one["ha_address"]
-            fields["in sync"] = f"{one['in_sync_slaves']} of {len(one['slaves'])}, {one['required_slaves']} required"
+            fields["in sync"] = _in_sync_text(one)
         if one["regained"] is not None:
             fields["regained"] = _regained_text(one["regained"])
     return fields
+
+
+def _confirmed_text(one: dict[str, Any]) -> str:
+    """Of a SYNC_MASTER without the slaves it needs nobody can tell."""
+    return cell_text(one["confirmed_offset"] or (None if one["log_end"] else 0))
+
+
+def _in_sync_text(one: dict[str, Any]) -> str:
+    text = f"{one['in_sync_slaves']} of {one['connected_slaves']} connected, {one['required_slaves']} required"
+    return f"{text}, degraded" if one["degraded"] else text
 
 
 def _regained_text(regained: dict[str, Any]) -> str:

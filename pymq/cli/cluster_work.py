@@ -50,5 +50,5 @@ def _in_sync(view: BrokerView, lag: Lag) -> bool | str | None:
         return lag.in_sync
     if view.status is None:
         return None
-    connected = sum(slave.state != "gone" for slave in view.status.slaves)
+    connected = sum(slave.is_connected for slave in view.status.slaves)
     return f"{view.status.in_sync_slaves}/{connected}"

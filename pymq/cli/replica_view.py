@@ -12,6 +12,7 @@ from pymq.errors import NotFoundError, PymqError
 from pymq.wire.bodies_replication import ReplicationStatus, SlaveState
 
 MASTER_ID = 0
+_TOO_FEW = "in sync (inSyncReplicas"  # in the text with which a SYNC_MASTER refuses sends
 
 
 @dataclass(slots=True)
@@ -163,10 +164,21 @@ def problems_of(view: BrokerView) -> list[str]:
     found = [status.problem, view.runtime.get("storeProblems", "")]
     if status.link is not None:
         found.append(status.link.problem or _link_trouble(status.link.state))
-    found += [f"slave {slave.address}: {slave.problem}" for slave in status.slaves if slave.problem]
-    if status.in_sync_slaves < status.required_slaves:
-        found.append(f"{status.in_sync_slaves} of {status.required_slaves} required slaves are in sync")
+    found += [_slave_trouble(slave) for slave in status.slaves if slave.problem]
+    if status.degraded:
+        found.append(f"degraded: {_in_sync_text(status)}, and sends wait for no more (enableAutoInSyncReplicas)")
+    elif status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
+        found.append(_in_sync_text(status))
     return [problem for problem in dict.fromkeys(found) if problem]
+
+
+def _in_sync_text(status: ReplicationStatus) -> str:
+    return f"{status.in_sync_slaves} of {status.required_slaves} required slaves are in sync"
+
+
+def _slave_trouble(slave: SlaveState) -> str:
+    state = f" is {slave.state}" if not slave.is_connected else ""
+    return f"slave {slave.address}{state}: {slave.problem}"
 
 
 def _link_trouble(state: str) -> str:

@@ -16,6 +16,8 @@ NO_TOKEN = 0  # of a JoinAnswer: the slave must cut its log first
 EPOCH_MAX = 1 << 62  # as for offsets: far below 2**63
 TEXT_LENGTH_MAX = 300  # of names and addresses: a host name has at most 253 letters, a broker's name 127
 
+_NOT_CONNECTED = ("gone", "refused")
+
 Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH_MAX)]
@@ -92,7 +94,8 @@ class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
 
 class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
     """One slave as its master sees it. ``broker_id`` -1: unknown (a RocketMQ slave does not say). ``lag_ms``: how long
-    the oldest byte it lacks has been in the master's log; ``problem``: empty, or why it does not follow."""
+    the oldest byte it lacks has been in the master's log; ``problem``: empty, or why it does not follow. ``state``:
+    connected, catching-up, following, ahead; gone; refused (never a slave: it was sent away lately)."""
 
     address: str
     broker_id: int = -1
@@ -105,6 +108,10 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
     bytes_per_second: int = 0
     state: str = ""
     problem: str = ""
+
+    @property
+    def is_connected(self) -> bool:
+        return self.state not in _NOT_CONNECTED
 
 
 class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):

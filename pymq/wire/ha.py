@@ -17,8 +17,8 @@ REPORT_SIZE_BYTES = _REPORT.size
 HEAD_SIZE_BYTES = _HEAD.size
 # RocketMQ's slave reads into a buffer of 4 MiB and waits for whole frames: a longer one would hang it for good.
 BODY_BYTES_MAX = 4 * 1024 * 1024 - HEAD_SIZE_BYTES
-# A log that goes further than this is none: far below 2**63, so that sums of offsets stay in 64 bits.
-OFFSET_MAX = 1 << 62
+# 64 PiB: no log goes further, while eight bytes of text or of a TLS hello do.
+OFFSET_MAX = 1 << 56
 
 
 def encode_report(offset: int) -> bytes:
@@ -67,6 +67,8 @@ class ReportReader:
             self._is_first = False
             if offsets[0] < 0:
                 token, offsets = offsets[0], offsets[1:]
+            elif offsets[0] > OFFSET_MAX:
+                raise ProtocolViolation("ha-report", f"it began with {_shown(data)}, and no slave does that")
         went_back = False
         for offset in offsets:
             if not 0 <= offset <= OFFSET_MAX:
@@ -74,6 +76,13 @@ class ReportReader:
             went_back = went_back or offset < self._last
             self._last = offset
         return Reports(token, self._last if offsets else None, went_back)
+
+
+def _shown(data: bytes) -> str:
+    """The first bytes as numbers, and as text where they are some."""
+    first = data[:REPORT_SIZE_BYTES]
+    text = "".join(chr(byte) if 32 <= byte < 127 and byte != ord("'") else "." for byte in first)
+    return f"the bytes '{first.hex(' ')}' ('{text}')"
 
 
 class Piece(NamedTuple):

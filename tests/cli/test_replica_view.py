@@ -68,13 +68,29 @@ def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
     slave.runtime = {"storeProblems": "the disk is full"}
     assert problems_of(slave) == ["another cluster", "the disk is full"]
     bad = SlaveState(address="h:1", problem="too slow")
-    leader = view(status(0, 0, 0, slaves=[bad], required_slaves=2, in_sync_slaves=1, degraded=True))
+    leader = view(status(0, 0, 0, slaves=[bad], required_slaves=2, in_sync_slaves=1))
     assert problems_of(leader) == ["slave h:1: too slow", "1 of 2 required slaves are in sync"]
+    refusing = "needs 2 slaves in sync (inSyncReplicas 3), but has 1: nothing is stored"
+    leader.runtime = {"storeProblems": refusing}
+    assert problems_of(leader) == [refusing, "slave h:1: too slow"], "it says so already"
     assert problems_of(view(None, 1, "no answer")) == ["no answer"]
     assert problems_of(view(status(1, 0, 0, link=MasterLinkState(state="waiting")), 1)) == [
         "does not follow its master: waiting"
     ]
     assert problems_of(view(status(1, 0, 0, link=MasterLinkState(state="following")), 1)) == []
+
+
+def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:
+    slaves = [
+        SlaveState(address="h:1", problem="the peer closed it", state="gone"),
+        SlaveState(address="h:2", problem="another cluster", state="refused"),
+    ]
+    leader = view(status(0, 0, 0, slaves=slaves, required_slaves=1, degraded=True))
+    assert problems_of(leader) == [
+        "slave h:1 is gone: the peer closed it",
+        "slave h:2 is refused: another cluster",
+        "degraded: 0 of 1 required slaves are in sync, and sends wait for no more (enableAutoInSyncReplicas)",
+    ]
 
 
 def test_every_broker_is_listed_also_one_that_does_not_answer() -> None:

@@ -59,6 +59,22 @@ def test_a_later_report_that_is_no_offset_is_refused(offset: int) -> None:
         reader.feed(encode_report(offset))
 
 
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "'47 45 54 20 2f 20 48 54' ('GET / HT')"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "'16 03 01 02 00 01 00 01' ('........')"),
+        (b"it's me!", "'69 74 27 73 20 6d 65 21' ('it.s me!')"),
+        (encode_report(OFFSET_MAX + 1), "'01 00 00 00 00 00 00 01' ('........')"),
+    ],
+)
+def test_who_begins_with_something_else_is_no_slave(data: bytes, shown: str) -> None:
+    with pytest.raises(ProtocolViolation) as caught:
+        ReportReader().feed(data)
+    assert f"it began with the bytes {shown}, and no slave does that" in str(caught.value)
+    assert ReportReader().feed(encode_report(OFFSET_MAX)).offset == OFFSET_MAX
+
+
 def test_a_second_token_is_refused() -> None:
     with pytest.raises(ProtocolViolation):
         ReportReader().feed(encode_report(-5) + encode_report(-6))

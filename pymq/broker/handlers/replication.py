@@ -57,7 +57,9 @@ class JoinHandlers:
         try:
             request = decode_json(command.body, JoinRequest)
         except JsonError as error:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the joining can't be read: {error}") from error
+            why = f"the joining can't be read: {error}"
+            feeds.refused(-1, peer.address, why)
+            raise Refusal(ResponseCode.INVALID_PARAMETER, why) from error
         if why_not := self._why_not():
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why_not)
         own = OwnLog(
@@ -70,7 +72,11 @@ class JoinHandlers:
             tail_digest=store.tail_digest,
             live_address=feeds.live_address(request.broker_id),
         )
-        start = decide(request, own)
+        try:
+            start = decide(request, own)
+        except Refusal as refusal:
+            feeds.refused(request.broker_id, request.address, str(refusal))
+            raise
         is_to_cut = request.log_start < request.log_end and start < request.log_end
         if start > max(request.log_end, store.synced_offset):
             # A slave that lacks what is before could not give it back after a power loss.

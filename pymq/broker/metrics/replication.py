@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.master.feed import GONE, REFUSED
+from pymq.broker.replication.master.feed import GONE
+from pymq.broker.replication.master.feed import REFUSED as SENT_AWAY
 from pymq.broker.replication.slave.link import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING
 from pymq.broker.replication.status import CutHistory
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
@@ -113,7 +114,7 @@ class ReplicationMetrics:
     def _as_master(self) -> Iterator[Family | None]:
         parts, sync_mode = self._parts, self._parts.sync_mode
         states = parts.feeds.states() if parts.feeds is not None else []
-        slaves = _distinct([slave for slave in states if slave.state != REFUSED])
+        slaves = _distinct([slave for slave in states if slave.state != SENT_AWAY])
         regained = parts.tail.regained
         problems = [
             *parts.watch.troubles,

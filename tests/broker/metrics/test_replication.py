@@ -63,6 +63,12 @@ def test_what_slaves_lack() -> None:
     assert found["pymq_replication_in_sync_slaves"] == {(): 1}
 
 
+def test_who_was_sent_away_has_no_series_of_its_own() -> None:
+    stray = SlaveState(address="10.0.0.9:4711", state="refused", problem="garbage")
+    found = figures(master(stray))
+    assert found["pymq_replication_slave_connected"] == {} and found["pymq_replication_problems"] == {(): 0}
+
+
 def test_a_slave_that_connects_anew_is_told_of_once() -> None:
     old = SlaveState(address=ONE[1], broker_id=1, state="connected")
     new = SlaveState(address=ONE[1], broker_id=1, state="following", in_sync=True)

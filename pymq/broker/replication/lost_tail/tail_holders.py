@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.replication.master.feed import GONE
 from pymq.clock import Clock
 from pymq.errors import StoreError
 from pymq.store.tables import JsonTable
@@ -59,7 +58,7 @@ class TailHolders:
         """Drops those that are gone and were sent nothing behind ``synced_offset``, up to where the master's log is on
         its disk: what they did not confirm any more they may show to consumers. ``slaves``: all that the master knows
         of, here and gone."""
-        needed = {slave.broker_id for slave in slaves if slave.state != GONE or slave.sent_offset > synced_offset}
+        needed = {slave.broker_id for slave in slaves if slave.is_connected or slave.sent_offset > synced_offset}
         now_ms, joining_ms = self._clock.monotonic_ms(), self._joining_ms()
         kept = {
             broker_id: address

@@ -30,7 +30,10 @@ HELD_LOG_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class _Held:
-    """One question that waits. ``stamps``: of the tables, and ``log_end``: how far the log went, when it came."""
+    """One question that waits. ``stamps``: of the tables, and ``log_end``: how far the log went, when it came.
+
+    Of what a slave may send at any length nothing is kept: who waits has no other versions than ours.
+    """
 
     peer: Peer
     request: Command
@@ -76,8 +79,15 @@ class CopyRequests:
         if answer.versions or not self._may_hold(slave, wait_ms):
             return Reply(body=msgspec.json.encode(answer))
         now_ms = self._clock.monotonic_ms()
-        deadline_ms = now_ms + min(wait_ms, HOLD_MS_MAX)
-        self._held[slave] = _Held(peer, request, known, now_ms, deadline_ms, self._stamps(), answer.log_end)
+        self._held[slave] = _Held(
+            peer,
+            request.without_body(),
+            {table.name: known[table.name] for table in self._tables},
+            now_ms,
+            now_ms + min(wait_ms, HOLD_MS_MAX),
+            self._stamps(),
+            answer.log_end,
+        )
         return None
 
     def end_turn(self) -> None:

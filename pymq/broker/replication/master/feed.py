@@ -22,6 +22,7 @@ TURN_BYTES_MAX = 1024 * 1024
 _JOIN_BYTES_MAX = 32 * 1024  # below this one copied write is cheaper than two
 
 NEW, BEHIND, FOLLOWING, AHEAD, GONE = "connected", "catching-up", "following", "ahead", "gone"
+REFUSED = "refused"  # sent away, and never a slave
 
 
 class FeedStore(Protocol):
@@ -41,6 +42,10 @@ class FeedOwner(Protocol):
 
     def redeem(self, feed: Feed, token: int) -> Grant | None:
         """What the token stands for; None when it was never given, or is too old."""
+        ...
+
+    def began(self, feed: Feed) -> None:
+        """A slave follows now."""
         ...
 
     def acked(self) -> None:
@@ -73,6 +78,7 @@ class Feed:
         self.acked = 0
         self.problem = ""
         self.is_ahead = False
+        self.has_followed = False
         self._is_closed = False
         self._is_waiting = False  # for the stream to take more
         now_ms = clock.monotonic_ms()
@@ -83,6 +89,8 @@ class Feed:
 
     def opened(self, stream: Stream) -> None:
         self._stream = stream
+        if self._is_closed:  # it made room before it was there
+            stream.close()
         self._heard_ms = self._sent_ms = self._clock.monotonic_ms()
 
     def received(self, data: bytes) -> None:
@@ -144,6 +152,9 @@ class Feed:
             self.close(f"its log ends at {offset}, before this master's oldest byte {start}: {_BEGIN_ANEW}")
             return
         self.next = self.acked = offset
+        if not self.is_ahead:
+            self.has_followed = True
+            self._owner.began(self)
         self._rate = Rate(self._heard_ms, offset)
         self._beat()  # so that it knows at once that it follows
         self._owner.acked()
@@ -232,6 +243,25 @@ class Feed:
     def address(self) -> str:
         """Where the slave answers; of one that did not join where its connection comes from."""
         return self.grant.address or (self._stream.peer_address if self._stream is not None else "")
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it joined, or once reported what our log has; anybody else may have found the port, too."""
+        return self.grant is not NO_GRANT or self.has_followed
+
+    @property
+    def name(self) -> str:
+        """For a line in the log."""
+        if not self.is_slave:
+            return f"a connection from {self.address} to the HA port"
+        return (
+            f"slave {self.grant.broker_id} at {self.address}" if self.grant is not NO_GRANT else f"slave {self.address}"
+        )
+
+    @property
+    def may_make_room(self) -> bool:
+        """It has said nothing yet, or nothing that we could send something for."""
+        return not self._is_closed and (self.next is None or self.is_ahead)
 
     @property
     def counts(self) -> bool:

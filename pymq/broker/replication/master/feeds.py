@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from collections.abc import Callable
 
 from pymq.broker.replication.master.feed import GONE, Feed, FeedStore
 from pymq.broker.replication.master.grants import Grant, Grants
+from pymq.broker.replication.master.strays import Strays
+from pymq.broker.replication.master.told import Told, printable
 from pymq.broker.replication.rates import LogTimes
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.wire.bodies_replication import SlaveState
 from pymq.wire.streams import Stream, StreamHandler
 
-log = logging.getLogger(__name__)
-
 CONNECTIONS_MAX = 64
 GONE_MAX = 16  # slaves that went are shown until they come back; so many of them
-TOLD_MAX = 256  # (peer, problem) pairs that were logged already
-_NUMBER = re.compile(r"\d+")
 
 
 class Feeds:
@@ -38,21 +35,34 @@ class Feeds:
         self._times = LogTimes()
         self._feeds: list[Feed] = []
         self._gone: dict[tuple[int, str], SlaveState] = {}  # by id and address or host
-        self._told: dict[tuple[str, str], None] = {}
+        self._strays = Strays(clock)
+        self._told = Told(clock)
         self._seen_end = -1
 
     # -- connections -----------------------------------------------------------------------------------------------
 
     def accept(self) -> StreamHandler:
-        """For each incoming HA connection."""
-        if len(self._feeds) >= CONNECTIONS_MAX:
-            return _TooMany(self._tell)
+        """For each incoming HA connection. When there are too many, one that has said nothing yet makes room, the
+        oldest first: whoever only holds connections keeps no slave out."""
+        if len(self._feeds) >= CONNECTIONS_MAX and not self._make_room():
+            return _TooMany(self._told)
         feed = Feed(self, self._store, self._times, clock=self._clock, config=self._config)
         self._feeds.append(feed)
         return feed
 
+    def _make_room(self) -> bool:
+        candidates = [feed for feed in self._feeds if feed.may_make_room]
+        if not candidates:
+            return False
+        silent = [feed for feed in candidates if feed.next is None]
+        feed = (silent or candidates)[0]
+        feed.close(f"there are {CONNECTIONS_MAX} connections, and it made room for another one")
+        self.ended(feed, feed.problem)
+        return True
+
     def grant(self, broker_id: int, address: str, start: int) -> int:
         """A token for a slave whose joining was accepted: with it in front its connection goes on from ``start``."""
+        self._strays.forget(broker_id, address)
         return self._grants.give(Grant(broker_id, address, start), self._clock.monotonic_ms())
 
     def live_address(self, broker_id: int) -> str:
@@ -70,16 +80,40 @@ class Feeds:
     def acked(self) -> None:
         self.on_acked()
 
+    def refused(self, broker_id: int, address: str, why: str) -> None:
+        """A joining was refused; ``broker_id`` -1 and where it came from when it can't be read."""
+        address, why = printable(address), printable(why)
+        gone = self._gone.get((broker_id, _host(address)))
+        if gone is not None:
+            gone.problem = why
+        else:
+            self._strays.note(broker_id, address, why)
+        who = f"slave {broker_id} at {address}" if broker_id >= 0 else f"a joining from {address}"
+        self._told.tell(_who(broker_id, address), f"{who} was refused: {why}")
+
+    def began(self, feed: Feed) -> None:
+        self._told.tell(
+            _who(feed.grant.broker_id, feed.address),
+            f"{feed.name} follows from offset {feed.next} on",
+            logging.INFO,
+            is_slave=feed.is_slave,
+        )
+
     def ended(self, feed: Feed, why: str) -> None:
         if feed not in self._feeds:
             return
         self._feeds.remove(feed)
-        self._remember(feed, why)
-        self.tell(feed, f"its connection ended: {why}")
+        if feed.is_slave:
+            self._remember(feed, why)
+        else:
+            self._strays.note(feed.grant.broker_id, feed.address, why)
+        self.tell(feed, f"it ended: {why}" if not feed.is_slave else f"its connection ended: {why}")
         self.on_acked()
 
     def tell(self, feed: Feed, what: str) -> None:
-        self._tell(feed.address, what)
+        self._told.tell(
+            _who(feed.grant.broker_id, feed.address), f"{feed.name}: {what}", is_slave=feed.grant.broker_id >= 0
+        )
 
     def close(self, why: str) -> None:
         """Ends all connections: the broker stops, or is no master any more. Who has caught up gets the last bytes."""
@@ -100,6 +134,7 @@ class Feeds:
     def tick(self) -> None:
         """Some times a second: heartbeats, silent slaves."""
         now_ms = self._clock.monotonic_ms()
+        self._told.tick()
         for feed in self._feeds:
             feed.tick(now_ms)
         acks = [feed.acked for feed in self._feeds if feed.counts]
@@ -123,14 +158,19 @@ class Feeds:
     @property
     def are_all_there(self) -> bool:
         """No slave has gone and is not back yet."""
-        return all(state.state != GONE for state in self.states())
+        self._forget_back()
+        return not self._gone
 
     def states(self) -> list[SlaveState]:
-        """Each slave, also those that went and did not come back (state "gone", and why)."""
+        """Each slave, also those that went and did not come back (state "gone", and why), and who was sent away
+        lately (state "refused")."""
+        self._forget_back()
+        return [*(feed.state() for feed in self._feeds), *self._gone.values(), *self._strays.states()]
+
+    def _forget_back(self) -> None:
         for feed in self._feeds:
             if feed.next is not None:
                 self._gone.pop(_key(feed), None)
-        return [*(feed.state() for feed in self._feeds), *self._gone.values()]
 
     def _remember(self, feed: Feed, why: str) -> None:
         key = _key(feed)
@@ -143,29 +183,32 @@ class Feeds:
         if len(self._gone) > GONE_MAX:
             del self._gone[next(iter(self._gone))]
 
-    def _tell(self, address: str, what: str) -> None:
-        """Once for each host and kind of problem: one that comes back every few seconds must not fill the log."""
-        about = (address.rpartition(":")[0], _NUMBER.sub("", what))
-        if about not in self._told:
-            if len(self._told) >= TOLD_MAX:
-                del self._told[next(iter(self._told))]
-            self._told[about] = None
-            log.warning("slave %s: %s", address, what)
-
 
 def _key(feed: Feed) -> tuple[int, str]:
-    return (feed.grant.broker_id, feed.address.rpartition(":")[0])
+    return (feed.grant.broker_id, _host(feed.address))
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]
+
+
+def _who(broker_id: int, address: str) -> str:
+    return f"{broker_id} {_host(address)}"
 
 
 class _TooMany:
     """A connection beyond ``CONNECTIONS_MAX``: closed at once."""
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, told: Told) -> None:
+        self._told = told
 
     def opened(self, stream: Stream) -> None:
-        why = f"there are {CONNECTIONS_MAX} already, no more are taken: stop some slaves, or who else connects here"
-        self._tell(stream.peer_address, why)
+        address = stream.peer_address
+        self._told.tell(
+            _who(-1, address),
+            f"a connection from {address} to the HA port: there are {CONNECTIONS_MAX} already, no more are taken: stop "
+            "some slaves, or who else connects here",
+        )
         stream.close()
 
     def received(self, data: bytes) -> None: ...

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from pymq.wire.ha import OFFSET_MAX
+
 # More than any group has slaves; the oldest goes, and its slave joins again.
 GRANTS_MAX = 64
+TOKEN_BITS = OFFSET_MAX.bit_length() - 1
 
 
 class Grant(NamedTuple):
@@ -33,7 +36,7 @@ class Grants:
         self._open = {token: given for token, given in self._open.items() if given[0].broker_id != grant.broker_id}
         if len(self._open) >= GRANTS_MAX:
             del self._open[next(iter(self._open))]
-        token = -1 - self._rng.getrandbits(62)
+        token = -1 - self._rng.getrandbits(TOKEN_BITS)
         self._open[token] = (grant, now_ms)
         return token
 

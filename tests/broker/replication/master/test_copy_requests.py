@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
+
 import msgspec
 import pytest
 
@@ -16,6 +19,10 @@ from tests.broker.world import FakePeer
 
 SLAVE = "10.0.0.2:10911"
 KNOWN = {"t": "s.0"}
+
+
+class Versions(dict[str, str]):
+    """To which a weak reference can be had."""
 
 
 class Log:
@@ -40,9 +47,12 @@ class Setup:
             is_frozen=lambda: self.is_frozen,
         )
 
-    def ask(self, slave: str = SLAVE, wait_ms: int = 5000, known: dict[str, str] | None = None) -> FakePeer:
+    def ask(
+        self, slave: str = SLAVE, wait_ms: int = 5000, known: dict[str, str] | None = None, body: bytes = b""
+    ) -> FakePeer:
         peer = FakePeer()
-        reply = self.requests.ask(slave, KNOWN if known is None else known, wait_ms, Command(9102), peer)
+        request = Command(9102, body=body)
+        reply = self.requests.ask(slave, KNOWN if known is None else known, wait_ms, request, peer)
         if reply is not None:
             peer.answers.append(reply)
         return peer
@@ -75,6 +85,20 @@ def test_what_is_equal_waits_for_a_change_and_goes_at_the_end_of_its_turn() -> N
     told = answer(peer)
     assert told.versions == {"t": "s.1"} and told.held_ms == 700
     assert setup.requests.held_count == 0
+
+
+def test_a_question_that_waits_keeps_nothing_that_a_slave_can_make_large() -> None:
+    """64 of them with bodies of 16 MB would be a gigabyte."""
+    setup = Setup()
+    body, versions = bytes(1 << 20), Versions(KNOWN | {"v" * 1000: "1"})
+    before, gone = sys.getrefcount(body), weakref.ref(versions)
+    peer = setup.ask(known=versions, body=body)
+    del versions
+    assert setup.requests.held_count == 1
+    assert sys.getrefcount(body) == before and gone() is None
+    setup.change_count += 1
+    setup.requests.end_turn()
+    assert answer(peer).versions == {"t": "s.1"}
 
 
 @pytest.mark.parametrize(("slave", "wait_ms"), [("", 5000), (SLAVE, 0), (SLAVE, -1)])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 
 import pytest
 
 from pymq.broker.replication.master.feed import TURN_BYTES_MAX, UNSENT_BYTES_MAX
 from pymq.broker.replication.master.feeds import CONNECTIONS_MAX, GONE_MAX
+from pymq.broker.replication.master.strays import SHOWN_MS, STRAYS_MAX
+from pymq.broker.replication.master.told import AGAIN_MS
 from pymq.clock import ManualClock
 from pymq.wire.ha import encode_report
 from tests.broker.replication.cable import Cable, End
-from tests.broker.replication.group import MASTER_HA, SEGMENT, Master, following
+from tests.broker.replication.group import MASTER, MASTER_HA, SEGMENT, Master, Slave, following
 from tests.store.support import put
 
 MIB = 1024 * 1024
@@ -179,7 +182,7 @@ def test_a_slave_behind_the_oldest_byte_is_told_to_begin_anew(cable: Cable, cloc
     peer = Peer(cable, 500)
     assert peer.why == "the peer closed it"
     (state,) = master.feeds.states()
-    assert (state.state, state.in_sync) == ("gone", False)
+    assert (state.state, state.in_sync) == ("refused", False)
     assert f"its log ends at 500, before this master's oldest byte {SEGMENT}" in state.problem
 
 
@@ -227,8 +230,10 @@ def test_garbage_is_closed_and_told_once(cable: Cable, clock: ManualClock, caplo
         peer.stream.write(b"GET / HTTP/1.1\r\n\r\n")
         cable.settle()
         assert peer.why
-    assert len([record for record in caplog.records if "reported offset" in record.message]) == 1
-    assert len(master.feeds.states()) == 1
+    (line,) = [record.message for record in caplog.records]
+    assert line.endswith("it began with the bytes '47 45 54 20 2f 20 48 54' ('GET / HT'), and no slave does that")
+    assert line.startswith("a connection from 127.0.0.1:")
+    assert [state.state for state in master.feeds.states()] == ["refused"]
 
 
 def test_an_unknown_token_is_refused(cable: Cable, clock: ManualClock) -> None:
@@ -287,6 +292,100 @@ def test_so_many_connections_are_taken(cable: Cable, clock: ManualClock, caplog:
     peers[0].stream.close()
     cable.settle()
     assert not Peer(cable, 0).why
+
+
+def test_who_only_holds_a_connection_makes_room(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    slave, ahead = Peer(cable, 0), Peer(cable, 1000)
+    mute = [Peer(cable) for _ in range(CONNECTIONS_MAX - 2)]
+    late = Peer(cable, 0)
+    assert [bool(peer.why) for peer in mute] == [True] + [False] * (CONNECTIONS_MAX - 3), "the oldest one"
+    others = [Peer(cable, 0) for _ in range(CONNECTIONS_MAX - 3)]
+    assert all(peer.why for peer in mute) and not ahead.why
+    assert not Peer(cable, 0).why and ahead.why, "who gets nothing anyway goes last"
+    assert Peer(cable, 0).why, "now all of them are slaves"
+    assert not any(peer.why for peer in (slave, late, *others))
+    assert master.feeds.in_sync_count == CONNECTIONS_MAX
+
+
+def test_a_storm_of_connections_leaves_the_slave_alone(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    slave = following(cable, clock, master)
+    for _ in range(20 * CONNECTIONS_MAX):
+        Peer(cable)
+    assert slave.link.is_following and master.feeds.in_sync_count == 1
+    assert len(master.feeds._feeds) == CONNECTIONS_MAX
+    slave.link.close()
+    cable.settle()
+    assert following(cable, clock, master, broker_id=2).link.is_following, "and another one finds its place"
+
+
+def test_strangers_don_t_push_out_slaves_that_are_gone(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    Peer(cable, master.feeds.grant(3, "h:1", 0), 0).stream.cut("reset")
+    cable.settle()
+    for number in range(GONE_MAX + 1):
+        peer = Peer(cable)
+        peer.masters_end.peer_address = f"10.0.0.{number}:1"
+        peer.stream.write(b"rubbish!")
+        cable.settle()
+    states = [(state.broker_id, state.state) for state in master.feeds.states()]
+    assert states == [(3, "gone")] + [(-1, "refused")] * STRAYS_MAX
+    assert not master.feeds.are_all_there
+    clock.advance(SHOWN_MS)
+    assert [(state.broker_id, state.state) for state in master.feeds.states()] == [(3, "gone")]
+
+
+def test_a_slave_s_coming_and_going_is_told_each_time(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    master = Master(cable, clock)
+    for broker_id in (3, 4):
+        for _ in range(2):
+            Peer(cable, master.feeds.grant(broker_id, f"h:{broker_id}", 0), 0).stream.cut("reset")
+            cable.settle()
+            clock.advance(AGAIN_MS)
+    assert [record.message for record in caplog.records if record.name.endswith("told")] == [
+        "slave 3 at h:3 follows from offset 0 on",
+        "slave 3 at h:3: its connection ended: reset",
+    ] * 2 + [
+        "slave 4 at h:4 follows from offset 0 on",
+        "slave 4 at h:4: its connection ended: reset",
+    ] * 2
+
+
+def test_a_refused_joining_is_told_and_shown(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = Master(cable, clock)
+    slave = Slave(cable, clock, brokerClusterName="Other")
+    slave.link.note_master(MASTER, MASTER_HA)
+    slave.run(20)
+    (state,) = master.feeds.states()
+    assert (state.broker_id, state.address, state.state) == (1, "127.0.0.1:20911", "refused")
+    assert "brokerClusterName is Other on the slave" in state.problem
+    assert "slave 1 at 127.0.0.1:20911 was refused: brokerClusterName is Other on the slave" in caplog.text
+    assert master.feeds.are_all_there, "it never was one of them"
+    following(cable, clock, master)
+    assert [state.state for state in master.feeds.states()] == ["following"]
+
+
+def test_a_slave_that_is_refused_when_it_returns_stays_gone(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    Peer(cable, master.feeds.grant(3, "h:1", 0), 0).stream.cut("reset")
+    cable.settle()
+    master.feeds.refused(3, "h:1", "digests differ")
+    assert [(state.state, state.problem) for state in master.feeds.states()] == [("gone", "digests differ")]
+
+
+def test_a_joining_that_can_not_be_read_is_told(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = Master(cable, clock)
+    master.feeds.refused(-1, "10.0.0.1:5", "it can't be read")
+    assert "a joining from 10.0.0.1:5 was refused: it can't be read" in caplog.text
+    assert [(state.address, state.state) for state in master.feeds.states()] == [("10.0.0.1:5", "refused")]
 
 
 def test_who_went_is_shown_until_it_is_back_but_not_for_ever(cable: Cable, clock: ManualClock) -> None:

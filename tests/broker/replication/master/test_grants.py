@@ -3,6 +3,7 @@
 import random
 
 from pymq.broker.replication.master.grants import GRANTS_MAX, Grant, Grants
+from pymq.wire.ha import OFFSET_MAX
 
 LIFETIME_MS = 1000
 
@@ -10,7 +11,7 @@ LIFETIME_MS = 1000
 def test_a_token_gives_what_it_was_made_for_once() -> None:
     grants = Grants(random.Random(1), LIFETIME_MS)
     token = grants.give(Grant(1, "h:1", 70), 0)
-    assert -(2**63) <= token < 0
+    assert -OFFSET_MAX <= token < 0
     assert grants.take(token, LIFETIME_MS - 1) == Grant(1, "h:1", 70)
     assert grants.take(token, LIFETIME_MS - 1) is None
 

@@ -301,6 +301,25 @@ def test_when_the_last_slave_leaves_what_waits_is_let_go_where_that_is_allowed()
     assert codes(peer) == [[0]] and bodies(world) == [b"1"] and world.parts.sync_mode.is_degraded
 
 
+def test_going_without_slaves_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    world, slaves = opened(enableAutoInSyncReplicas="true")
+    caplog.set_level("INFO", logger="pymq.broker.replication.master.sync_mode")
+    commit_one(world, 1)
+    caplog.clear()
+    slaves.leave()
+    world.parts.sync_mode.check()
+    assert caplog.text.count("degraded: sends wait for 0 of the 1 slaves that inSyncReplicas wants") == 1
+    slaves.come()
+    world.parts.sync_mode.check()
+    assert caplog.text.count("degraded no more: sends wait for 1 slaves") == 1
+    slaves.leave()
+    world.parts.sync_mode.check()
+    change(world, brokerRole="ASYNC_MASTER")
+    world.parts.sync_mode.check()
+    assert caplog.text.count("degraded no more") == 2
+    assert caplog.text.count("degraded:") == 2
+
+
 # -- switching -----------------------------------------------------------------------------------------------------
 
 
