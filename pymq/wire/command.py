@@ -70,6 +70,10 @@ class Command:
     def is_oneway(self) -> bool:
         return bool(self.flag & FLAG_ONEWAY)
 
+    def envelope(self) -> Command:
+        """What an answer that comes later needs of this request: nothing that a peer can make large."""
+        return Command(self.code, opaque=self.opaque, flag=self.flag, serialize=self.serialize)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Command) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
 

@@ -12,12 +12,14 @@ from pymq.wire.command import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     HEADER_SIZE_MAX_BYTES,
+    SERIALIZE_JSON,
     SERIALIZE_ROCKETMQ,
     Command,
     decode_command,
     encode_command,
     request,
 )
+from pymq.wire.dispatch import Reply
 from pymq.wire.headers.route import RouteHeader
 
 
@@ -165,3 +167,11 @@ def test_commands_compare_by_value_and_show_themselves() -> None:
     assert Command(1, opaque=2) != Command(1, opaque=3)
     assert Command(1) != "command"
     assert "code=7" in repr(Command(7, flag=FLAG_RESPONSE))
+
+
+@pytest.mark.parametrize("serialize", [SERIALIZE_JSON, SERIALIZE_ROCKETMQ])
+def test_an_envelope_is_enough_for_an_answer_and_holds_nothing_large(serialize: int) -> None:
+    asked = Command(10, opaque=7, flag=2, ext={"topic": "T"}, remark="why", body=b"body", serialize=serialize)
+    assert asked.envelope() == Command(10, opaque=7, flag=2, serialize=serialize)
+    reply = Reply(1, "no")
+    assert reply.to_command(asked.envelope()) == reply.to_command(asked)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pymq.clock import Clock
-from pymq.wire.bodies_replication import MetadataTables
+from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Reply
 
@@ -81,7 +81,7 @@ class CopyRequests:
         now_ms = self._clock.monotonic_ms()
         self._held[slave] = _Held(
             peer,
-            request.without_body(),
+            request.envelope(),
             {table.name: known[table.name] for table in self._tables},
             now_ms,
             now_ms + min(wait_ms, HOLD_MS_MAX),
@@ -114,7 +114,7 @@ class CopyRequests:
             self._release(slave)
 
     def _may_hold(self, slave: str, wait_ms: int) -> bool:
-        if not slave or wait_ms <= 0 or self._is_closed or self._is_frozen():
+        if not 0 < len(slave) <= TEXT_LENGTH_MAX or wait_ms <= 0 or self._is_closed or self._is_frozen():
             return False
         return len(self._held) < HELD_COUNT_MAX
 

@@ -12,7 +12,7 @@ from pymq.broker.replication.copied_tables import CopiedTable, TableRead
 from pymq.broker.replication.master.copy_requests import HELD_COUNT_MAX, HELD_LOG_BYTES, HOLD_MS_MAX, CopyRequests
 from pymq.broker.replication.master.feeds import CONNECTIONS_MAX
 from pymq.clock import ManualClock
-from pymq.wire.bodies_replication import MetadataTables
+from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Reply
 from tests.broker.world import FakePeer
@@ -101,7 +101,9 @@ def test_a_question_that_waits_keeps_nothing_that_a_slave_can_make_large() -> No
     assert answer(peer).versions == {"t": "s.1"}
 
 
-@pytest.mark.parametrize(("slave", "wait_ms"), [("", 5000), (SLAVE, 0), (SLAVE, -1)])
+@pytest.mark.parametrize(
+    ("slave", "wait_ms"), [("", 5000), ("a" * (TEXT_LENGTH_MAX + 1), 5000), (SLAVE, 0), (SLAVE, -1)]
+)
 def test_who_does_not_wait_or_does_not_say_who_it_is_is_answered(slave: str, wait_ms: int) -> None:
     setup = Setup()
     assert answer(setup.ask(slave, wait_ms)).versions == {}
