@@ -20,7 +20,9 @@ from pymq.wire.bodies_replication import SlaveState
 from pymq.wire.streams import Stream, StreamHandler
 
 CONNECTIONS_MAX = 64
-GONE_MAX = 16  # slaves that went are shown until they come back; so many of them
+# Slaves that went are remembered until they come back: as many as may go at once, for TailHolders decides by what each
+# was sent whom to ask after a power loss.
+GONE_MAX = CONNECTIONS_MAX
 
 
 class Feeds:

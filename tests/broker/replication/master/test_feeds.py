@@ -388,6 +388,18 @@ def test_a_joining_that_can_not_be_read_is_told(
     assert [(state.address, state.state) for state in master.feeds.states()] == [("10.0.0.1:5", "refused")]
 
 
+def test_all_slaves_that_there_can_be_may_go_at_once(cable: Cable, clock: ManualClock) -> None:
+    """What each was sent decides whom a master asks after a power loss: none may be forgotten meanwhile."""
+    master = Master(cable, clock)
+    master.put(b"one")
+    peers = [Peer(cable, master.feeds.grant(number, f"h:{number}", 0), 0) for number in range(1, CONNECTIONS_MAX + 1)]
+    for peer in peers:
+        peer.stream.cut("reset")
+    cable.settle()
+    sent = {state.broker_id: state.sent_offset for state in master.feeds.states()}
+    assert sent == dict.fromkeys(range(1, CONNECTIONS_MAX + 1), master.store.physical_max_offset)
+
+
 def test_who_went_is_shown_until_it_is_back_but_not_for_ever(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     for number in range(1, GONE_MAX + 3):
