@@ -9,11 +9,11 @@ from pymq.broker.parts import BrokerParts
 from pymq.model.record import StoredMessage, decode_records
 from tests.simulation.broker_node import ROOT, SEGMENT_BYTES, SimBroker
 from tests.simulation.clients import QUEUE_COUNT, TOPIC
-from tests.simulation.history import ACKED, Commit, History, Incident, Seen, Send
-from tests.simulation.timeline import MS, SECOND
+from tests.simulation.following import Followings
+from tests.simulation.history import ACKED, History, Incident, Seen, Send
+from tests.simulation.offsets import Offsets, broker_of
+from tests.simulation.timeline import SECOND
 
-# A saved table is this old at most when its broker dies: flushConsumerOffsetInterval, the save itself, a tick.
-OFFSETS_OLD_US = 5_000 * MS
 # So long a message of a SYNC_FLUSH master may wait for the disk: the slowest fsync, and the one before it.
 SYNCING_US = 5 * SECOND
 
@@ -68,7 +68,7 @@ class Watcher:
         if other is not send and send.epoch > 0:
             self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
         server = self._server(send.address)
-        send.is_sync = server.is_sync_master or (not server.is_serving and self.copies_needed > 1)  # it was, just now
+        send.is_sync = server.is_sync_master or (not server.is_master and self.copies_needed > 1)  # it was, just now
         if not send.is_sync and self.copies_needed > 1:
             # Promoted by force before it ever saw its master, a slave can't know that this is a SYNC_MASTER's group.
             self._history.operations["acknowledged by a master that forgot SYNC_MASTER"] += 1
@@ -123,12 +123,18 @@ class Verdict:
     """What is left when all is quiet: one master, the others its copies, all promises kept."""
 
     def __init__(
-        self, brokers: list[SimBroker], history: History, flush_age_us: int | None, copies_needed: int
+        self,
+        brokers: list[SimBroker],
+        history: History,
+        followings: Followings,
+        flush_age_us: int | None,
+        copies_needed: int,
     ) -> None:
         """``flush_age_us``: how old a message may be and still only be in a page cache; None: SYNC_FLUSH.
 
         ``copies_needed``: see :class:`Watcher`.
         """
+        self._followings = followings
         self._copies_needed = copies_needed
         self._reign_ends: dict[tuple[int, str], int] = {}
         self._brokers = brokers
@@ -161,7 +167,7 @@ class Verdict:
         self._sent(queues)
         self._losses(master, queues)
         self._seen_are_there(queues)
-        self._offsets(master, queues)
+        Offsets(self._brokers, self._history, self._followings).look(master, placed(queues))
 
     # -- copies -------------------------------------------------------------------------------------------------
 
@@ -260,7 +266,7 @@ class Verdict:
 
     def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
         """Each acknowledged message is where its answer said, unless something happened that may cost it."""
-        there = _placed(queues)
+        there = placed(queues)
         lost_by_reign: dict[tuple[int, str], list[Send]] = defaultdict(list)
         for send in self._history.sends:
             if send.outcome == ACKED and there.get((send.queue_id, send.queue_offset)) != send.content:
@@ -323,7 +329,7 @@ class Verdict:
             for incident in self._history.incidents
             if incident.kind == "power"
             and limit_us is not None
-            and 0 <= self._node(incident).moving_us(time_us, incident.time_us) <= limit_us
+            and 0 <= broker_of(incident, self._brokers).moving_us(time_us, incident.time_us) <= limit_us
         }
 
     def _died(self, promotion: Incident) -> bool:
@@ -340,7 +346,7 @@ class Verdict:
     def _seen_are_there(self, queues: dict[int, list[StoredMessage]]) -> None:
         """What one consumer saw at a place, no other sees differently, unless messages may have been lost."""
         sends = self._history.sent
-        there = _placed(queues)
+        there = placed(queues)
         for seen in self._history.seen:
             send = sends.get(seen.content)
             if send is None:
@@ -374,74 +380,14 @@ class Verdict:
         was_starting = not incident.detail and self._address(incident.node) == send.address
         if incident.detail != seen.reign_id and not was_starting:
             return False
-        age_us = self._node(incident).moving_us(send.invoked_us, incident.time_us)
+        age_us = broker_of(incident, self._brokers).moving_us(send.invoked_us, incident.time_us)
         if self._flush_age_us is None:
             return send.outcome != ACKED and 0 <= age_us <= SYNCING_US
         is_alone = self._copies_needed == 1 or len(self._without_power(send.invoked_us)) > 1
         return is_alone and 0 <= age_us <= self._flush_age_us
 
-    # -- offsets ------------------------------------------------------------------------------------------------
 
-    def _offsets(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
-        """A group's offset is the newest that was taken, or one that a death may have left; never beyond the queue."""
-        assert master.parts is not None
-        there = _placed(queues)
-        commits = self._history.commits
-        is_chosen = self._history.operations["masters demoted by hand"] > 0  # with the offsets it took
-        for group in {commit.group for commit in commits}:
-            for queue_id in range(QUEUE_COUNT):
-                now = master.parts.cursors.query(group, TOPIC, queue_id)
-                end = master.parts.store.max_offset(TOPIC, queue_id)
-                if now > end:
-                    self._say(f"{group} stands at {now} in queue {queue_id}, which ends at {end}")
-                missing = [
-                    commit.offset
-                    for commit in commits
-                    if (commit.group, commit.queue_id) == (group, queue_id) and now < min(commit.offset, end)
-                    and self._is_safe(commit) and self._is_backed(commit, there)
-                ]  # fmt: skip
-                if missing and not is_chosen:
-                    self._say(f"{group} stands at {now} in queue {queue_id}, {max(missing)} was committed and safe")
-
-    def _is_safe(self, commit: Commit) -> bool:
-        """No death, and no promotion, came before it was saved, and copied."""
-        return not any(
-            incident.kind == "force"
-            or (commit.time_us <= incident.time_us + SECOND and self._was_unsaved(commit, incident))
-            for incident in self._history.incidents
-        )
-
-    def _was_unsaved(self, commit: Commit, incident: Incident) -> bool:
-        """Who is paused saves nothing; what a full disk did not take is saved with the next try. What a slave took is
-        brought to its master once it follows one, however late, and saved there after that."""
-        node = self._node(incident)
-        if not commit.was_master and node.address != commit.address and incident.kind in ("kill", "power"):
-            return True
-        times = (commit.time_us, incident.time_us)
-        return node.moving_us(*times) <= OFFSETS_OLD_US * (2 if node.had_full_disk(*times) else 1)
-
-    def _node(self, incident: Incident) -> SimBroker:
-        """Incidents name the broker that died, or the address of the one that was promoted."""
-        return next(broker for broker in self._brokers if incident.node in (broker.name, broker.address))
-
-    def _is_backed(self, commit: Commit, there: dict[tuple[int, int], bytes]) -> bool:
-        """The message its group had read last is where it was. A log's end that was taken back, if it may be, takes
-        the offsets behind it along: later messages there are others."""
-        place = commit.queue_id, commit.offset - 1
-        last = next(
-            (
-                seen
-                for seen in reversed(self._history.seen)
-                if (seen.queue_id, seen.queue_offset) == place
-                and seen.group == commit.group
-                and seen.time_us <= commit.time_us
-            ),
-            None,
-        )
-        return last is None or there.get(place) == last.content
-
-
-def _placed(queues: dict[int, list[StoredMessage]]) -> dict[tuple[int, int], bytes]:
+def placed(queues: dict[int, list[StoredMessage]]) -> dict[tuple[int, int], bytes]:
     """Bodies by queue and offset."""
     return {(queue_id, message.queue_offset): message.body for queue_id, found in queues.items() for message in found}
 

@@ -258,10 +258,10 @@ class Consumer(ClientNode):
         fields = {
             "consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id), "commitOffset": str(offset),
         }  # fmt: skip
-        life = self.life_at(address)
+        life, (epoch, _) = self.life_at(address), self.reign_at(address)
         await self.client.invoke_ok(address, Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479))
         if life is not None and life == self.life_at(address):
             self._newest[life, queue_id] = max(offset, self._newest.get((life, queue_id), 0))
         self._history.commits.append(
-            Commit(self.now_us, self.group, queue_id, offset, address, self.is_master_at(address))
+            Commit(self.now_us, self.group, queue_id, offset, address, self.is_master_at(address), epoch)
         )

@@ -18,6 +18,7 @@ from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
 from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
 from tests.simulation.faults import Faults
+from tests.simulation.following import Followings
 from tests.simulation.history import ACKED, History, Seen, Send
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
@@ -72,6 +73,7 @@ class Cluster:
             for i in range(plan.slave_count + 1)
         ]  # fmt: skip
         self.watcher = Watcher(self.brokers, self.history, plan.copies_needed, is_sync_flush=plan.is_sync_flush)
+        self.followings = Followings(self.brokers, self.network)
         common = {
             "timeline": self.timeline, "network": self.network, "history": self.history,
             "name_servers": addresses, "broker_name": BROKER_NAME,
@@ -131,16 +133,23 @@ class Cluster:
             consumer.start(plan.pace_us)
         if story is None:
             self.faults.start()
-            timeline.run_until(timeline.now_us + plan.warm_up_us + plan.duration_us)
+            self._pass(plan.warm_up_us + plan.duration_us)
             self.faults.stop()
         else:
             timeline.run_until(timeline.now_us + plan.warm_up_us)
             self._until(plan.duration_us, run(story(self)).is_over, "a story's end")
         self._come_to_rest()
-        Verdict(self.brokers, self.history, plan.flush_age_us, plan.copies_needed).look()
+        Verdict(self.brokers, self.history, self.followings, plan.flush_age_us, plan.copies_needed).look()
 
     def _is_working(self) -> bool:
         return self.operator.is_set_up
+
+    def _pass(self, duration_us: int) -> None:
+        """So much time, with a look at who follows whom now and then."""
+        end_us = self.timeline.now_us + duration_us
+        while self.timeline.now_us < end_us:
+            self.timeline.run_until(min(end_us, self.timeline.now_us + LOOK_US))
+            self.followings.look()
 
     def _until(self, limit_us: int, is_true: Callable[[], bool], what: str) -> bool:
         end_us = self.timeline.now_us + limit_us
@@ -149,7 +158,7 @@ class Cluster:
                 return False
             if is_true():
                 return True
-            self.timeline.run_until(self.timeline.now_us + LOOK_US)
+            self._pass(LOOK_US)
         self.history.violated(f"{what} within {limit_us // SECOND} s")
         return False
 

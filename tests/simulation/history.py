@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Seen(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A group's offset that a broker said it took."""
+    """A group's offset that a broker said it took. ``epoch``: of that broker's lineage when it was asked."""
 
     time_us: int
     group: str
@@ -53,18 +54,22 @@ class Commit(NamedTuple):
     offset: int
     address: str
     was_master: bool
+    epoch: int
 
 
 class Incident(NamedTuple):
     """Something that may cost messages, or offsets. ``kind``: kill, power, stop, promote, force.
 
-    ``detail``: of power, the id of the reign that it ended, if any; of promote and force, the new epoch.
+    ``detail``: of power, the id of the reign that it ended, if any; of promote and force, the new epoch. ``offsets``:
+    what the one that was promoted had before that, by topic@group and queue. ``is_done``: it is the master by now.
     """
 
     time_us: int
     kind: str
     node: str
     detail: str = ""
+    offsets: Mapping[str, Mapping[str, int]] = {}
+    is_done: bool = False
 
 
 @dataclass
@@ -98,5 +103,14 @@ class History:
             self.violations.append(text)
         self.note(f"VIOLATION {text}")
 
-    def incident(self, time_us: int, kind: str, node: str, detail: str = "") -> None:
-        self.incidents.append(Incident(time_us, kind, node, detail))
+    def incident(
+        self,
+        time_us: int,
+        kind: str,
+        node: str,
+        detail: str = "",
+        offsets: Mapping[str, Mapping[str, int]] | None = None,
+        *,
+        is_done: bool = False,
+    ) -> None:
+        self.incidents.append(Incident(time_us, kind, node, detail, offsets or {}, is_done))

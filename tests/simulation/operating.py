@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -175,8 +175,9 @@ class Operator(ClientNode):
                     return
                 name = plan.target.address
                 self._tell(f"promotes {name} ({kind or 'hand over'}), risks {plan.risks}")
+                offsets = self._offsets_at(name)
                 if kind:
-                    history.incident(self.now_us, kind, name, str(plan.target.epoch + 1))
+                    self._note_promotion(kind, plan, offsets)
                 try:
                     promotion = Promotion(admin.replication, self._clock, asyncio.sleep, tell=tell)
                     result = await promotion.run(plan, force=bool(kind))
@@ -185,13 +186,24 @@ class Operator(ClientNode):
                     history.operations[f"promotions ({kind or 'hand over'})"] += 1
                 finally:
                     if kind:
-                        history.incident(self.now_us, kind, name, str(plan.target.epoch + 1))
+                        self._note_promotion(kind, plan, offsets)
         except PymqError as error:
             history.operations["promotions that failed"] += 1
             self._tell(f"promotion failed: {error}")
         finally:
             self.is_busy = False
             self.held = []
+
+    def _note_promotion(self, kind: str, plan: PromotionPlan, offsets: Mapping[str, Mapping[str, int]]) -> None:
+        address = plan.target.address
+        """``offsets``: what the slave had before."""
+        address, epoch = plan.target.address, plan.target.epoch + 1
+        is_done = self._cluster.broker_at(address).reign[0] == epoch
+        self._history.incident(self.now_us, kind, address, str(epoch), offsets, is_done=is_done)
+
+    def _offsets_at(self, address: str) -> Mapping[str, Mapping[str, int]]:
+        parts = self._cluster.broker_at(address).parts
+        return parts.cursors.as_table()["offsetTable"] if parts is not None else {}
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -18,9 +18,11 @@ from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.simulation.broker_node import ROOT, SimBroker
 from tests.simulation.clients import TOPIC
+from tests.simulation.cluster import LOOK_US as FOLLOWING_LOOK_US
 from tests.simulation.cluster import Cluster, Report, simulate
 from tests.simulation.history import ACKED, Commit
 from tests.simulation.network import Link, SimStream
+from tests.simulation.offsets import COPIED_US
 from tests.simulation.operating import OTHER_TOPICS
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.timeline import MS, SECOND
@@ -130,7 +132,8 @@ class Stage:
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479)
         operator, history = self.cluster.operator, self.cluster.history
         await operator.client.invoke_ok(broker.address, command)
-        history.commits.append(Commit(operator.now_us, GROUP, 0, offset, broker.address, broker.is_master))
+        now_us, epoch = operator.now_us, broker.reign[0]
+        history.commits.append(Commit(now_us, GROUP, 0, offset, broker.address, broker.is_master, epoch))
 
     def committed(self, broker: SimBroker) -> int:
         """As the broker has it now; -1 while it is not open."""
@@ -152,6 +155,13 @@ class Stage:
 
     def queue_end(self) -> int:
         return self.master.parts.store.max_offset(TOPIC, 0) if self.master.parts is not None else 0
+
+    async def fail_over(self) -> None:
+        """The master dies, and the slave takes over."""
+        operator = self.cluster.operator
+        self.kill(self.master)
+        operator.fail_over()
+        await self.until(lambda: not operator.is_busy and self.slave.is_master, "the fail-over")
 
     async def hand_over(self, on_step: Callable[[str], None] = lambda text: None) -> None:
         """To the slave, who must be the master then; ``on_step`` hears of each step."""
@@ -230,6 +240,26 @@ async def commit_to_a_slave_twice(stage: Stage) -> None:
     await stage.until(lambda: stage.committed(stage.master) == 2, "a commit to a slave, on its master,", 2 * SOON_US)
     await stage.commit(stage.slave, 3)  # the answer is still under way
     await stage.wait(5 * SECOND)
+
+
+async def fail_over_with_what_came_last(stage: Stage) -> None:
+    """The slave has an offset in its memory, not in its file."""
+    offset = 0
+    while _saved(stage.slave, "consumerOffset", "offsetTable") == offset:
+        offset += 1
+        await stage.commit(stage.master, offset)
+        while stage.committed(stage.slave) < offset:
+            await stage.wait(MS)
+    await stage.fail_over()
+
+
+async def fail_over_with_what_came_behind_a_copy(stage: Stage) -> None:
+    """The slave follows its master for seconds after a commit."""
+    await stage.commit(stage.master, 1)
+    await stage.until(lambda: stage.committed(stage.slave) == 1, "a slave with the table of offsets")
+    await stage.commit(stage.master, 2)
+    await stage.wait(COPIED_US + 2 * FOLLOWING_LOOK_US)
+    await stage.fail_over()
 
 
 async def start_a_slave_as_the_master(stage: Stage) -> None:
@@ -319,6 +349,8 @@ STORIES: dict[str, Story] = {
         hand_over_and_cut,
         commit_to_a_slave,
         commit_to_a_slave_twice,
+        fail_over_with_what_came_last,
+        fail_over_with_what_came_behind_a_copy,
         start_a_slave_as_the_master,
         catch_up_with_megabytes,
         come_back_with_a_diverged_tail,
@@ -327,7 +359,14 @@ STORIES: dict[str, Story] = {
     )
 }  # fmt: skip
 # Told to a SYNC_MASTER that brings nothing to its disk by itself.
-PROMISING = frozenset({"lose the masters power", "lose power while the slave is dead"})
+PROMISING = frozenset(
+    {
+        "fail over with what came last",
+        "fail over with what came behind a copy",
+        "lose the masters power",
+        "lose power while the slave is dead",
+    }
+)
 
 
 def plan_of_a_story() -> Plan:
