@@ -4,6 +4,10 @@ A reign begins whenever a broker becomes master, or is one again after an unclea
 its log's end. It is named by the number of masters so far and by a random id: two brokers that were made masters at
 the same time, out of sight of each other, get the same number, never the same id. RocketMQ's auto-switch mode keeps the
 numbers alone (``epochFileCheckpoint``, Java: EpochFileCache).
+
+A lineage has ``REIGNS_KEPT`` reigns at most. With more, some older ones become a *stretch*: one entry for reigns that
+followed each other, which keeps their bytes from being taken for the reign's before. A log that ends among them is the
+same as ours up to the stretch; what lies in it there is copied once more.
 """
 
 from __future__ import annotations
@@ -11,17 +15,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
-# Reigns that began before the log's oldest byte are no use; these many of the newest ones are kept in any case.
-REIGNS_KEPT = 64
+# Some 16 KB in each joining and status. A log with more than half as many newer ones may lie in a stretch.
+REIGNS_KEPT = 256
+_STRETCH = "+"  # before a stretch's id
 
 
 class Reign(msgspec.Struct, frozen=True, rename="camel"):
-    """One master's time. ``start``: the log offset at which it began; ``reign_id``: 16 hex digits."""
+    """One master's time, or a stretch of several. ``epoch``: of the last one; ``start``: the log offset at which the
+    first one began; ``reign_id``: 16 hex digits, of a stretch a digest of what it stands for."""
 
     epoch: int
     start: int
     reign_id: str
+
+    @property
+    def is_stretch(self) -> bool:
+        return self.reign_id.startswith(_STRETCH)
 
 
 class CommonPoint(NamedTuple):
@@ -61,8 +72,10 @@ class Lineage(msgspec.Struct, frozen=True):
         return self._with(Reign(max(self.epoch, 1), start, reign_id))
 
     def _with(self, reign: Reign) -> Lineage:
-        kept = tuple(other for other in self.reigns if other.start < reign.start)[-(REIGNS_KEPT - 1) :]
-        return Lineage((*kept, reign))
+        reigns = (*(other for other in self.reigns if other.start < reign.start), reign)
+        while len(reigns) > REIGNS_KEPT:
+            reigns = _shortened(reigns)
+        return Lineage(reigns)
 
     def cut(self, end: int) -> Lineage:
         """What is left of it in a log that was cut to end at ``end``."""
@@ -71,6 +84,29 @@ class Lineage(msgspec.Struct, frozen=True):
     def end_of(self, place: int, log_end: int) -> int:
         """Where the reign at ``place`` ends: at the next one's start, or with the log."""
         return self.reigns[place + 1].start if place + 1 < len(self.reigns) else log_end
+
+
+def _shortened(reigns: tuple[Reign, ...]) -> tuple[Reign, ...]:
+    """Makes a stretch of the least that will do, in the older half. The first reign stays: everybody has it."""
+    choices = [_around(reigns, place) for place in range(1, len(reigns) // 2) if not reigns[place].is_stretch]
+    first, behind = min(choices, key=lambda choice: reigns[choice[1]].start - reigns[choice[0]].start)
+    return (*reigns[:first], _stretch(reigns[first:behind]), *reigns[behind:])
+
+
+def _around(reigns: tuple[Reign, ...], place: int) -> tuple[int, int]:
+    """First and one behind the last of those that become one with the reign at ``place``: stretches beside it, or else
+    the next reign and what is beside that."""
+    first = place - reigns[place - 1].is_stretch
+    behind = place + 1 + reigns[place + 1].is_stretch
+    if behind - first == 1:
+        behind += 1 + reigns[place + 2].is_stretch
+    return first, behind
+
+
+def _stretch(reigns: tuple[Reign, ...]) -> Reign:
+    """The same for everybody who makes it of the same ones: then it is shared like a reign."""
+    told = msgspec.json.encode(reigns)
+    return Reign(reigns[-1].epoch, reigns[0].start, _STRETCH + xxh3_64_hexdigest(told))
 
 
 def common_point(ours: Lineage, our_end: int, theirs: Lineage, their_end: int) -> CommonPoint:
