@@ -138,11 +138,12 @@ def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
 
 def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState | None:
     """The master's own row of this slave: by its id, or because it is the only one from the slave's host."""
-    by_id = [state for state in master.slaves if state.broker_id == slave.broker_id]
+    slaves = [state for state in master.slaves if state.state != "refused"]
+    by_id = [state for state in slaves if state.broker_id == slave.broker_id]
     if len(by_id) == 1:
         return by_id[0]
     host = slave.address.rpartition(":")[0]
-    unnamed = [state for state in master.slaves if state.broker_id < 0]
+    unnamed = [state for state in slaves if state.broker_id < 0]
     from_host = [state for state in unnamed if state.address.rpartition(":")[0] == host]
     return from_host[0] if len(from_host) == 1 else None
 
@@ -164,7 +165,11 @@ def problems_of(view: BrokerView) -> list[str]:
     found = [status.problem, view.runtime.get("storeProblems", "")]
     if status.link is not None:
         found.append(status.link.problem or _link_trouble(status.link.state))
-    found += [_slave_trouble(slave) for slave in status.slaves if slave.problem]
+    found += [_slave_trouble(slave) for slave in status.slaves if slave.problem and not _is_stranger(slave)]
+    strangers = [slave for slave in status.slaves if _is_stranger(slave)]
+    if strangers:
+        last = strangers[-1]
+        found.append(f"{len(strangers)} sent away from the HA port lately, last {last.address}: {last.problem}")
     if status.degraded:
         found.append(f"degraded: {_in_sync_text(status)}, and sends wait for no more (enableAutoInSyncReplicas)")
     elif status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
@@ -174,6 +179,11 @@ def problems_of(view: BrokerView) -> list[str]:
 
 def _in_sync_text(status: ReplicationStatus) -> str:
     return f"{status.in_sync_slaves} of {status.required_slaves} required slaves are in sync"
+
+
+def _is_stranger(slave: SlaveState) -> bool:
+    """Who knows who that was: it did not join, and the log is not what it came for."""
+    return slave.broker_id < 0 and slave.state == "refused"
 
 
 def _slave_trouble(slave: SlaveState) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from pymq.clock import Clock
 from pymq.errors import ProtocolViolation, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.hosts import parse_address
+from pymq.net.os_errors import os_error_text
 from pymq.wire.codes import VERSION_5_3_3, ResponseCode, request_name
 from pymq.wire.command import FLAG_ONEWAY, FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
 from pymq.wire.dispatch import Reply
@@ -157,7 +158,7 @@ class RemotingClient:
             ) from None
         except OSError as error:
             raise UnreachableError(
-                f"no connection to {address} ({error.strerror or error}): is a server running there?"
+                f"no connection to {address} ({os_error_text(error)}): is a server running there?"
             ) from error
         except ValueError as error:  # the name is none that could be looked up: an empty part, one of 64 letters, a NUL
             raise UnreachableError(f"no connection to {address}: {error}") from error
@@ -349,7 +350,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         if error is not None:
-            self._reason = str(error)
+            self._reason = os_error_text(error)
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._client.retire(self)

@@ -10,6 +10,7 @@ from typing import Any
 from pymq.errors import PymqError
 from pymq.model.hosts import format_address, parse_address
 from pymq.net.client import RemotingClient
+from pymq.net.os_errors import os_error_text
 from pymq.wire.command import Command
 from pymq.wire.streams import StreamHandler
 
@@ -99,7 +100,7 @@ class SocketStream(asyncio.Protocol):
         elif error is None:
             why = "the peer closed it"
         else:
-            why = str(error)
+            why = os_error_text(error)
         self._is_closing = True
         self._on_lost(self)
         self._handler.closed(why)
@@ -170,7 +171,7 @@ class SocketNetwork:
         except ValueError as error:
             handler.closed(str(error))
         except OSError as error:
-            handler.closed(f"no connection to {address} ({error.strerror or error}): is a broker running there?")
+            handler.closed(f"no connection to {address} ({os_error_text(error)}): is a broker running there?")
 
     def _made(self, handler: StreamHandler) -> SocketStream:
         stream = SocketStream(handler, self._streams.discard)

@@ -83,7 +83,7 @@ def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
 def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:
     slaves = [
         SlaveState(address="h:1", problem="the peer closed it", state="gone"),
-        SlaveState(address="h:2", problem="another cluster", state="refused"),
+        SlaveState(address="h:2", broker_id=3, problem="another cluster", state="refused"),
     ]
     leader = view(status(0, 0, 0, slaves=slaves, required_slaves=1, degraded=True))
     assert problems_of(leader) == [
@@ -91,6 +91,13 @@ def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:
         "slave h:2 is refused: another cluster",
         "degraded: 0 of 1 required slaves are in sync, and sends wait for no more (enableAutoInSyncReplicas)",
     ]
+
+
+def test_strangers_are_told_in_one_line() -> None:
+    strangers = [SlaveState(address=f"h:{port}", problem="garbage", state="refused") for port in (1, 2)]
+    leader = view(status(0, 100, 9, slaves=strangers))
+    assert problems_of(leader) == ["2 sent away from the HA port lately, last h:2: garbage"]
+    assert lag_of(view(status(1, 60, 7), 1), leader) == Lag(40, 2, None, None), "none of them is that slave"
 
 
 def test_every_broker_is_listed_also_one_that_does_not_answer() -> None:

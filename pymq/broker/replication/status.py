@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.master.feed import REFUSED
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
@@ -154,6 +155,8 @@ class StatusReport:
         return [replace(state, **self._lag(state)) for state in states]
 
     def _lag(self, slave: SlaveState) -> dict[str, int]:
+        if slave.state == REFUSED:
+            return {"lag_bytes": -1, "lag_ms": -1}
         return {
             "lag_bytes": max(0, self._store.physical_max_offset - slave.acked_offset),
             "lag_messages": messages_behind(self._store.queue_table, slave.acked_offset),

@@ -168,3 +168,12 @@ def test_every_figure_is_documented() -> None:
     link = Link(MasterLinkState(state="following"))
     both = [*sync_master()[1].figures(), *report_of(World(), Role(1), link=link).figures()]
     assert not [key for key in both if f"`{key}`" not in text]
+
+
+def test_who_was_sent_away_lacks_nothing_that_could_be_told() -> None:
+    world = World()
+    world.put("orders", b"x")
+    stray = SlaveState(address="10.0.0.9:1", broker_id=3, state="refused", problem="another cluster")
+    status = report_of(world, Role(0), Feeds(stray)).status()
+    assert [(slave.lag_bytes, slave.lag_messages, slave.lag_ms) for slave in status.slaves] == [(-1, -1, -1)]
+    assert report_of(world, Role(0), Feeds(stray)).figures()["pymqSlaves"] == "0"

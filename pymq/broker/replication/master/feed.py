@@ -79,6 +79,7 @@ class Feed:
         self.problem = ""
         self.is_ahead = False
         self.has_followed = False
+        self._begun_at = 0
         self._is_closed = False
         self._is_waiting = False  # for the stream to take more
         now_ms = clock.monotonic_ms()
@@ -151,10 +152,9 @@ class Feed:
         elif offset < start:
             self.close(f"its log ends at {offset}, before this master's oldest byte {start}: {_BEGIN_ANEW}")
             return
-        self.next = self.acked = offset
-        if not self.is_ahead:
-            self.has_followed = True
-            self._owner.began(self)
+        self.next = self.acked = self._begun_at = offset
+        if self.grant is not NO_GRANT or offset == end:
+            self._note_following()
         self._rate = Rate(self._heard_ms, offset)
         self._beat()  # so that it knows at once that it follows
         self._owner.acked()
@@ -168,8 +168,14 @@ class Feed:
             self.problem = f"its reports went back, now to {offset}: has it lost a part of its log?"
         has_more = offset > self.acked
         self.acked = offset
+        if offset > self._begun_at and not self.has_followed:
+            self._note_following()
         if has_more:
             self._owner.acked()
+
+    def _note_following(self) -> None:
+        self.has_followed = True
+        self._owner.began(self)
 
     # -- what it is sent -------------------------------------------------------------------------------------------
 
@@ -246,7 +252,7 @@ class Feed:
 
     @property
     def is_slave(self) -> bool:
-        """Whether it joined, or once reported what our log has; anybody else may have found the port, too."""
+        """Whether it joined, or has taken some of our log; eight bytes of zero may come from anybody."""
         return self.grant is not NO_GRANT or self.has_followed
 
     @property

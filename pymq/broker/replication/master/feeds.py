@@ -58,8 +58,9 @@ class Feeds:
             return False
         silent = [feed for feed in candidates if feed.next is None]
         feed = (silent or candidates)[0]
-        feed.close(f"there are {CONNECTIONS_MAX} connections, and it made room for another one")
-        self.ended(feed, feed.problem)
+        self._feeds.remove(feed)
+        feed.close(f"it made room for another one: there are {CONNECTIONS_MAX} connections")
+        self._told.tell("all", f"{feed.name} ended: {feed.problem}")
         return True
 
     def grant(self, broker_id: int, address: str, start: int) -> int:
@@ -94,12 +95,7 @@ class Feeds:
         self._told.tell(_who(broker_id, address), f"{who} was refused: {why}")
 
     def began(self, feed: Feed) -> None:
-        self._told.tell(
-            _who(feed.grant.broker_id, feed.address),
-            f"{feed.name} follows from offset {feed.next} on",
-            logging.INFO,
-            is_slave=feed.is_slave,
-        )
+        self._tell(feed, f"{feed.name} follows from offset {feed.next} on", logging.INFO)
 
     def ended(self, feed: Feed, why: str) -> None:
         if feed not in self._feeds:
@@ -107,15 +103,17 @@ class Feeds:
         self._feeds.remove(feed)
         if feed.is_slave:
             self._remember(feed, why)
-        else:
+            self.tell(feed, f"its connection ended: {why}")
+        elif feed.problem:  # without one it only looked whether somebody listens
             self._strays.note(feed.grant.broker_id, feed.address, why)
-        self.tell(feed, f"it ended: {why}" if not feed.is_slave else f"its connection ended: {why}")
+            self.tell(feed, why)
         self.on_acked()
 
     def tell(self, feed: Feed, what: str) -> None:
-        self._told.tell(
-            _who(feed.grant.broker_id, feed.address), f"{feed.name}: {what}", is_slave=feed.grant.broker_id >= 0
-        )
+        self._tell(feed, f"{feed.name}: {what}", logging.WARNING)
+
+    def _tell(self, feed: Feed, text: str, level: int) -> None:
+        self._told.tell(_who(feed.grant.broker_id, feed.address), text, level, is_slave=feed.grant.broker_id >= 0)
 
     def close(self, why: str) -> None:
         """Ends all connections: the broker stops, or is no master any more. Who has caught up gets the last bytes."""

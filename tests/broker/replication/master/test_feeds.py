@@ -10,7 +10,7 @@ import pytest
 from pymq.broker.replication.master.feed import TURN_BYTES_MAX, UNSENT_BYTES_MAX
 from pymq.broker.replication.master.feeds import CONNECTIONS_MAX, GONE_MAX
 from pymq.broker.replication.master.strays import SHOWN_MS, STRAYS_MAX
-from pymq.broker.replication.master.told import AGAIN_MS
+from pymq.broker.replication.master.told import AGAIN_MS, LINES_MAX
 from pymq.clock import ManualClock
 from pymq.wire.ha import encode_report
 from tests.broker.replication.cable import Cable, End
@@ -190,6 +190,7 @@ def test_a_segment_that_is_deleted_under_a_slave(cable: Cable, clock: ManualCloc
     master = Master(cable, clock, haTransferBatchSize=1024)
     master.put(b"x" * 5000)
     peer = Peer(cable, 0)
+    peer.report(1000)
     peer.masters_end.holds = True
     master.feeds._feeds[0]._is_waiting = True  # as after UNSENT_BYTES_MAX
     master.put(*(b"x" * 30_000 for _ in range(5)))
@@ -334,6 +335,48 @@ def test_strangers_don_t_push_out_slaves_that_are_gone(cable: Cable, clock: Manu
     assert not master.feeds.are_all_there
     clock.advance(SHOWN_MS)
     assert [(state.broker_id, state.state) for state in master.feeds.states()] == [(3, "gone")]
+
+
+def test_eight_bytes_of_zero_make_no_slave(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    master = Master(cable, clock)
+    master.put(b"one")
+    caplog.set_level(logging.INFO)
+    for number in range(2 * LINES_MAX):
+        peer = Peer(cable, 0)
+        peer.masters_end.peer_address = f"10.0.0.{number}:1"
+        peer.stream.cut("reset")
+        cable.settle()
+    assert master.feeds.states() == [] and not caplog.records
+    slave = Peer(cable, 0)
+    slave.report(1)
+    slave.stream.cut("reset")
+    cable.settle()
+    assert [state.state for state in master.feeds.states()] == ["gone"], "as a slave of RocketMQ does"
+    assert [record.message.partition(" ")[2].partition(" ")[2] for record in caplog.records] == [
+        f"follows from offset {master.store.physical_max_offset} on",
+        "its connection ended: reset",
+    ]
+
+
+def test_a_look_whether_somebody_listens_is_no_trouble(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = Master(cable, clock)
+    peer = Peer(cable)
+    peer.stream.close()
+    cable.settle()
+    assert master.feeds.states() == [] and not caplog.records
+
+
+def test_those_that_make_room_are_told_once_a_minute(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = Master(cable, clock)
+    for number in range(3 * CONNECTIONS_MAX):
+        Peer(cable).masters_end.peer_address = f"10.0.0.{number}:1"
+    (line,) = [record.message for record in caplog.records]
+    assert line.endswith(f"it made room for another one: there are {CONNECTIONS_MAX} connections")
+    assert len(master.feeds._feeds) == len(master.feeds.states()) == CONNECTIONS_MAX
 
 
 def test_a_slave_s_coming_and_going_is_told_each_time(
