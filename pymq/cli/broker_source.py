@@ -11,10 +11,11 @@ import msgspec
 
 from pymq.client.admin import Admin
 from pymq.client.admin.replication import ROCKETMQ_PROTOCOL_VERSION, ReplicationAdmin
-from pymq.errors import UsageError
+from pymq.errors import StoreError, UsageError
 from pymq.offline.log_source import SourceFacts
 from pymq.offline.recover_rest import LINEAGE_FILE
 from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus
+from pymq.wire.ha import OFFSET_MAX
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ AHEAD_BYTES = 8 << 20  # so many requests are under way at once that the connect
 class BrokerSource:
     """A LogSource over connections of its own, used as ``with BrokerSource("10.0.0.2:10911") as source``.
 
-    All calls raise UnreachableError and RefusedError.
+    All calls raise UnreachableError, RefusedError, and StoreError for what makes no sense.
     """
 
     def __init__(self, address: str) -> None:
@@ -62,21 +63,20 @@ class BrokerSource:
         return self._run(self._replication.status(self._address))
 
     def facts(self) -> SourceFacts:
-        """Raises UsageError for a broker of RocketMQ."""
+        """Raises UsageError for a broker of RocketMQ, StoreError for a log that can be none."""
         status = self._status()
         if status.protocol_version == ROCKETMQ_PROTOCOL_VERSION:
             raise UsageError(
                 f"{self._address} is a RocketMQ broker, which tells no digests of its log: copy its directory, or let "
                 f"a PyMQ slave follow it and recover from that"
             )
-        self._facts = SourceFacts(
-            self._address,
-            status.cluster,
-            status.broker_name,
-            status.segment_size_bytes,
-            status.log_start,
-            status.log_end,
-        )
+        size, start, end = status.segment_size_bytes, status.log_start, status.log_end
+        if not (size > 0 and 0 <= start <= end <= OFFSET_MAX and start % size == 0):
+            raise StoreError(
+                f"{self._address} says that its log goes from {start} to {end} in segments of {size} bytes, which no log "
+                "does: is a PyMQ broker there?"
+            )
+        self._facts = SourceFacts(self._address, status.cluster, status.broker_name, size, start, end)
         return self._facts
 
     def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:
@@ -106,8 +106,14 @@ class BrokerSource:
     async def _read(self, start: int, end: int) -> bytes:
         parts: list[bytes] = []
         while start < end:
-            parts.append(await self._replication.read_log(self._address, start, end - start))
-            start += len(parts[-1])
+            part = await self._replication.read_log(self._address, start, end - start)
+            if not 0 < len(part) <= end - start:
+                raise StoreError(
+                    f"{self._address} gave {len(part)} bytes of its log at offset {start}, asked for were 1 to "
+                    f"{end - start}: is a PyMQ broker there?"
+                )
+            parts.append(part)
+            start += len(part)
         return b"".join(parts)
 
     def tables(self) -> dict[str, bytes]:

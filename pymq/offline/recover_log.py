@@ -6,7 +6,7 @@ Nothing is thrown away: bytes that are replaced by others are kept in files of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -103,14 +103,10 @@ class LocalLog:
     def compare(self, source: LogSource, start: int, advance: Advance) -> Counts:
         """One segment with the source's. Raises OSError, PymqError."""
         counts = Counts()
-        segment = self._open(start)
-        try:
+        with self._opened(start) as segment:
             for chunk in self._chunks(source, start):
                 counts.count(_state(self._read(segment, chunk), chunk))
                 advance(chunk.end - chunk.start)
-        finally:
-            if segment is not None:
-                segment.file.close()
         return counts
 
     def _chunks(self, source: LogSource, start: int) -> Iterator[Chunk]:
@@ -129,6 +125,16 @@ class LocalLog:
         """Zeros where there is no file, or none that can be read."""
         size = chunk.end - chunk.start
         return bytes(size) if segment is None else segment.read(chunk.start - segment.start, size)
+
+    @contextmanager
+    def _opened(self, start: int) -> Iterator[SegmentFile | None]:
+        """None where there is no file, or none that can be read."""
+        segment = self._open(start)
+        try:
+            yield segment
+        finally:
+            if segment is not None:
+                segment.file.close()
 
     def _open(self, start: int) -> SegmentFile | None:
         path = f"{self._directory}/{start:020d}"
@@ -152,23 +158,23 @@ class LocalLog:
         """
         fetched = Fetched(0, [], [])
         path = f"{self._directory}/{start:020d}"
-        before = self._open(start)
         is_new = not self._files.exists(path)
-        is_cold = before is not None and before.is_cold
-        target = path + TEMPORARY_SUFFIX if is_cold else path
-        with closing(self._files.open(target, create=True, size=self._size)) as file:
-            self._complete(file)
-            for chunk in self._chunks(source, start):
-                old = self._read(before, chunk)
-                new = self._chosen(source, chunk, old, fetched)
-                if new is not old or is_cold:
-                    file.pwrite(chunk.start - start, new)
-                advance(chunk.end - chunk.start)
-            if before is not None:
+        with self._opened(start) as before:
+            is_cold = before is not None and before.is_cold
+            target = path + TEMPORARY_SUFFIX if is_cold else path
+            with closing(self._files.open(target, create=True, size=self._size)) as file:
                 if is_cold:
-                    _copy_rest(before, file, min(start + self._size, self._facts.log_end) - start)
-                before.file.close()
-            file.sync()
+                    file.truncate(0)  # an earlier try may have left something: holes must be zeros
+                self._complete(file)
+                for chunk in self._chunks(source, start):
+                    old = self._read(before, chunk)
+                    new = self._chosen(source, chunk, before, old, fetched)
+                    if new is not old or is_cold:
+                        file.pwrite(chunk.start - start, new)
+                    advance(chunk.end - chunk.start)
+                if before is not None and is_cold:
+                    _copy(before, min(start + self._size, self._facts.log_end) - start, file, 0)
+                file.sync()
         if is_cold:
             self._files.replace(target, path)
         if is_new:
@@ -192,7 +198,7 @@ class LocalLog:
             with closing(self._files.open(path)) as file:
                 tail = SegmentFile(path, start, self._size, file)
                 if tail.first_nonzero(at) is not None:
-                    kept.append(self._keep(start + at, start + self._size, tail.read(at, self._size - at)))
+                    kept.append(self._keep(tail, start + at, start + self._size))
                 if at:
                     zero_from(file, at, self._size)
                     file.sync()
@@ -210,14 +216,17 @@ class LocalLog:
         if size < self._size:
             file.truncate(self._size)
 
-    def _chosen(self, source: LogSource, chunk: Chunk, old: bytes, fetched: Fetched) -> bytes:
+    def _chosen(
+        self, source: LogSource, chunk: Chunk, before: SegmentFile | None, old: bytes, fetched: Fetched
+    ) -> bytes:
         """The chunk as it shall be: as it is, or as the source has it."""
         state = _state(old, chunk)
         if state not in ("missing", "differing"):
             return old
         new = self._fetch(source, chunk, fetched)
         if state == "differing":
-            fetched.replaced.append(self._keep(chunk.start, chunk.end, old))
+            assert before is not None, "without a file a chunk is missing"
+            fetched.replaced.append(self._keep(before, chunk.start, chunk.end))
         fetched.bytes += len(new)
         return new
 
@@ -232,7 +241,7 @@ class LocalLog:
             )
         return data
 
-    def _keep(self, start: int, end: int, old: bytes) -> str:
+    def _keep(self, segment: SegmentFile, start: int, end: int) -> str:
         """What is replaced goes to a file of its own. One of an earlier try stays: it holds what was there first."""
         directory = f"{self._root}/{REPLACED_DIRECTORY}"
         make_directory(self._files, directory)
@@ -242,7 +251,8 @@ class LocalLog:
         temporary = path + TEMPORARY_SUFFIX
         with closing(self._files.open(temporary, create=True)) as file:
             file.truncate(0)
-            file.pwrite(0, old)
+            _copy(segment, start - segment.start, file, start - segment.start, end - segment.start)
+            file.truncate(end - start)
             file.sync()
         self._files.replace(temporary, path)
         self._files.sync_dir(directory)
@@ -258,9 +268,11 @@ def _state(data: bytes, chunk: Chunk) -> str:
     return "unknown" if chunk.digest == DAMAGED else "differing"
 
 
-def _copy_rest(before: SegmentFile, file: File, at: int) -> None:
-    """Of a compressed segment what lies behind the source's end."""
-    while at < before.size:
-        data = before.read(at, CHUNK_BYTES_MAX)
-        file.pwrite(at, data)
+def _copy(segment: SegmentFile, at: int, file: File, begin: int, end: int | None = None) -> None:
+    """The segment's bytes from ``at`` to ``end`` (None: all), piece by piece; ``begin``: what becomes the file's 0."""
+    end = segment.size if end is None else end
+    while at < end:
+        data = segment.read(at, min(CHUNK_BYTES_MAX, end - at))
+        if data.strip(b"\0"):  # holes stay holes
+            file.pwrite(at - begin, data)
         at += len(data)

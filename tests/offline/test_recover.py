@@ -8,9 +8,12 @@ import json
 import pytest
 
 from pymq.errors import StoreError, UnreachableError, UsageError
+from pymq.offline import log_files, recover_log
+from pymq.offline.log_files import SegmentFile
 from pymq.offline.recover import Recovery
 from pymq.offline.recover_log import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, REPLACED_DIRECTORY, chunk_bytes_for
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.fs import File
+from pymq.store.memory_fs import MemoryFile, MemoryFiles
 from pymq.store.unfinished import unfinished_path
 from tests.offline.recovering import (
     SEGMENT_BYTES,
@@ -166,6 +169,58 @@ def test_another_log_is_refused_and_replaced_when_forced(count: int) -> None:
         assert files.read_bytes(path) == before[start:stop].ljust(stop - start, b"\0")
     assert sum(len(files.read_bytes(path).rstrip(b"\0")) for path in outcome.replaced) >= end - SEGMENT_BYTES
     assert contents(files) == everything(source.store)
+
+
+def test_what_is_kept_of_another_log_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment has a GiB."""
+    source, _ = pair()
+    files = MemoryFiles()
+    other = opened(files)
+    fill(other, 240, 5000)
+    end = other.physical_max_offset
+    other.close()
+    assert end > source.store.physical_max_offset + 2 * SEGMENT_BYTES
+    sizes = []
+
+    class Noting(SegmentFile):
+        def read(self, at: int, size: int) -> bytes:
+            sizes.append(size)
+            return super().read(at, size)
+
+    monkeypatch.setattr(recover_log, "CHUNK_BYTES_MAX", CHUNK_BYTES_MIN)
+    monkeypatch.setattr(log_files, "_SEARCH_BYTES", CHUNK_BYTES_MIN)
+    monkeypatch.setattr(recover_log, "SegmentFile", Noting)
+    last = segment_path(end // SEGMENT_BYTES)
+    before = files.read_bytes(last)
+    outcome = recover(files, source, force=True)
+    assert outcome.is_sound and max(sizes) <= CHUNK_BYTES_MIN
+    (kept,) = [
+        path for path in outcome.replaced if path.endswith(f"-{(end // SEGMENT_BYTES + 1) * SEGMENT_BYTES:020d}")
+    ]
+    assert files.read_bytes(kept) == before
+
+
+def test_a_source_that_goes_away_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, files = pair()
+    opened_paths: list[str] = []
+    closed_paths: list[str] = []
+    open_file, close_file = MemoryFiles.open, MemoryFile.close
+
+    def noting_open(files: MemoryFiles, path: str, *, create: bool = False, size: int | None = None) -> File:
+        opened_paths.append(path)
+        return open_file(files, path, create=create, size=size)
+
+    def noting_close(file: MemoryFile) -> None:
+        closed_paths.append(file.path)
+        close_file(file)
+
+    flip(files, segment_path(1), 300)
+    source.failing_reads = range(1, 2)
+    monkeypatch.setattr(MemoryFiles, "open", noting_open)
+    monkeypatch.setattr(MemoryFile, "close", noting_close)
+    with pytest.raises(UnreachableError):
+        recover(files, source)
+    assert segment_path(1) in opened_paths and sorted(opened_paths) == sorted(closed_paths)
 
 
 def test_a_forced_replacement_that_was_interrupted_goes_on_as_such() -> None:
