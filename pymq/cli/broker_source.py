@@ -73,8 +73,8 @@ class BrokerSource:
         size, start, end = status.segment_size_bytes, status.log_start, status.log_end
         if not (size > 0 and 0 <= start <= end <= OFFSET_MAX and start % size == 0):
             raise StoreError(
-                f"{self._address} says that its log goes from {start} to {end} in segments of {size} bytes, which no log "
-                "does: is a PyMQ broker there?"
+                f"{self._address} says that its log goes from {start} to {end} in segments of {size} bytes, which no "
+                "log does: is a PyMQ broker there?"
             )
         self._facts = SourceFacts(self._address, status.cluster, status.broker_name, size, start, end)
         return self._facts
