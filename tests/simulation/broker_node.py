@@ -127,6 +127,7 @@ class SimBroker:
         self.disk.on_failed_sync = lambda: self._be_still("sync")
         self.disk.on_fill = self._disk_filled
         self.start_count = 0
+        self._served_start = 0  # number of the start after which it came to serve
         self.needs_other_id = False  # it refused to be the master its flags make it
         self.named_id = configured_id  # which it said then
         self._still_because = {"dead"}  # or paused, or its disk is full or can't sync
@@ -217,6 +218,7 @@ class SimBroker:
             await broker.start()
             self._move("dead", "paused", "sync")
             self.needs_other_id = False
+            self._served_start = self.start_count
             self.note(f"serves as id {broker.config.broker_id}")
             await broker.wait_failed()
         except (PymqError, OSError) as error:
@@ -226,6 +228,8 @@ class SimBroker:
     def _ended(self, error: Exception) -> None:
         """Only a disk that fails, and another master, are reasons."""
         self.note(f"ends: {error}")
+        if self._served_start == self.start_count:
+            self._history.incident(self._timeline.now_us, "stop", self.name)
         self._history.operations["brokers that gave up"] += 1
         self.needs_other_id = isinstance(error, UsageError)
         named = ID_IN_A_REFUSAL.search(str(error))
