@@ -110,15 +110,15 @@ class RoleSwitch:
             await self._change(before, change)
         except (PymqError, OSError):
             log.exception(
-                "the change from id %d to id %d failed (%s): the broker stops",
+                "id %d could not be opened as %s (%s): the broker stops",
                 before.broker_id,
-                change.role.broker_id,
+                _named(change.role),
                 change.why,
             )
             raise
         self.is_running = False
         self.change_count += 1
-        log.warning("id %d became id %d: %s", before.broker_id, change.role.broker_id, change.why)
+        log.warning("%s: %s", _what_happened(before.broker_id, change), change.why)
 
     async def _change(self, before: RoleRecord, change: RoleChange) -> None:
         steps, role = self._steps, dataclasses.replace(change.role, master_role=before.master_role)
@@ -147,3 +147,15 @@ class RoleSwitch:
 
 def _named(role: Role) -> str:
     return "the master" if role.broker_id == MASTER_ID else f"slave {role.broker_id}"
+
+
+def _what_happened(id_before: int, change: RoleChange) -> str:
+    """For a line in the log."""
+    role = change.role
+    if role.broker_id != id_before:
+        return f"id {id_before} became {_named(role)}"
+    if change.cut_to is not None:
+        return f"id {id_before} was opened anew, its log cut to end at {change.cut_to}"
+    if role.begins_reign:
+        return f"id {id_before} was opened anew as the master, and begins a reign"
+    return f"id {id_before} was opened anew"

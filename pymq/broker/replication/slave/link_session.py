@@ -76,6 +76,7 @@ class LinkSession:
         now_ms = clock.monotonic_ms()
         self.heard_ms = self._sent_ms = now_ms
         self.has_heard = False
+        self.began_at = -1  # where in the log following began
         self.master_end = -1  # the furthest offset the master has told of
 
     # -- of the stream ---------------------------------------------------------------------------------------------
@@ -98,6 +99,7 @@ class LinkSession:
             return
         if token is not None:
             stream.write(encode_report(token))
+        self.began_at = self._follower.end
         # A RocketMQ master gives who reports 0 its last segment.
         self._report(0 if start is None and self._is_empty else self._follower.end)
 
@@ -144,6 +146,7 @@ class LinkSession:
                 "ha-start", f"the master begins at offset {start}, which is no multiple of the segment size {segment}"
             )
         self._follower.start_at(start)
+        self.began_at = start
 
     def _append(self, start: int, data: memoryview) -> None:
         """Reigns are claimed before their first byte is there."""

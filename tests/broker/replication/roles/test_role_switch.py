@@ -139,3 +139,30 @@ def test_what_kind_of_master_a_group_has_is_noted_once_and_kept() -> None:
     switch.ask(PROMOTE)
     asyncio.run(switch.run())
     assert steps.saved.master_role == "SYNC_MASTER"
+
+
+@pytest.mark.parametrize(
+    ("id_before", "change", "line"),
+    [
+        (1, PROMOTE, "id 1 became the master: promoted"),
+        (0, STEP_DOWN, "id 0 became slave 2: a newer master"),
+        (0, PROMOTE, "id 0 was opened anew as the master, and begins a reign: promoted"),
+        (2, STEP_DOWN, "id 2 was opened anew, its log cut to end at 500: a newer master"),
+        (2, RoleChange(Role(2), "slaves answer"), "id 2 was opened anew: slaves answer"),
+    ],
+)
+def test_the_log_says_what_happened(
+    id_before: int, change: RoleChange, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    switch, _, _ = setup(id_before)
+    switch.ask(change)
+    asyncio.run(switch.run())
+    assert [record.message for record in caplog.records] == [line]
+
+
+def test_a_change_that_failed_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    switch, _, _ = setup(1, "close")
+    switch.ask(PROMOTE)
+    with pytest.raises(StoreError):
+        asyncio.run(switch.run())
+    assert "id 1 could not be opened as the master (promoted): the broker stops" in caplog.text
