@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
+from pymq.broker.addresses import own_address
 from pymq.broker.caretaker import Caretaker, chores_of
 from pymq.broker.cleaner import Cleaner
 from pymq.broker.clients import ClientManager
@@ -51,7 +52,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
-from pymq.model.hosts import format_address, pack_host
+from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.consume_queue import tags_codes
@@ -227,7 +228,7 @@ class BrokerParts:
             clock=clock,
             config=config,
             role=self.role,
-            address=format_address(config.broker_ip1, config.listen_port),
+            address=own_address(config),
             lineage=lambda: self.lineage.lineage,
             change_role=self.change_role,
             is_following=lambda: self.link is not None and self.link.is_following,

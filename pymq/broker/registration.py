@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from pymq.broker.addresses import own_ha_address
 from pymq.clock import Clock
 from pymq.errors import PymqError, RefusedError
-from pymq.model.hosts import format_address
 from pymq.model.tables import PERM_READ, PERM_WRITE, TopicConfig
 from pymq.wire.bodies_route import body_crc32, encode_registration
 from pymq.wire.codes import RequestCode
@@ -164,7 +164,7 @@ class Registrar:
             broker_addr=self._address,
             cluster_name=config.broker_cluster_name,
             broker_id=config.broker_id,
-            ha_server_addr=self._ha_address(),
+            ha_server_addr=own_ha_address(config),  # Java refuses a registration without it, a slave's too
             heartbeat_timeout_millis=HEARTBEAT_TIMEOUT_MS,
             enable_acting_master=False,
             pymq_epoch=self._epoch(),
@@ -221,11 +221,6 @@ class Registrar:
         if permission & PERM_READ and permission & PERM_WRITE:
             return topic
         return msgspec.structs.replace(topic, perm=topic.perm & permission)
-
-    def _ha_address(self) -> str:
-        """Where slaves connect. Java name servers refuse a registration without it, a slave's too."""
-        config = self._config
-        return format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port or config.listen_port + 1)
 
     def _on_change(self, changed: list[str]) -> None:
         self._changed = True

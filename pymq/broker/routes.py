@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pymq.broker.addresses import own_address
 from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
 from pymq.broker.handlers.clients import ClientHandlers
 from pymq.broker.handlers.connections import ConnectionHandlers
@@ -25,7 +26,6 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.slave.rules import refusal_text, routes_on_slave
 from pymq.broker.replication.status import CutHistory, StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
-from pymq.model.hosts import format_address
 from pymq.wire.dispatch import Dispatcher, Route
 
 
@@ -34,7 +34,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     p = parts
     config, clock, store, topics = p.config, p.clock, p.store, p.topics
     groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
-    address = format_address(config.broker_ip1, config.listen_port)
+    address = own_address(config)
     replication = StatusReport(
         config=config,
         store=store,

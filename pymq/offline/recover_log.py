@@ -48,10 +48,6 @@ class Counts:
         self.unknown += other.unknown
 
     @property
-    def to_fetch(self) -> int:
-        return self.differing + self.missing
-
-    @property
     def total(self) -> int:
         return self.equal + self.differing + self.missing + self.unknown
 

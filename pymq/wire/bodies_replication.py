@@ -215,7 +215,6 @@ class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
     log_end: int
     epoch: int
-    note: str = ""
 
 
 class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):

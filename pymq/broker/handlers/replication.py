@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from pymq.broker.addresses import own_ha_address
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_body import lineage_to_body
 from pymq.broker.replication.master.feeds import Feeds
@@ -13,7 +14,6 @@ from pymq.broker.replication.master.join import OwnLog, decide
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
-from pymq.model.hosts import format_address
 from pymq.model.strict_json import decode_json
 from pymq.store.store import MessageStore
 from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest
@@ -85,7 +85,7 @@ class JoinHandlers:
             self._note(request.broker_id, request.address)
         answer = JoinAnswer(
             token=NO_TOKEN if is_to_cut else feeds.grant(request.broker_id, request.address, start),
-            ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),
+            ha_address=own_ha_address(config),
             start=start,
             lineage=lineage_to_body(own.lineage),
             master_role=config.broker_role,

@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from pymq.broker.addresses import own_address
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.lost_tail.own_tail import OwnTail
@@ -18,7 +19,6 @@ from pymq.broker.replication.roles.watch import judge
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError
-from pymq.model.hosts import format_address
 from pymq.store.fs import Files
 from pymq.store.tables import JsonTable
 from pymq.wire.command import Command
@@ -89,7 +89,7 @@ class GroupAtStart:
 
     @property
     def _address(self) -> str:
-        return format_address(self._config.broker_ip1, self._config.listen_port)
+        return own_address(self._config)
 
     def _saved_lineage(self) -> Lineage:
         table = JsonTable(self._files, f"{self._config.store_path_root_dir}/config/{LINEAGE_FILE}.json")

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from pymq.broker.addresses import own_address, own_ha_address
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.master.feed import REFUSED
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
-from pymq.model.hosts import format_address
 from pymq.store.counting import messages_behind
 from pymq.store.diverged import list_cuts
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
@@ -125,8 +125,8 @@ class StatusReport:
             former_id=self._role.former_id,
             role=self.role_name,
             master_role=self._master_role(),
-            address=format_address(config.broker_ip1, config.listen_port),
-            ha_address=format_address(config.broker_ip2 or config.broker_ip1, config.ha_listen_port),
+            address=own_address(config),
+            ha_address=own_ha_address(config),
             segment_size_bytes=store.settings.segment_size_bytes,
             log_start=store.physical_min_offset,
             log_end=store.physical_max_offset,

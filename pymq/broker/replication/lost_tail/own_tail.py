@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pymq.broker.addresses import own_address
 from pymq.broker.replication.lineage_file import LineageKeeper
 from pymq.broker.replication.lost_tail.held_reign import HeldReign, is_promise_at_risk
 from pymq.broker.replication.lost_tail.regained_tail import Ask, Regained, RegainedTail, named
@@ -17,7 +18,6 @@ from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
-from pymq.model.hosts import format_address
 from pymq.store.recovery import RecoveryReport
 from pymq.store.regrowing import RegrowingLog
 from pymq.store.store import MessageStore
@@ -81,7 +81,7 @@ class OwnTail:
 
     @property
     def _address(self) -> str:
-        return format_address(self._config.broker_ip1, self._config.listen_port)
+        return own_address(self._config)
 
     @property
     def is_in_doubt(self) -> bool:

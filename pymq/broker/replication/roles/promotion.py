@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from pymq.broker.addresses import own_address
 from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
 from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
 from pymq.errors import Refusal
-from pymq.model.hosts import format_address, parse_address
+from pymq.model.hosts import parse_address
 from pymq.wire.bodies_replication import RoleAnswer, RoleRequest
 from pymq.wire.codes import ResponseCode
 
@@ -90,13 +91,13 @@ class RoleRequests:
         self._check_is_master(STEP_DOWN)
         if request.broker_id <= MASTER_ID:
             raise _refusal(f"brokerId {request.broker_id}: a slave's is above {MASTER_ID}")
-        own_address = format_address(self._config.broker_ip1, self._config.listen_port)
+        ours = own_address(self._config)
         try:
             parse_address(request.master_address)
         except ValueError as error:
             raise _refusal(f"masterAddress: {error}") from None
-        if request.master_address == own_address:
-            raise _refusal(f"masterAddress {own_address} is this broker's own: name the one that becomes the master")
+        if request.master_address == ours:
+            raise _refusal(f"masterAddress {ours} is this broker's own: name the one that becomes the master")
         if not self._freeze.is_on and not request.force:
             raise _refusal("a master that takes writes would lose them by stepping down: freeze it first")
         role = Role(request.broker_id, master_address=request.master_address)

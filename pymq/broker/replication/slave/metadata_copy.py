@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from pymq.broker.addresses import own_address
 from pymq.broker.replication.copied_tables import OFFSETS
 from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
 from pymq.broker.replication.slave.offset_push import OffsetPush
@@ -22,7 +23,6 @@ from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
-from pymq.model.hosts import format_address
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import MasterLinkState, MetadataTables, MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -51,7 +51,6 @@ class MetadataCopy:
         network: Network,
         clock: Clock,
         config: BrokerConfig,
-        own_address: str,
         master: Callable[[], str],
         taker: TableTaker,
         apache: ApacheCopy,
@@ -59,11 +58,11 @@ class MetadataCopy:
         savers: Iterable[Callable[[], object]],
         on_log_end: Callable[[int], None] = lambda log_end: None,
     ) -> None:
-        """``own_address``: where this slave answers; ``on_log_end`` hears how far the master's log goes."""
+        """``on_log_end`` hears how far the master's log goes."""
         self._network = network
         self._clock = clock
         self._config = config
-        self._own_address = own_address
+        self._own_address = own_address(config)
         self._master = master
         self._taker = taker
         self._apache = apache
@@ -269,7 +268,6 @@ def metadata_copy(
         network=parts.network,
         clock=parts.clock,
         config=parts.config,
-        own_address=format_address(parts.config.broker_ip1, parts.config.listen_port),
         master=lambda: link.master_address if link.is_following else "",
         taker=taker,
         apache=ApacheCopy(
