@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
+from pymq.broker.addresses import own_address
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.lineage_body import lineage_to_body
 from pymq.broker.replication.lineage_file import LineageKeeper
@@ -23,7 +24,6 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreError
-from pymq.model.hosts import format_address
 from pymq.wire.bodies_replication import JoinRequest, MasterLinkState
 from pymq.wire.streams import Network
 
@@ -94,7 +94,7 @@ class MasterLink:
         self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._master_address = role.master_address
         self._ha_address = ""  # as the name servers say
-        self._address = format_address(config.broker_ip1, config.listen_port)
+        self._address = own_address(config)
         self._joining: Joining | None = None
         self._session: LinkSession | None = None
         self._state = WAITING
