@@ -277,7 +277,7 @@ class MasterLink:
             self._problem = ""
             self._following_since_ms = now_ms
             self._rate = Rate(now_ms, self._follower.end)
-            log.info("following the master at %s from offset %d on", self._connected_to, self._follower.end)
+            log.info("following the master at %s from offset %d on", self._connected_to, session.began_at)
         self._master_end = max(self._master_end, session.master_end)
         self._last_heard_wall_ms = self._clock.now_ms() - (now_ms - session.heard_ms)
         if self._follower.end >= self._master_end:

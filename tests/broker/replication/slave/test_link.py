@@ -78,11 +78,15 @@ def test_segments_follow_each_other(cable: Cable, clock: ManualClock) -> None:
     assert everything(slave.store) == everything(master.store)
 
 
-def test_a_new_slave_gets_the_last_segment(cable: Cable, clock: ManualClock) -> None:
+def test_a_new_slave_gets_the_last_segment(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="pymq.broker.replication.slave.link")
     master = Master(cable, clock)
     master.put(*(b"x" * 30_000 for _ in range(5)))
     slave = following(cable, clock, master)
     settle(slave)
+    assert f"following the master at {MASTER_HA} from offset {2 * SEGMENT} on" in caplog.text
     assert slave.store.physical_min_offset == 2 * SEGMENT
     assert slave.log == master.log[2 * SEGMENT :]
 
