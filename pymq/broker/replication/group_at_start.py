@@ -13,9 +13,9 @@ from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
 from pymq.broker.replication.lost_tail.own_tail import OwnTail
 from pymq.broker.replication.lost_tail.regained_tail import Regained
 from pymq.broker.replication.roles.census import Census, Member
+from pymq.broker.replication.roles.rivals import Ourselves, judge
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, demoted
-from pymq.broker.replication.roles.watch import judge
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError
@@ -65,15 +65,15 @@ class GroupAtStart:
         if not record.role.is_master or not config.namesrv_addresses:
             return record, record.role
         lineage, members = self._saved_lineage(), await self._members([])
-        found = judge(
+        us = Ourselves(
             config.broker_cluster_name,
             config.broker_name,
             self._address,
             lineage,
-            members,
             is_starting=True,
             flags_id=record.configured_id,
         )
+        found = judge(us, members)
         for warning in found.warnings:
             log.warning("%s", warning)
         if found.rival:

@@ -50,6 +50,11 @@ class Member:
         """Of the newest reign it knows; 0 when it knows none or doesn't say."""
         return self.status.lineage[-1].epoch if self.status is not None and self.status.lineage else 0
 
+    def is_of(self, cluster: str, broker_name: str) -> bool:
+        """Name servers list by name alone; whoever can say what it is must be of this group."""
+        status = self.status
+        return status is None or (status.cluster == cluster and status.broker_name == broker_name)
+
 
 class Census:
     """Asks for one broker name. Each :meth:`take` is independent of others."""
