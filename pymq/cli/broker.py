@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COMMANDS: CommandTable = {
     "status": ("pymq.cli.broker_status", "Show a broker's role, log, slaves and lag."),
+    "config": ("pymq.cli.broker_config", "Show a running broker's settings, or change some."),
     "promote": ("pymq.cli.promote", "Make a slave the master of its group."),
 }
 

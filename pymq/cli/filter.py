@@ -27,7 +27,6 @@ def group() -> None:
 
 @app.command("list", epilog=examples("pymq filter list", "pymq filter list --json"))
 def list_filters(
-    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
     """List the filters: built-in ones and those of installed packages, with what keeps a package from being used."""
@@ -45,7 +44,7 @@ def list_filters(
                 "error": source.error,
             }
         )
-    print_listing(records, _LIST_COLUMNS, OutputFormat.json if as_json else output)
+    print_listing(records, _LIST_COLUMNS, output)
 
 
 @app.command(

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 CommandTable = Mapping[str, tuple[str, str]]
@@ -29,6 +29,7 @@ class LazyGroup(TyperGroup):
             return None
         command = get_command(import_module(self.table[cmd_name][0]).app)
         command.name = cmd_name
+        _offer_json(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -66,3 +67,27 @@ def new_app(help_text: str | None = None) -> typer.Typer:
 def examples(*lines: str) -> str:
     r"""A command's epilog: its examples, kept as they are by the ``\b`` mark."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _offer_json(command: Any) -> None:
+    """``--json`` for whatever takes ``-o json``, so that nobody has to know which commands take which of the two."""
+    for below in getattr(command, "commands", {}).values():
+        _offer_json(below)
+    for at, option in enumerate(command.params):
+        formats = getattr(option.type, "choices", ()) or (option.metavar or "").split("|")
+        if option.name == "output" and "json" in formats:
+            flag = TyperOption(
+                param_decls=["--json"],
+                is_flag=True,
+                is_eager=True,  # seen before -o, which wins when both are given
+                expose_value=False,
+                callback=_print_json_by_default,
+                help="The same as -o json.",
+            )
+            command.params.insert(at + 1, flag)
+            return
+
+
+def _print_json_by_default(ctx: Any, param: Any, wanted: bool) -> None:
+    if wanted:
+        ctx.default_map = {**(ctx.default_map or {}), "output": "json"}

@@ -8,8 +8,8 @@ import typer
 
 from pymq.cli.broker_status import shown_bytes, shown_count
 from pymq.cli.lazy import examples, new_app
-from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption
-from pymq.cli.output import Column, print_json, print_note, print_section
+from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
+from pymq.cli.output import Column, OutputFormat, print_json, print_note, print_section
 from pymq.cli.session import with_admin
 from pymq.errors import UsageError
 
@@ -49,7 +49,7 @@ def promote(
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=1, max=50, help="How long the slave may catch up.")
     ] = 20.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Plan and result as one JSON object.")] = False,
+    output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
     """Make a slave the master of its group. A living master takes no writes meanwhile and becomes a slave: nothing is
@@ -58,6 +58,8 @@ def promote(
     Exit code 5: it can't be done, or could lose messages; 4: nobody answers.
     """
     from pymq.cli import promote_work as work
+
+    as_json = output is OutputFormat.json
 
     async def run(admin: Admin) -> dict[str, Any]:
         plan = await work.make_plan(admin, broker)

@@ -1,15 +1,20 @@
-"""docs/cli.md names every command and every exit code."""
+"""docs/cli.md names every command and every exit code; what README and docs tell one to type can be typed."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from pymq import errors
 from pymq.cli import main as cli
 
 from .test_main import ALL_COMMANDS
 
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "cli.md").read_text()
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
 def test_every_command_is_documented() -> None:
@@ -22,3 +27,18 @@ def test_every_exit_code_is_documented() -> None:
     codes = [value for name, value in vars(errors).items() if name.startswith("EXIT_")]
     for code in [*codes, cli.EXIT_INTERRUPTED]:
         assert f"\n| {code} |" in TEXT
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_tells_one_to_type_is_there(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = page.read_text()
+    spans = re.findall(r"`pymq ([^`\n]+)`", text)
+    for words in [line.split() for line in [*re.findall(r"^pymq (.+)$", text, re.MULTILINE), *spans]]:
+        path = next((path for path in (words[:2], words[:1]) if path in ALL_COMMANDS), None)
+        if path is None:
+            continue
+        assert cli.run([*path, "--help"]) == errors.EXIT_OK
+        known = capsys.readouterr().out
+        options = [re.split(r"[=,\])]", word)[0] for word in words if re.match(r"\[?--[a-z]", word)]
+        for option in options:
+            assert option.lstrip("[") in known, f"{page.name}: pymq {' '.join(words)}: {option}"

@@ -78,9 +78,7 @@ def test_segments_follow_each_other(cable: Cable, clock: ManualClock) -> None:
     assert everything(slave.store) == everything(master.store)
 
 
-def test_a_new_slave_gets_the_last_segment(
-    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_new_slave_gets_the_last_segment(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="pymq.broker.replication.slave.link")
     master = Master(cable, clock)
     master.put(*(b"x" * 30_000 for _ in range(5)))

@@ -1,0 +1,41 @@
+"""What ``pymq broker config`` does with an admin client: one record a setting of a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pymq.cli.replica_view import BrokerView, named
+from pymq.client.admin import Admin
+from pymq.errors import NotFoundError
+
+
+async def apply(admin: Admin, name: str, changes: dict[str, str], key: str) -> list[dict[str, Any]]:
+    """The settings that were changed, as the broker has them then; without ``changes`` those with ``key`` in their
+    names, of all brokers of the name. Raises NotFoundError, RefusedError."""
+    views = await named(admin, name)
+    if not changes:
+        return [
+            record for view in views for record in await _settings(admin, view) if key.lower() in record["key"].lower()
+        ]
+    view = _to_change(views, name)
+    await admin.brokers.update_config(view.address, changes)
+    return [record for record in await _settings(admin, view) if record["key"] in changes]
+
+
+def _to_change(views: list[BrokerView], name: str) -> BrokerView:
+    masters = [view for view in views if view.is_master]
+    if not masters and len(views) > 1:
+        raise NotFoundError(f"no master of {name} is registered: say which of its brokers to change, by HOST:PORT")
+    if len(masters) > 1:
+        raise NotFoundError(f"{name} is in several clusters: say which broker to change, by HOST:PORT")
+    return (masters or views)[0]
+
+
+async def _settings(admin: Admin, view: BrokerView) -> list[dict[str, Any]]:
+    found = await admin.brokers.config(view.address)
+    head = {
+        "broker": found.get("brokerName", view.name),
+        "broker_id": int(found.get("brokerId", view.broker_id)),
+        "address": view.address,
+    }
+    return [{**head, "key": key, "value": value} for key, value in sorted(found.items())]

@@ -1,0 +1,76 @@
+"""``pymq broker config``: which broker is asked, what is changed, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pymq.cli.broker_config_work import apply
+from pymq.errors import EXIT_OK, EXIT_REFUSED, EXIT_USAGE, NotFoundError, RefusedError
+from tests.broker.world import World
+
+from .conftest import Pymq
+from .worlds import WorldAdmin
+
+GROUP = "broker-a"
+
+
+def group(*ids: int) -> tuple[WorldAdmin, list[World], list[str]]:
+    """A group of masters or slaves: what is asked of them here, each answers alike."""
+    admin = WorldAdmin()
+    worlds = [World(brokerName=GROUP) for _ in ids]
+    addresses = [admin.add(GROUP, broker_id, world) for broker_id, world in zip(ids, worlds, strict=True)]
+    return admin, worlds, addresses
+
+
+def run(admin: WorldAdmin, name: str, changes: dict[str, str] | None = None, key: str = "") -> list[dict[str, Any]]:
+    return asyncio.run(apply(admin, name, changes or {}, key))  # type: ignore[arg-type]
+
+
+def test_all_brokers_of_a_name_are_shown() -> None:
+    admin, _, addresses = group(0, 1)
+    found = run(admin, GROUP, key="insyncREPLICAS")
+    assert {record["key"] for record in found} == {"enableAutoInSyncReplicas", "inSyncReplicas", "minInSyncReplicas"}
+    assert [record["address"] for record in found if record["key"] == "inSyncReplicas"] == addresses
+    assert len(run(admin, addresses[1])) * 2 == len(run(admin, GROUP))
+
+
+def test_a_name_changes_its_master_and_an_address_that_broker() -> None:
+    admin, worlds, addresses = group(0, 1)
+    (shown,) = run(admin, GROUP, {"inSyncReplicas": "3"})
+    assert (shown["address"], shown["key"], shown["value"]) == (addresses[0], "inSyncReplicas", "3")
+    assert [world.config.in_sync_replicas for world in worlds] == [3, 2]
+    run(admin, addresses[1], {"inSyncReplicas": "4"})
+    assert [world.config.in_sync_replicas for world in worlds] == [3, 4]
+
+
+def test_nothing_is_changed_where_it_is_not_clear_which_broker_is_meant() -> None:
+    admin, worlds, _ = group(1, 2)
+    with pytest.raises(NotFoundError, match="no master of broker-a is registered"):
+        run(admin, GROUP, {"inSyncReplicas": "3"})
+    with pytest.raises(NotFoundError, match="no broker 'broker-x'"):
+        run(admin, "broker-x")
+    assert [world.config.in_sync_replicas for world in worlds] == [2, 2]
+
+
+def test_all_of_the_changes_or_none() -> None:
+    admin, (world,), _ = group(0)
+    with pytest.raises(RefusedError, match="listenPort"):
+        run(admin, GROUP, {"inSyncReplicas": "3", "listenPort": "1"})
+    assert world.config.in_sync_replicas == 2
+
+
+def test_against_a_server(pymq: Pymq) -> None:
+    (broker,) = pymq("cluster", "list", "--json").json()
+    done = pymq("broker", "config", broker["broker"], "slaveTimeout=3001", "--json")
+    assert done.code == EXIT_OK and [record["value"] for record in done.json()] == ["3001"]
+    shown = pymq("broker", "config", broker["address"], "--key", "slaveTimeout").out.split()
+    assert shown[-2:] == ["slaveTimeout", "3001"]
+    assert pymq("broker", "config", broker["broker"], "slaveTimeout=3000").code == EXIT_OK
+    refused = pymq("broker", "config", broker["broker"], "nonsense=1")
+    assert refused.code == EXIT_REFUSED and "nonsense" in refused.err
+    assert pymq("broker", "config", broker["broker"], "slaveTimeout").code == EXIT_USAGE
+    nothing = pymq("broker", "config", broker["broker"], "--key", "zzz")
+    assert nothing.code == EXIT_OK and "no key has 'zzz' in its name" in nothing.err
