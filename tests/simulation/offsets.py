@@ -48,21 +48,22 @@ class Offsets:
         """No death came before it was saved, and no promotion before it was copied; or nothing since a slave became the
         master with it."""
         incidents = self._history.incidents
-        if any(incident.kind == "force" for incident in incidents):
-            return False
         since_us = commit.time_us - SECOND  # who died a moment ago may have answered
         for incident in incidents:
             if incident.is_done and incident.time_us >= commit.time_us and _has(incident, commit):
                 since_us, address = incident.time_us + 1, incident.node
                 commit = commit._replace(time_us=since_us, address=address, was_master=True, epoch=int(incident.detail))
-        return not any(incident.time_us >= since_us and self._may_cost(incident, commit) for incident in incidents)
+        return not any(
+            self._may_cost(incident, commit) if incident.time_us >= since_us else _is_unheard(incident, commit)
+            for incident in incidents
+        )
 
     def _may_cost(self, incident: Incident, commit: Commit) -> bool:
         """Who is paused saves nothing; what a full disk did not take is saved with the next try. What a slave took is
         brought to its master once it follows one, however late, and saved there after that."""
         node = broker_of(incident, self._brokers)
         if node.address != commit.address:
-            if incident.kind == "promote":
+            if incident.kind in ("promote", "force"):
                 return not (_has(incident, commit) or self._could_copy(node, commit, incident.time_us))
             if not commit.was_master and incident.kind in ("kill", "power"):
                 return True
@@ -120,6 +121,15 @@ class Offsets:
             None,
         )
         return last is None or there.get(place) == last.content
+
+
+def _is_unheard(promotion: Incident, commit: Commit) -> bool:
+    """Another broker was the master by then, and who took the commit did not know. Two that were promoted out of sight
+    of each other have one epoch."""
+    if not promotion.is_done or commit.address == promotion.node:
+        return False
+    epoch = int(promotion.detail)
+    return commit.epoch <= epoch if commit.was_master else commit.epoch < epoch
 
 
 def broker_of(incident: Incident, brokers: list[SimBroker]) -> SimBroker:
