@@ -106,8 +106,5 @@ class Checkpointer:
             except OSError as error:
                 if fs.lacked_handles(error):
                     raise fs.no_handles_error(self._path, error) from error
-                self._log.broken = (
-                    f"fsync of {error.filename or self._path} failed: {error.strerror} (errno {error.errno}); "
-                    f"the store is read-only until the broker is restarted: check the disk first"
-                )
+                self._log.broken = fs.failed_sync_text(error.filename or self._path, error)
                 raise StoreUnavailableError(self._log.broken) from error

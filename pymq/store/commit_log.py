@@ -14,7 +14,7 @@ from threading import Lock
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
 from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
 from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.fs import Buffer, File, Files, lacked_handles, no_handles_error
+from pymq.store.fs import Buffer, File, Files, failed_sync_text, lacked_handles, no_handles_error
 from pymq.store.log_opening import open_segments
 from pymq.store.segment import Guard, Segment
 from pymq.store.zeroing import nonzero_bytes, zero_from
@@ -347,10 +347,7 @@ class CommitLog:
                         self._unsynced = {**segments, **self._unsynced}
                         self._directory_unsynced |= directory
                     raise no_handles_error(self._directory, error) from error
-                self.broken = (
-                    f"fsync of {self._directory} failed: {error.strerror} (errno {error.errno}); bytes may be lost, "
-                    f"so the store is read-only until the broker is restarted: check the disk first"
-                )
+                self.broken = failed_sync_text(self._directory, error)
                 raise StoreUnavailableError(self.broken) from error
             self.synced_offset, self.synced_store_ms = target, store_ms
             self.synced_whole_offset = target if whole is None else whole
@@ -425,10 +422,7 @@ class CommitLog:
         try:
             self._files.sync_dir(path.rpartition("/")[0])
         except OSError as error:
-            self.broken = (
-                f"{path} was deleted, but fsync of its directory failed: {error.strerror} (errno {error.errno}); "
-                f"the store is read-only until the broker is restarted: check the disk first"
-            )
+            self.broken = failed_sync_text(f"{path.rpartition('/')[0]}, where {path} was deleted,", error)
             raise StoreUnavailableError(self.broken) from error
 
     def forget_oldest(self) -> Segment:

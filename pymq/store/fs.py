@@ -88,6 +88,19 @@ def no_handles_error(path: str, error: OSError) -> StoreUnavailableError:
     )
 
 
+def failed_sync_text(what: str, error: OSError) -> str:
+    """Why a store writes no more: ``what`` could not be synced. The system may have dropped the pages it could not
+    write and call the next fsync a success, so trying again would prove nothing; a start reads what there is."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        next_step = "make room on the disk, then restart the broker"
+    else:
+        next_step = "check the disk, then restart the broker, or rebuild it on another one (pymq store recover)"
+    return (
+        f"fsync of {what} failed: {error.strerror} (errno {error.errno}): bytes that were written may be lost, so the "
+        f"store is read-only until the broker is restarted: {next_step}"
+    )
+
+
 class Lock(Protocol):
     """A held directory lock."""
 

@@ -115,7 +115,15 @@ def test_remains_of_a_failed_write_are_zeroed_before_the_next(tmp_path: Path) ->
     store.close()
 
 
-def test_a_failed_fsync_makes_the_store_read_only_for_good() -> None:
+@pytest.mark.parametrize(
+    ("number", "next_step"),
+    [
+        (errno.EIO, "check the disk, then restart the broker"),
+        (errno.ENOSPC, "make room on the disk, then restart the broker"),
+        (errno.EDQUOT, "make room on the disk, then restart the broker"),
+    ],
+)
+def test_a_failed_fsync_makes_the_store_read_only_for_good(number: int, next_step: str) -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()
@@ -123,12 +131,13 @@ def test_a_failed_fsync_makes_the_store_read_only_for_good() -> None:
 
     def fault(call: str, path: str) -> None:
         if call == "sync" and "/commitlog/" in path:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            raise OSError(number, os.strerror(number), path)
 
     files.fault = fault
     with pytest.raises(StoreUnavailableError, match="read-only until"):
         store.sync()
-    files.fault = None
+    files.fault = None  # room or not: what the system dropped does not come back
+    assert f"(errno {number})" in store.problems[0] and next_step in store.problems[0]
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="read-only until"):
             stage(store, "T", 0, b"refused")
