@@ -74,6 +74,8 @@ BUGS = (
          "broker.replication.slave.pending_offsets:PendingOffsets.settle",
          "if queues.get(known.queue_id) == known.offset:", "if known.queue_id in queues:",
          "story commit to a slave twice"),
+    _bug("an offset of what a master hides is taken for a lost one", "broker.handlers.offsets:OffsetHandlers._advance",
+         "offset > queue.next_offset", "offset > queue.max_offset", "story commit to a slave what its master hides"),
     _bug("offsets that wait are forgotten by a promotion",
          "broker.replication.slave.pending_offsets:PendingOffsets.hand_over",
          "cursors.advance(pending.group, pending.topic, pending.queue_id, pending.offset)", "pass",

@@ -153,8 +153,9 @@ class Stage:
     def log_end(self, broker: SimBroker) -> int:
         return broker.parts.store.physical_max_offset if broker.parts is not None else 0
 
-    def queue_end(self) -> int:
-        return self.master.parts.store.max_offset(TOPIC, 0) if self.master.parts is not None else 0
+    def queue_end(self, broker: SimBroker) -> int:
+        """As it shows it."""
+        return broker.parts.store.max_offset(TOPIC, 0) if broker.parts is not None else 0
 
     async def fail_over(self) -> None:
         """The master dies, and the slave takes over."""
@@ -183,7 +184,7 @@ async def hand_over_while_the_log_stands_still(stage: Stage) -> None:
 async def hand_over_while_tables_stand_still(stage: Stage) -> None:
     """A group commits, and the slave's question for tables got lost."""
     stage.silence("10911")
-    await stage.commit(stage.master, stage.queue_end())
+    await stage.commit(stage.master, stage.queue_end(stage.master))
     await stage.hand_over()
 
 
@@ -240,6 +241,15 @@ async def commit_to_a_slave_twice(stage: Stage) -> None:
     await stage.until(lambda: stage.committed(stage.master) == 2, "a commit to a slave, on its master,", 2 * SOON_US)
     await stage.commit(stage.slave, 3)  # the answer is still under way
     await stage.wait(5 * SECOND)
+
+
+async def commit_to_a_slave_what_its_master_hides(stage: Stage) -> None:
+    """Its disk is slow: it shows a message before it says that it has it, and its master shows it after that."""
+    stage.slave.disk.sync_delay_us = SECOND
+    await stage.until(lambda: stage.queue_end(stage.slave) > stage.queue_end(stage.master) > 0, "a hidden message")
+    offset = stage.queue_end(stage.slave)
+    await stage.commit(stage.slave, offset)
+    await stage.until(lambda: stage.committed(stage.master) == offset, "a commit to a slave, on its master,")
 
 
 async def fail_over_with_what_came_last(stage: Stage) -> None:
@@ -349,6 +359,7 @@ STORIES: dict[str, Story] = {
         hand_over_and_cut,
         commit_to_a_slave,
         commit_to_a_slave_twice,
+        commit_to_a_slave_what_its_master_hides,
         fail_over_with_what_came_last,
         fail_over_with_what_came_behind_a_copy,
         start_a_slave_as_the_master,
@@ -367,6 +378,8 @@ PROMISING = frozenset(
         "lose power while the slave is dead",
     }
 )
+# Told to brokers that sync what they answer for.
+SYNCING = frozenset({"commit to a slave what its master hides"})
 
 
 def plan_of_a_story() -> Plan:
@@ -382,6 +395,12 @@ def plan_of_a_story() -> Plan:
         copies_needed=1, is_sync_flush=False, tick_us=100 * MS, link=Link(500, 200, 0.0), pace_us=50 * MS,
         size_max_bytes=200, duration_us=180 * SECOND, kinds=(), quiet_us=150 * SECOND,
     )  # fmt: skip
+
+
+def syncing_plan() -> Plan:
+    """A master and a slave that answer for what is on their disks."""
+    plan = promising_plan()
+    return replace(plan, settings=plan.settings | {"flushDiskType": "SYNC_FLUSH"}, is_sync_flush=True)
 
 
 def promising_plan() -> Plan:
@@ -400,5 +419,5 @@ def tell(name: str, *, tracing: bool = False) -> Report:
             await stage.make_group()
             await STORIES[name](stage)
 
-    plan = promising_plan() if name in PROMISING else plan_of_a_story()
+    plan = syncing_plan() if name in SYNCING else promising_plan() if name in PROMISING else plan_of_a_story()
     return simulate(0, tracing=tracing, plan=plan, story=told)
