@@ -9,22 +9,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from pymq.errors import StoreError
+from pymq.store.frozen_fs import Frozen, FrozenDirectory, FrozenEntry, FrozenFile, Image, KeepPage, KeepPath, always
 from pymq.store.fs import Buffer, File, Lock
-
-PAGE_SIZE_BYTES = 512  # the unit a disk writes as a whole; smaller than a page, so tears are finer
-
-# (path, page number) -> does the unsynced page survive
-KeepPage = Callable[[str, int], bool]
-# (path) -> does what is not synced of it survive: an entry of a directory, a file's size
-KeepPath = Callable[[str], bool]
-
-
-def _always(_path: str) -> bool:
-    return True
 
 
 class Node:
@@ -72,122 +62,6 @@ class Directory:
 
     def __init__(self) -> None:
         self.synced: dict[str, Node | Directory] = {}
-
-
-class FrozenFile:
-    """One file at one moment: its content and what of it is on the disk."""
-
-    __slots__ = ("changed_pages", "now", "synced")
-
-    def __init__(self, now: bytes, synced: bytes | None) -> None:
-        self.now = now
-        self.synced = synced
-        self.changed_pages = _changed_pages(synced or b"", now)
-
-    @property
-    def is_synced(self) -> bool:
-        return not self.changed_pages and len(self.synced or b"") == len(self.now)
-
-    def after_power_loss(self, path: str, keep_page: KeepPage, keep_size: KeepPath) -> bytes:
-        """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it.
-
-        Journaling file systems order the changes of one file: blocks behind the old size never come before the size.
-        """
-        before, now = self.synced or b"", self.now
-        if self.is_synced:
-            return now
-        kept = [page for page in self.changed_pages if keep_page(path, page)]
-        needed = bool(kept) and (kept[-1] + 1) * PAGE_SIZE_BYTES > len(before)
-        size = len(now) if needed or keep_size(path) else len(before)
-        if size == len(now) and len(kept) == len(self.changed_pages):
-            return now
-        content = bytearray(before[:size])
-        content += bytes(size - len(content))
-        for page in kept:
-            start = page * PAGE_SIZE_BYTES
-            share = now[start : min(start + PAGE_SIZE_BYTES, size)]
-            content[start : start + len(share)] = share
-        return bytes(content)
-
-
-def _changed_pages(before: bytes, now: bytes) -> list[int]:
-    """Pages of ``now`` that differ; what lies behind the end of ``before`` counts as zeros there."""
-    if before == now:
-        return []
-    before = before.ljust(len(now), b"\0")
-    starts = range(0, len(now), PAGE_SIZE_BYTES)
-    return [
-        at // PAGE_SIZE_BYTES for at in starts if now[at : at + PAGE_SIZE_BYTES] != before[at : at + PAGE_SIZE_BYTES]
-    ]
-
-
-class FrozenDirectory(NamedTuple):
-    """A directory's entries at one moment, as a process sees them and as the disk has them."""
-
-    now: Mapping[str, FrozenEntry]
-    synced: Mapping[str, FrozenEntry]
-
-
-FrozenEntry: TypeAlias = FrozenFile | FrozenDirectory
-
-
-class Image(NamedTuple):
-    """What a machine finds on its disk: contents by path, and directories."""
-
-    files: dict[str, bytes]
-    directories: list[str]
-
-
-class Frozen:
-    """A whole file system at one moment."""
-
-    __slots__ = ("_certain", "_doubtful", "root")
-
-    def __init__(self, root: FrozenDirectory) -> None:
-        self.root = root
-        # What every crash leaves, and the entries and files that it may leave in more than one way.
-        self._certain: Image | None = None
-        self._doubtful: list[tuple[str, FrozenEntry | None, FrozenEntry | None]] = []
-
-    def image(self) -> Image:
-        """What is there when only the process dies: everything."""
-        return self.after_power_loss(lambda _path, _page: True, _always)
-
-    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = _always) -> Image:
-        """What was synced and, of the rest, what the callables keep.
-
-        ``keep_entry(path)`` decides for a directory entry made, renamed or removed since its directory's last
-        ``sync_dir``, ``keep_size(path)`` for the size of a file whose size was changed since its last ``sync``. What
-        is in a directory is lost with the directory.
-        """
-        if self._certain is None:
-            self._certain = Image({}, [])
-            self._divide("", self.root, self._certain)
-        result = Image(dict(self._certain.files), list(self._certain.directories))
-
-        def walk(path: str, now: FrozenEntry | None, synced: FrozenEntry | None) -> None:
-            entry = now if now is not synced and keep_entry(path) else synced
-            if isinstance(entry, FrozenFile):
-                result.files[path] = entry.after_power_loss(path, keep_page, keep_size)
-            elif entry is not None:
-                result.directories.append(path)
-                for name in sorted(entry.now.keys() | entry.synced.keys()):
-                    walk(f"{path}/{name}", entry.now.get(name), entry.synced.get(name))
-
-        for path, now, synced in self._doubtful:
-            walk(path, now, synced)
-        return result
-
-    def _divide(self, path: str, directory: FrozenDirectory, certain: Image) -> None:
-        certain.directories.append(path or "/")
-        for name in sorted(directory.now.keys() | directory.synced.keys()):
-            child, now, synced = f"{path}/{name}", directory.now.get(name), directory.synced.get(name)
-            if now is synced and isinstance(now, FrozenDirectory):
-                self._divide(child, now, certain)
-            elif now is synced and isinstance(now, FrozenFile) and now.is_synced:
-                certain.files[child] = now.now
-            else:
-                self._doubtful.append((child, now, synced))
 
 
 class MemoryFile:
@@ -350,12 +224,11 @@ class MemoryFiles:
         if path not in self.directories:
             raise _missing(path)
         prefix = path.rstrip("/") + "/"
-        size = len(prefix)
+        size, depth = len(prefix), prefix.count("/")
         inside: dict[str, _Entry] = {}
         for entries in (self.directories, self.nodes):
-            for child, entry in entries.items():
-                if child.startswith(prefix) and "/" not in child[size:] and child != path:
-                    inside[child[size:]] = entry
+            below = [child for child in entries if child.startswith(prefix) and child != path]
+            inside.update({child[size:]: entries[child] for child in below if child.count("/") == depth})
         self.directories[path].synced = inside
 
     def _entries(self) -> dict[str, dict[str, _Entry]]:
@@ -421,7 +294,7 @@ class MemoryFiles:
         assert isinstance(root, FrozenDirectory)
         return Frozen(root)
 
-    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = _always) -> MemoryFiles:
+    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = always) -> MemoryFiles:
         """The file system after a power loss now; see :meth:`Frozen.after_power_loss`."""
         image = self.freeze().after_power_loss(keep_page, keep_entry, keep_size)
         files = MemoryFiles.restored(image, now_ms=self.now_ms)

@@ -8,7 +8,8 @@ from pymq.clock import ManualClock
 from pymq.errors import PymqError
 from pymq.model.javahash import tags_code
 from pymq.model.record import encode_record
-from pymq.store.memory_fs import Image, MemoryFiles
+from pymq.store.frozen_fs import Image
+from pymq.store.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
 from tests.crash.driver import TABLE

@@ -14,7 +14,8 @@ from pymq.model.record import encode_record
 from pymq.model.sysflag import TRANSACTION_PREPARED
 from pymq.store.diverged import cut_log
 from pymq.store.following import Follower
-from pymq.store.memory_fs import Frozen, MemoryFiles
+from pymq.store.frozen_fs import Frozen
+from pymq.store.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore
 from pymq.store.tables import JsonTable
 from tests.crash.ledger import Ledger, Promise, Record

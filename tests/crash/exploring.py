@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from xxhash import xxh32_intdigest
 
-from pymq.store.memory_fs import Frozen, Image
+from pymq.store.frozen_fs import Frozen, Image
 from tests.crash.checking import BrokenPromiseError, Checker, Served, verify
 from tests.crash.driver import Moment
 from tests.crash.losses import (

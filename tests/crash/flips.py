@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, PymqError
 from pymq.model.javahash import tags_code
-from pymq.store.memory_fs import Image, MemoryFiles
+from pymq.store.frozen_fs import Image
+from pymq.store.memory_fs import MemoryFiles
 from pymq.store.store import GetStatus, MessageStore
 from pymq.store.tables import JsonTable
 from tests.store.support import ROOT, die, make_store, put

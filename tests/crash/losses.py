@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xxhash import xxh32_intdigest
 
-from pymq.store.memory_fs import (
+from pymq.store.frozen_fs import (
     PAGE_SIZE_BYTES,
     Frozen,
     FrozenDirectory,

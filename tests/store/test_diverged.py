@@ -13,7 +13,8 @@ from pymq.errors import StoreError
 from pymq.store import scan
 from pymq.store.diverged import CutState, cut_log, list_cuts
 from pymq.store.following import Follower
-from pymq.store.memory_fs import Image, MemoryFiles
+from pymq.store.frozen_fs import Image
+from pymq.store.memory_fs import MemoryFiles
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
 from tests.crash.losses import DROP_ALL, KEEP_ALL, KEEP_PAGES, Loss
