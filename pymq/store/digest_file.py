@@ -158,6 +158,11 @@ class DigestFiles:
             return None
         return Header(bool(flags & _FLAG_SETTLED), Tail(tail_at, tail_size, digest) if tail_size else None)
 
+    @property
+    def has_changes(self) -> bool:
+        """Some digests are not in their file yet."""
+        return bool(self._dirty)
+
     def changed(self) -> set[int]:
         """Segments with digests that are not in their file yet."""
         return {segment_start for segment_start, _ in self._dirty} if self._dirty else set()

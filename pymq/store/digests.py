@@ -54,6 +54,7 @@ class Digests:
         self._log = log
         self.table = DigestFiles(files, directory)
         self.next_offset = 0  # blocks below this physical offset have a digest, or are known to have none
+        self._worked_end = -1  # of the log, when :meth:`work` had nothing left to do
         self.problem: str | None = None
         self._tail: Tail | None = None
         self._tail_segment_start = -1
@@ -133,6 +134,7 @@ class Digests:
 
     def leave_unknown(self, start: int, end: int) -> None:
         """Damage that was found by reading records gets no digest."""
+        self._worked_end = -1
         segment = self._log.find(start)
         while segment is not None and segment.start < end:
             first = (max(start, segment.start) - segment.start) // BLOCK_SIZE_BYTES
@@ -145,6 +147,7 @@ class Digests:
 
     def cut(self, end: int) -> None:
         """The log was cut, and ends at ``end``: digests of what was behind count no more."""
+        self._worked_end = -1
         start = self._block_of(end)
         if self._tail is not None and self._tail_segment_start + self._tail.at + self._tail.size > end:
             self._tail = None
@@ -167,6 +170,8 @@ class Digests:
     def work(self, budget_bytes: int = WORK_BYTES) -> None:
         """Digests what was committed since the last call, at most ``budget_bytes`` of it. Never fails."""
         end, left = self._log.max_offset, budget_bytes
+        if end == self._worked_end:
+            return
         self.next_offset = max(self.next_offset, self._log.min_offset)
         while left > 0 and self.next_offset < end:
             segment = self._log.find(self.next_offset)
@@ -183,7 +188,8 @@ class Digests:
             except OSError as error:
                 self._tell("can't be read for their digests", error)
                 return
-        self._renew_tail(end)
+        if self._renew_tail(end) and left > 0:
+            self._worked_end = end
 
     def _digest(self, segment: Segment, at: int, size: int) -> None:
         data = segment.read(at, size)
@@ -211,25 +217,26 @@ class Digests:
         mended[flipped // 8] ^= 1 << flipped % 8
         return xxh3_64_digest(mended)
 
-    def _renew_tail(self, end: int) -> None:
-        """Digests the begun block, so that the newest messages are covered too."""
+    def _renew_tail(self, end: int) -> bool:
+        """Digests the begun block, so that the newest messages are covered too. False when it can't be read."""
         segment = self._log.find(self.next_offset)
         if segment is None or not 0 < end - self.next_offset < BLOCK_SIZE_BYTES:
-            return
+            return True
         at, size = self.next_offset - segment.start, end - self.next_offset
         before = self._tail_at(segment, at)
         if before is not None and before.size == size:
-            return
+            return True
         try:
             data = segment.read(at, size)
         except OSError as error:
             self._tell("can't be read for their digests", error)
-            return
+            return False
         if before is None or xxh3_64_digest(data[: before.size]) == before.digest:
             self._tail, self._tail_segment_start = Tail(at, size, xxh3_64_digest(data)), segment.start
         else:
             wanted = self._wanted_digest(data, before)
             self._tail = Tail(at, size, wanted)
+        return True
 
     def set_checked(self, segment: Segment, at: int, digests: bytes) -> None:
         """Takes digests of blocks whose records have passed all checks; blocks that have one keep it."""
@@ -298,6 +305,11 @@ class Digests:
 
     # -- files --------------------------------------------------------------------------------------------------
 
+    @property
+    def is_written(self) -> bool:
+        """No digest is missing in the side files; a segment that may settle, or is gone, is not looked for."""
+        return self.problem is None and self._tail == self._written_tail and not self.table.has_changes
+
     def write(self) -> None:
         """New digests go to the side files, side files of deleted segments go. What fails is told and tried again."""
         try:
@@ -328,10 +340,10 @@ class Digests:
 
     def _write(self, segment: Segment) -> None:
         is_settled = self._can_settle(segment)
-        tail = None
-        if segment.start == self._tail_segment_start:
-            tail = self._written_tail = self._tail
-        self.table.write(segment.start, Header(is_settled, tail))
+        has_tail = segment.start == self._tail_segment_start
+        self.table.write(segment.start, Header(is_settled, self._tail if has_tail else None))
+        if has_tail:
+            self._written_tail = self._tail
         with self._lock:
             self._unsynced.add(self.table.path(segment.start))
             self._directory_unsynced |= segment.start not in self._with_file

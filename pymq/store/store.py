@@ -17,6 +17,7 @@ from pymq.store.damage import Refusals
 from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.digests import Digests
 from pymq.store.expiry import Expiry
+from pymq.store.housekeeping import Housekeeping
 from pymq.store.index_service import IndexService
 from pymq.store.log_digests import tail_digest
 from pymq.store.lookup import offset_by_time, record_store_ms
@@ -86,7 +87,10 @@ class MessageStore:
         self.stage_many = self.appender.stage_many
         self.commit = self.appender.commit
         self.reveal = self.appender.reveal
-        self._next_queue_write_ms = 0
+        self.housekeeping = Housekeeping(
+            log=self.log, queues=self.queue_table, index=self.index, digests=self.digests, appender=self.appender,
+            checkpoints=self.checkpoints, clock=clock, settings=s,
+        )  # fmt: skip
         self.expiry = Expiry(
             log=self.log,
             queues=self.queue_table,
@@ -133,7 +137,7 @@ class MessageStore:
         self.appender.last_store_ms = self.log.last_store_ms
         self.appender.closed = next(iter(self._refused_by.values()), None)
         self._serving = True
-        self._write_queues()
+        self.housekeeping.write()
         self.sync()
         self.expiry.open()
         return report
@@ -167,7 +171,7 @@ class MessageStore:
                     self.index.drain()
                 if self.digests is not None:
                     self.digests.work(self.settings.segment_size_bytes)
-                self._write_queues()
+                self.housekeeping.write()
                 self.sync()
                 if self.digests is not None:
                     self.digests.write()  # now that the log is on the disk, full segments count as settled
@@ -200,25 +204,8 @@ class MessageStore:
 
     def tick(self) -> None:
         """Housekeeping of the calling thread, some times a second: keys into the index, queue tails to their files."""
-        if self.index is not None and self._serving and self.index.waiting:
-            self.index.work()
-        if self.digests is not None and self._serving:
-            self.digests.work()
-        now_ms = self.clock.monotonic_ms()
-        if self._serving and now_ms >= self._next_queue_write_ms:
-            self._next_queue_write_ms = now_ms + self.settings.queue_write_interval_ms
-            self._write_queues()
-
-    def _write_queues(self) -> None:
-        if self.digests is not None:
-            self.digests.write()
-        try:
-            self.queue_table.write_tails()
-        except OSError as error:
-            self.appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
-            return
-        self.appender.queue_problem = None
-        self.checkpoints.note_written()
+        if self._serving:
+            self.housekeeping.tick()
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -356,7 +343,7 @@ class MessageStore:
         self.reveal(end)  # a checkpoint can't lie behind what is hidden
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
-            self._write_queues()
+            self.housekeeping.write()
             self.checkpoint()
         return count
 
@@ -377,7 +364,7 @@ class MessageStore:
         if raised and self.follower is not None:
             self.follower.take_again({topic: ends[topic] for topic in raised})
         if count:
-            self._write_queues()
+            self.housekeeping.write()
             self.checkpoint()
         # Last: until then all of it is done again when the master is asked again.
         self.deletions.raise_to(ends)
@@ -394,7 +381,7 @@ class MessageStore:
         for topic, queue_id in doomed:
             self.queue_table.delete_queue(topic, queue_id)
         if doomed:
-            self._write_queues()
+            self.housekeeping.write()
             self.checkpoint()  # it knows how many units there are
 
     def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:

@@ -66,7 +66,7 @@ class Retained:
         wanted = len(self.store.log.segments) + segments
         while len(self.store.log.segments) < wanted:
             self.world.put(topic, BODY, **properties)
-        self.store._write_queues()
+        self.store.housekeeping.write()
 
     def let_pass(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)

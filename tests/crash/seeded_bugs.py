@@ -126,8 +126,8 @@ BUGS = (
     # -- abort file and checkpoint
     Bug("no abort file", "store:MessageStore._open", "self._abort_file.write()", "pass", ("singles",)),
     Bug("the abort file goes before the last sync", "store:MessageStore.close",
-        "            self._write_queues()\n            self.sync()\n",
-        "            self._abort_file.remove()\n            self._write_queues()\n            self.sync()\n"
+        "            self.housekeeping.write()\n            self.sync()\n",
+        "            self._abort_file.remove()\n            self.housekeeping.write()\n            self.sync()\n"
         "            self._abort_file.write()\n",
         ("restarts", "wide-properties")),
     Bug("every start counts as clean", "store:MessageStore._open",

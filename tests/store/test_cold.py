@@ -42,7 +42,7 @@ def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def freeze_all(store: MessageStore, older_than_ms: int = FOREVER_MS) -> int:
     """Every segment that may be, in the calling thread; returns the number of pieces."""
-    store._write_queues()
+    store.housekeeping.write()
     store.checkpoint()
     count = 0
     while (piece := store.freezer.next_piece(older_than_ms)) is not None:
@@ -232,7 +232,7 @@ def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
     starts = [segment.start for segment in store.log.segments]
     first_ms = files.modified_ms(f"{LOG}/{0:020d}")
     assert store.freezer.next_piece(FOREVER_MS) is None  # no checkpoint vouches for anything yet
-    store._write_queues()
+    store.housekeeping.write()
     store.checkpoint()
     assert store.freezer.next_piece(first_ms) is None
     while (piece := store.freezer.next_piece(first_ms + 1)) is not None:
@@ -264,7 +264,7 @@ def test_retention_deletes_cold_segments_and_counts_what_they_take() -> None:
 def test_a_segment_that_is_deleted_while_it_is_compressed_leaves_nothing() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
-    store._write_queues()
+    store.housekeeping.write()
     store.checkpoint()
     while (piece := store.freezer.next_piece(FOREVER_MS)) is not None:
         piece.run()
@@ -282,7 +282,7 @@ def test_a_stop_in_the_middle_leaves_nothing_half_done() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
     before = everything(store)
-    store._write_queues()
+    store.housekeeping.write()
     store.checkpoint()
     for _ in range(3):
         piece = store.freezer.next_piece(FOREVER_MS)
@@ -533,7 +533,7 @@ def test_on_a_real_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     store.open()
     for i in range(3000):
         put(store, "A", i % 3, b"body %d " % i * 90)
-    store._write_queues()
+    store.housekeeping.write()
     store.checkpoint()
     wanted = everything(store)
     plain = (tmp_path / "store/commitlog" / f"{0:020d}").read_bytes()

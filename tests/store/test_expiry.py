@@ -13,7 +13,8 @@ from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
 from pymq.model.record import decode_records
 from pymq.store.expiry import FILES_PER_SWEEP, QUEUES_PER_SWEEP
-from pymq.store.memory_fs import Frozen, MemoryFiles
+from pymq.store.frozen_fs import Frozen
+from pymq.store.memory_fs import MemoryFiles
 from pymq.store.reading import GetStatus
 from pymq.store.store import MessageStore
 from tests.store.support import ROOT, SMALL, die, everything, found_by_key, make_store, put, read_all
@@ -39,7 +40,7 @@ def written(files: MemoryFiles, clock: ManualClock | None = None) -> MessageStor
     fill(store)
     store.tick()
     store.index.drain()
-    store._write_queues()
+    store.housekeeping.write()
     store.checkpoint()
     assert len(store.log.segments) >= 5 and len(store.index.files) >= 4
     return store
@@ -133,7 +134,7 @@ def test_many_queues_are_swept_in_slices() -> None:
     for queue_id in range(QUEUES_PER_SWEEP + 1):
         put(store, "Q", queue_id, b"x" * 100)
     fill(store, 700)
-    store._write_queues()
+    store.housekeeping.write()
     store.expiry.work(0)
     assert store.expiry.forget_oldest(0)
 
@@ -152,7 +153,7 @@ def test_many_queue_files_go_in_slices() -> None:
     store.open()
     for _ in range(900):
         put(store, "A", 0, b"x" * 20)
-    store._write_queues()
+    store.housekeeping.write()
     before = len(paths(files, "consumequeue"))
     store.expiry.work(0)
     store.expiry.forget_oldest(0)
@@ -171,7 +172,7 @@ def test_a_segment_waits_until_a_checkpoint_vouches_for_its_units() -> None:
     with pytest.raises(StoreUnavailableError, match=r"commitlog/0{20} can't be deleted before"):
         store.expiry.work(0)
     assert len(paths(files, "commitlog")) == len(store.log.segments)
-    store._write_queues()
+    store.housekeeping.write()
     store.expiry.work(0)
     assert len(paths(files, "commitlog")) == len(store.log.segments) - 1
     assert store.checkpoints.newest.durable.queue_offset >= SEGMENT
@@ -313,7 +314,7 @@ def crash_points(clock: ManualClock, *, drops: int, newer: int) -> list[tuple[Fr
     files = MemoryFiles(now_ms=clock.now_ms)
     store = written(files, clock)
     fill(store, newer, start=COUNT)
-    store._write_queues()
+    store.housekeeping.write()
     watched = Watched(store, files)
     files.fault = watched
     for _ in range(drops):
@@ -351,7 +352,7 @@ def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: 
             assert found_by_key(store, "A", f"k{offset}") == [b"a-%d" % offset]
         # The pass goes on where it was, left-overs included.
         assert put(store, "A", 0, b"a-%d" % high).queue_offset == high
-        store._write_queues()
+        store.housekeeping.write()
         store.expiry.drop_oldest()
         low = store.min_offset("A", 0)
         first_file = int(paths(store._files, "consumequeue/A/0")[0][-20:]) // 20
