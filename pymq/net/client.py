@@ -70,6 +70,13 @@ class RemotingClient:
             connection = await self._ready(address, timeout_s)
         return await connection.call(command, timeout_s)
 
+    def call(self, address: str, command: Command, timeout_s: float) -> asyncio.Future[Command] | None:
+        """As :meth:`invoke`, for callbacks: a future of the answer; None when that needs a connection first."""
+        connection = self._connections.get(address)
+        if connection is None or connection.writable is not None:
+            return None
+        return connection.call(command, timeout_s)
+
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
         """As :meth:`invoke`, and raises RefusedError when the answer's code is not 0."""
         answer = await self.invoke(address, command, timeout_s)

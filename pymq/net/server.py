@@ -235,7 +235,8 @@ class Connection(asyncio.Protocol):
             self._partial_since_ms = None
         elif frames or self._partial_since_ms is None:  # a whole frame came: the one that has begun is another
             self._partial_since_ms = server.now_ms
-        server.schedule_turn_end()
+        if frames:
+            server.schedule_turn_end()
 
     def _serve(self, frames: list[bytes]) -> None:
         """Handles frames until their answers are as many bytes as one write may hold; the rest waits for that write.

@@ -143,7 +143,7 @@ class SocketNetwork:
         self._client = client
         # Opening a connection is not cancelled: event loops forget to end one that is made at that moment.
         self._opening: set[asyncio.Task[None]] = set()
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Future[Any]] = set()
         self._streams: set[SocketStream] = set()
         self._is_closed = False
 
@@ -151,13 +151,24 @@ class SocketNetwork:
         _start(self._connect(address, handler), self._opening)
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        _start(self._ask(address, command, on_answer, timeout_ms / 1000), self._asking)
+        answer = self._client.call(address, command, timeout_ms / 1000)
+        if answer is None:
+            _start(self._ask(address, command, on_answer, timeout_ms / 1000), self._asking)
+            return
+
+        def answered(done: asyncio.Future[Command]) -> None:
+            self._asking.discard(done)
+            if not done.cancelled():
+                on_answer(_outcome(done))
+
+        self._asking.add(answer)
+        answer.add_done_callback(answered)
 
     def close(self) -> None:
         """Closes every stream that was or is being opened here. Nobody gets an answer any more."""
         self._is_closed = True
-        for task in self._asking:
-            task.cancel()
+        for asking in self._asking:
+            asking.cancel()
         for stream in list(self._streams):
             stream.close()
 
@@ -190,7 +201,14 @@ class SocketNetwork:
         on_answer(answer)
 
 
-def _start(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+def _outcome(done: asyncio.Future[Command]) -> Command | str:
+    try:
+        return done.result()
+    except PymqError as error:
+        return str(error)
+
+
+def _start(work: Coroutine[Any, Any, None], tasks: set[Any]) -> None:
     task = asyncio.get_running_loop().create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)

@@ -111,6 +111,22 @@ def test_requests_are_answered_with_their_opaque_and_in_one_turn() -> None:
     run(body)
 
 
+def test_a_piece_of_a_frame_ends_no_turn() -> None:
+    async def body(fixture: Fixture, port: int) -> None:
+        client = await fixture.connect(port)
+        await until(lambda: bool(fixture.server.connections))
+        (connection,) = fixture.server.connections
+        frame = encode_command(Command(ECHO, opaque=1))
+        connection.data_received(frame[:5])
+        await asyncio.sleep(0)
+        assert fixture.turns == 0
+        connection.data_received(frame[5:])
+        assert await client.receive() is not None
+        assert fixture.turns == 1
+
+    run(body)
+
+
 def test_a_turn_s_end_that_fails_holds_no_answer_back() -> None:
     failures = []
 

@@ -16,7 +16,7 @@ from pymq.wire.command import Command, request
 from pymq.wire.dispatch import Reply
 from tests.client.fake_broker import FakeServer
 
-ECHO = 901
+ECHO, SILENT = 901, 902
 WAIT_S = 20
 
 
@@ -223,6 +223,7 @@ def test_questions_are_answered_or_why_not(run) -> None:  # type: ignore[no-unty
     async def scenario() -> None:
         server = await FakeServer().start()
         server.on(ECHO, lambda command: Reply(code=7, body=command.body))
+        server.on(SILENT, lambda command: None)
         client = RemotingClient(clock=SystemClock())
         network = SocketNetwork(client)
         answers: asyncio.Queue[Command | str] = asyncio.Queue()
@@ -232,7 +233,19 @@ def test_questions_are_answered_or_why_not(run) -> None:  # type: ignore[no-unty
         network.ask("127.0.0.1:1", request(ECHO), answers.put_nowait, 5000)
         refused = await answers.get()
         assert isinstance(refused, str) and "127.0.0.1:1" in refused
+        # Now that a connection stands, no task is made for a question.
+        tasks = asyncio.all_tasks()
+        network.ask(server.address, request(ECHO, body=b"again"), answers.put_nowait, 5000)
+        assert asyncio.all_tasks() == tasks
+        again = await answers.get()
+        assert isinstance(again, Command) and again.body == b"again"
+        network.ask(server.address, request(SILENT), answers.put_nowait, 1)
+        late = await answers.get()
+        assert isinstance(late, str) and "in time" in late
+        network.ask(server.address, request(ECHO, body=b"nobody hears this"), answers.put_nowait, 5000)
+        network.close()
         await client.close()
+        assert answers.empty()
         await server.stop()
 
     run(scenario)
