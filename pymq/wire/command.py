@@ -105,7 +105,14 @@ class _JsonHeader(msgspec.Struct):
     extFields: dict[str, Any] | None = None
 
 
+class _PlainJsonHeader(_JsonHeader):
+    """As nearly every peer writes it: its named fields are strings already."""
+
+    extFields: dict[str, str] | None = None
+
+
 _decode_json_header = msgspec.json.Decoder(_JsonHeader, strict=False).decode
+_decode_plain_json_header = msgspec.json.Decoder(_PlainJsonHeader, strict=False).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -176,14 +183,10 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
     if header.count(b"{") > HEADER_NESTING_MAX or header.count(b"[") > HEADER_NESTING_MAX:
         _check_nesting(header)
     try:
-        fields = _decode_json_header(header)
-        ext = fields.extFields
-        if ext is None:
-            ext = {}
-        elif not all(type(value) is str for value in ext.values()):
-            ext = {name: _as_text(value) for name, value in ext.items() if value is not None}
-    except (ValueError, RecursionError) as error:
-        raise ProtocolViolation("json-header", f"the JSON header can't be read: {error}") from error
+        fields: _JsonHeader = _decode_plain_json_header(header)
+        ext = fields.extFields or {}
+    except (ValueError, RecursionError):
+        fields, ext = _decode_odd_json_header(header)
     if len(ext) > EXT_FIELD_COUNT_MAX:
         raise ProtocolViolation("ext-count", f"{len(ext)} named fields, the limit is {EXT_FIELD_COUNT_MAX}")
     language = fields.language
@@ -199,6 +202,16 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
         ext=ext,
         body=body,
     )
+
+
+def _decode_odd_json_header(header: bytes) -> tuple[_JsonHeader, dict[str, str]]:
+    """One with numbers, booleans or nulls among its named fields. Raises ProtocolViolation."""
+    try:
+        fields = _decode_json_header(header)
+        ext = {name: _as_text(value) for name, value in (fields.extFields or {}).items() if value is not None}
+    except (ValueError, RecursionError) as error:
+        raise ProtocolViolation("json-header", f"the JSON header can't be read: {error}") from error
+    return fields, ext
 
 
 def decode_binary_header(header: bytes, body: bytes) -> Command:

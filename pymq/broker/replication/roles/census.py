@@ -62,17 +62,29 @@ class Census:
     def __init__(self, network: Network, broker_name: str) -> None:
         self._network = network
         self._broker_name = broker_name
+        # What each name server said last, and what that means: it hardly ever changes, and is read every few seconds.
+        self._heard: dict[str, tuple[bytes, dict[str, int]]] = {}
 
     def registered(self, name_servers: Iterable[str], on_done: Callable[[dict[str, int]], None]) -> None:
         """Calls ``on_done`` with address -> id of the name as all name servers that answer have it, later."""
-        servers = list(name_servers)
         found: dict[str, int] = {}
 
-        def take(answer: Answer) -> None:
-            found.update(_addresses(answer, self._broker_name))
+        def taker(server: str) -> Callable[[Answer], None]:
+            return lambda answer: found.update(self._addresses(server, answer))
 
         command = RequestCode.GET_BROKER_CLUSTER_INFO
-        _ask_all(self._network, [(server, command, take) for server in servers], lambda: on_done(found))
+        questions = [(server, command, taker(server)) for server in name_servers]
+        self._heard = {server: self._heard[server] for server, _, _ in questions if server in self._heard}
+        _ask_all(self._network, questions, lambda: on_done(found))
+
+    def _addresses(self, server: str, answer: Answer) -> dict[str, int]:
+        if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
+            return {}
+        body, addresses = self._heard.get(server, (None, {}))
+        if body != answer.body:
+            addresses = _addresses(answer.body, self._broker_name)
+            self._heard[server] = answer.body, addresses
+        return addresses
 
     def take(
         self,
@@ -135,11 +147,9 @@ def _ask_all(
         network.ask(address, request(code, None, body), on_answer, ASK_TIMEOUT_MS)
 
 
-def _addresses(answer: Answer, broker_name: str) -> dict[str, int]:
-    if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
-        return {}
+def _addresses(cluster_info: bytes, broker_name: str) -> dict[str, int]:
     try:
-        data = decode_cluster_info(answer.body).broker_addr_table.get(broker_name)
+        data = decode_cluster_info(cluster_info).broker_addr_table.get(broker_name)
     except PymqError:
         return {}
     return {address: broker_id for broker_id, address in data.broker_addrs.items()} if data is not None else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.replication.roles.census import MEMBER_COUNT_MAX, Census, Member
+from pymq.wire.bodies_route import ClusterInfo, decode_cluster_info
 from tests.broker.replication.asking import NAMESRV, OURS, THEIRS, THIRD, Asking, status
 
 OTHER_NAMESRV = "10.0.9.2:9876"
@@ -73,3 +74,31 @@ def test_a_name_server_can_not_make_us_ask_the_world() -> None:
     network = Asking()
     network.registered = {NAMESRV: {f"10.1.{number >> 8}.{number & 255}:1": number for number in range(300)}}
     assert len(take(network)) == MEMBER_COUNT_MAX
+
+
+def test_what_a_name_server_says_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Asking()
+    network.registered = {NAMESRV: {THEIRS: 1}}
+    reads: list[bytes] = []
+
+    def reading(body: bytes) -> ClusterInfo:
+        reads.append(body)
+        return decode_cluster_info(body)
+
+    monkeypatch.setattr("pymq.broker.replication.roles.census.decode_cluster_info", reading)
+    census, found = Census(network, "broker-a"), list[dict[str, int]]()
+
+    def look(*name_servers: str) -> dict[str, int]:
+        census.registered(name_servers, found.append)
+        network.answer_all()
+        return found[-1]
+
+    assert look(NAMESRV) == look(NAMESRV) == {THEIRS: 1}
+    assert len(reads) == 1
+    network.registered = {NAMESRV: {THEIRS: 1, THIRD: 2}}
+    assert look(NAMESRV) == {THEIRS: 1, THIRD: 2}
+    assert len(reads) == 2
+    network.registered = {}
+    assert look(NAMESRV) == {}
+    look(OTHER_NAMESRV)
+    assert NAMESRV not in census._heard  # those of today are remembered, no others
