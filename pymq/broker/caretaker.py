@@ -58,11 +58,13 @@ class _Lane:
 
     def tick(self) -> None:
         now_ms = self._clock.monotonic_ms()
+        if now_ms < self._resumes_ms:
+            return
         rate = self._chore.bytes_per_second()
         # What was not used in a second is gone: a pause is no reason to hurry.
         self._allowed_bytes = min(self._allowed_bytes + rate * (now_ms - self._ticked_ms) / 1000, rate)
         self._ticked_ms = now_ms
-        if rate and now_ms >= self._resumes_ms:
+        if rate:
             self._start()
 
     def _start(self) -> None:

@@ -68,7 +68,7 @@ class Cleaner:
         clock, expiry = self._clock, self._expiry
         decision = decide(
             expiry.segments(settings.batch_count + 1),
-            expiry.log_bytes(),
+            expiry.log_bytes() if settings.log_bytes_max else 0,
             expiry.disks(),
             clock.now_ms(),
             clock.local_time().hour,

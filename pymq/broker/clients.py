@@ -129,6 +129,8 @@ class ClientManager:
 
     def tick(self) -> None:
         """Forgets clients without a heartbeat for ``channelExpiredTimeout``."""
+        if not self._memberships:
+            return
         oldest_ms = self._clock.monotonic_ms() - self._config.channel_expiry_ms
         tables = [(0, name, members) for name, members in self._producers.items()]
         tables += [(1, name, group.members) for name, group in self._consumers.items()]

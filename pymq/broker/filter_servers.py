@@ -58,6 +58,8 @@ class FilterServers:
 
     def tick(self) -> None:
         """Forgets servers that have not reported for too long."""
+        if not self._known:
+            return
         oldest_ms = self._clock.monotonic_ms() - SILENCE_MAX_MS
         for peer in [peer for peer, known in self._known.items() if known.seen_ms < oldest_ms]:
             self.disconnect(peer)

@@ -71,6 +71,8 @@ class Leaser:
 
     def tick(self) -> None:
         """Forgets leases that have ended."""
+        if not self._leases:
+            return
         now_ms = self._clock.monotonic_ms()
         for group, held in list(self._leases.items()):
             for queue in [queue for queue, lease in held.items() if self._has_ended(lease, now_ms)]:

@@ -15,6 +15,7 @@ from pymq.config import BrokerConfig
 
 Key = TypeVar("Key", str, tuple[str, str])
 
+MINUTE_MS = 60_000
 _SAMPLE_PERIOD_MS = 1000
 _MINUTE_STEP_MS, _MINUTE_SAMPLES = 10_000, 7
 _HOUR_STEP_MS, _HOUR_SAMPLES = 600_000, 7
@@ -103,6 +104,7 @@ class StatsManager:
         self._broker_put = Meter()
         self._broker_get = Meter()
         self._totals: deque[Totals] = deque(maxlen=_RATE_WINDOWS_MS[-1] // _SAMPLE_PERIOD_MS + 1)
+        self._minute = clock.now_ms() // MINUTE_MS
         self._today = self._local_date()
         self.put_today_morning = self.put_yesterday_morning = 0
         self.got_today_morning = self.got_yesterday_morning = 0
@@ -234,6 +236,11 @@ class StatsManager:
         return Totals(now_ms, put.count, put.size_bytes, got.count, got.calls, self.missed_pulls)
 
     def _turn_of_day(self) -> None:
+        # Days begin with a minute everywhere: what day it is need not be worked out each second.
+        minute = self._clock.now_ms() // MINUTE_MS
+        if minute == self._minute:
+            return
+        self._minute = minute
         today = self._local_date()
         if today == self._today:
             return

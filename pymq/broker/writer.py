@@ -56,24 +56,23 @@ class Copies(Protocol):
     @property
     def is_on(self) -> bool:
         """True when answers wait for slaves."""
-        ...
+
+    @property
+    def is_concerned(self) -> bool:
+        """False while nothing waits for slaves, nor is closed for them."""
 
     @property
     def timeout_ms(self) -> int:
         """How long they wait."""
-        ...
 
     def copied(self) -> int:
         """The log offset that enough slaves have; the log's end when none is needed."""
-        ...
 
     def late_reply(self) -> LateReply:
         """For what waited too long."""
-        ...
 
     def check(self) -> None:
         """Closes the store to writes, or opens it again, as slaves come and go."""
-        ...
 
 
 class _Waiting(NamedTuple):
@@ -383,8 +382,9 @@ class Writer:
 
         Their messages appear when they are confirmed.
         """
-        self.copied()
-        now_ms = self._clock.monotonic_ms()
+        if self._waiting or self._copies.is_concerned or self._store.appender.hidden or self._when_copied is not None:
+            self.copied()
+        now_ms = self._clock.monotonic_ms() if self._waiting else 0
         while self._waiting and self._refuse_if_late(self._waiting[0], now_ms):
             self._waiting.popleft()
             self._release_ready()

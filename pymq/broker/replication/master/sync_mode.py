@@ -77,6 +77,11 @@ class SyncMode:
         return self._config.broker_role == SYNC_MASTER and self._role.is_master
 
     @property
+    def is_concerned(self) -> bool:
+        """True when :meth:`check` may change something: the mode is on, or was when it closed the store."""
+        return self.is_on or self.is_refusing
+
+    @property
     def wanted_slaves(self) -> int:
         """How many slaves must have a message as the operator set it (``inSyncReplicas`` less the master)."""
         return self._config.in_sync_replicas - 1 if self.is_on else 0

@@ -109,8 +109,10 @@ class GroupWatch:
         self._census.registered(self._config.namesrv_addresses, self._look)
 
     def _is_due(self) -> bool:
-        period_ms = WATCH_PERIOD_MS if self._is_content() else SEARCH_PERIOD_MS
-        return self._is_urgent or self._clock.monotonic_ms() - self._looked_ms >= period_ms
+        if self._is_urgent:
+            return True
+        waited_ms = self._clock.monotonic_ms() - self._looked_ms
+        return waited_ms >= WATCH_PERIOD_MS or (waited_ms >= SEARCH_PERIOD_MS and not self._is_content())
 
     def _is_content(self) -> bool:
         return self._role.is_master or self._is_following()

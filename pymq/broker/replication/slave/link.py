@@ -289,16 +289,18 @@ class MasterLink:
 
     def _dispatch(self) -> None:
         """Hands on what has come, when it is time for that."""
-        waiting = self._follower.end - self._follower.dispatched_end
-        now_ms = self._clock.monotonic_ms()
-        self._pace.look(now_ms, self._follower.end)
+        end, now_ms = self._follower.end, self._clock.monotonic_ms()
+        self._pace.look(now_ms, end)
+        waiting = end - self._follower.dispatched_end
+        if not waiting:
+            return
         comes_much = self._pace.per_second >= GATHER_BYTES_PER_SECOND
         interval_ms = GATHER_INTERVAL_MS if comes_much else DISPATCH_INTERVAL_MS
         left_ms = interval_ms - (now_ms - self._dispatched_ms)
-        if waiting >= DISPATCH_BYTES or (waiting and left_ms <= 0):
+        if waiting >= DISPATCH_BYTES or left_ms <= 0:
             self._follower.dispatch()
             self._dispatched_ms = self._clock.monotonic_ms()
-        elif waiting:
+        else:
             self.wake_in(left_ms)
 
     # -- ends --------------------------------------------------------------------------------------------------------

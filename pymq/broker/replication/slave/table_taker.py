@@ -43,11 +43,13 @@ class TableTaker:
 
     def take_reached(self) -> None:
         """Puts in place what waited for a log that is here now. Call it some times a second."""
-        for name, held in self._held.items():
+        for name, held in list(self._held.items()):
             log_end = self._log_end()
             reached = [number for number, (end, _) in enumerate(held) if end <= log_end]
             if reached:
-                self._held[name] = held[reached[-1] + 1 :]
+                del self._held[name]
+                if later := held[reached[-1] + 1 :]:
+                    self._held[name] = later
                 self._put(self._tables[name], held[reached[-1]][1], is_part=False)
 
     def drop_held(self) -> None:
