@@ -42,6 +42,18 @@ SMALL = {
 }
 
 
+class _Turn:
+    """A job and when it is its turn."""
+
+    __slots__ = ("due_us", "job", "period_us", "run")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.run = job.run
+        self.period_us = job.period_ms * MS
+        self.due_us = 0
+
+
 class SimJobRunner:
     """In the place of :class:`pymq.broker.jobs.JobRunner`: everything that is due, in one event now and then."""
 
@@ -49,7 +61,7 @@ class SimJobRunner:
 
     def __init__(self, jobs: list[Job], after_each: Callable[[], None]) -> None:
         self.failure_count = 0
-        self._jobs = [[0.0, job] for job in jobs]
+        self._jobs = [_Turn(job) for job in jobs]
         self._after = after_each
         self._loop: SimLoop | None = None
 
@@ -64,9 +76,9 @@ class SimJobRunner:
 
     def hasten(self, name: str, delay_ms: int) -> None:
         """With the next event that comes then; not once they are stopped."""
-        for entry in self._jobs:
-            if self._loop is not None and entry[1].name == name:
-                entry[0] = min(entry[0], self._loop.time() + delay_ms / 1000)
+        for turn in self._jobs:
+            if self._loop is not None and turn.job.name == name:
+                turn.due_us = min(turn.due_us, self._loop.now_us + delay_ms * MS)
 
     def _tick(self, delay_us: int) -> None:
         if self._loop is not None:
@@ -74,20 +86,18 @@ class SimJobRunner:
 
     def _run(self, loop: SimLoop) -> None:
         if self._loop is loop:
-            loop.enter(self._run_due)
+            loop.enter(self._run_due, loop.now_us)
             self._tick(self.tick_us)
 
-    def _run_due(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        for entry in self._jobs:
-            due_s, job = entry
-            if now_s >= due_s:
-                entry[0] = now_s + job.period_ms / 1000
+    def _run_due(self, now_us: int) -> None:
+        for turn in self._jobs:
+            if now_us >= turn.due_us:
+                turn.due_us = now_us + turn.period_us
                 try:
-                    job.run()
+                    turn.run()
                 except Exception:
                     self.failure_count += 1
-                    log.exception("the job %s failed", job.name)
+                    log.exception("the job %s failed", turn.job.name)
         self._after()
 
 

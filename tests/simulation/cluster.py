@@ -20,6 +20,7 @@ from tests.simulation.clients import QUEUE_COUNT, TOPIC, Consumer, Producer
 from tests.simulation.faults import Faults
 from tests.simulation.following import Followings
 from tests.simulation.history import ACKED, History, Seen, Send
+from tests.simulation.loop import own_running_loop
 from tests.simulation.name_server import SimNameServer
 from tests.simulation.network import SimNetwork
 from tests.simulation.operating import Operator
@@ -262,7 +263,7 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
     started = time.process_time()
     cluster = Cluster(plan or drawn(seed), tracing=tracing)
     history, timeline = cluster.history, cluster.timeline
-    with _without_gc(), _logged_to(history), simulated_parts(cluster.plan.tick_us):
+    with _without_gc(), _logged_to(history), own_running_loop(), simulated_parts(cluster.plan.tick_us):
         try:
             cluster.run(story)
         except Exception as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pymq.broker.flusher import Result
@@ -40,6 +41,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.disk = disk
         self._timeline = timeline
         self._on_error = on_error
+        self._is_inside = False  # a call of :meth:`enter` has not returned yet
         # Kept for as long as the run: what a dead process left must not be tidied up whenever memory is.
         self._tasks: list[asyncio.Task[Any]] = []
         self._task_count_max = TASKS_LOOKED_AT
@@ -48,6 +50,10 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         return self._timeline.now_us / SECOND
+
+    @property
+    def now_us(self) -> int:
+        return self._timeline.now_us
 
     def get_debug(self) -> bool:
         return False
@@ -59,15 +65,23 @@ class SimLoop(asyncio.AbstractEventLoop):
         return not self.process.is_alive
 
     def enter(self, callback: Callable[..., object], *args: Any) -> None:
-        """Runs a call as if the loop had: with itself as the running one, errors reported."""
+        """Runs a call as if the loop had: with itself as the running one, errors reported.
+
+        Naming the running loop costs more than most calls. So it stays named until another one enters, but for a loop
+        inside whose call this one was made.
+        """
         before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
+        if before is not self:
+            asyncio._set_running_loop(self)
+        was_inside, self._is_inside = self._is_inside, True
         try:
             callback(*args)
         except Exception as error:
             self._on_error(f"a call on the loop of {self.process.name} failed", error)
         finally:
-            asyncio._set_running_loop(before)
+            self._is_inside = was_inside
+            if before is not self and isinstance(before, SimLoop) and before._is_inside:
+                asyncio._set_running_loop(before)
 
     def _plan(self, delay_us: int, callback: Any, args: Any, context: Any) -> Timer:
         arguments = (callback, *args) if context is None else (context.run, callback, *args)
@@ -76,7 +90,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     # Timers have what asyncio and the product ask of a handle: that it can be cancelled.
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Timer:  # type: ignore[override]
-        return self._plan(0, callback, args, context)
+        arguments = (callback, *args) if context is None else (context.run, callback, *args)
+        return self._timeline.soon(Timer(self.process, self.enter, arguments))
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
@@ -121,6 +136,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.process.after(20 + int(self.rng.random() * 2 * delay_us), self._work, work, done)
 
     def _work(self, work: Callable[[], Any], done: Callable[[Result], None]) -> None:
+        asyncio._set_running_loop(None)  # a thread has none
         outcome = Outcome(work)
         self.process.after(10 + int(self.rng.random() * 200), self.enter, done, outcome)
 
@@ -286,6 +302,16 @@ class SimWorkerThreads:
 
     def stop(self) -> None:
         return None
+
+
+@contextmanager
+def own_running_loop() -> Iterator[None]:
+    """Which loop is the running one behind this is as before it: see :meth:`SimLoop.enter`."""
+    before = asyncio._get_running_loop()
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(before)
 
 
 def start(loop: SimLoop, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pymq.wire.streams import StreamHandler
-from tests.simulation.timeline import MS, SECOND, Process, Timeline
+from tests.simulation.timeline import MS, SECOND, Process, Timeline, Timer
 
 WINDOW_BYTES = 65_536  # what kernels and wires of one direction hold before a writer has to wait
 LOW_WATER_BYTES = 16_384
@@ -81,11 +81,17 @@ class SimStream:
     # -- Stream -------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | memoryview) -> None:
-        if self.is_closed or self._is_closing or not len(data):
+        size = len(data)
+        if self.is_closed or self._is_closing or not size:
             return
-        self._network.byte_count += len(data)
+        self._network.byte_count += size
+        if not self._unsent and self._in_flight_bytes + size <= WINDOW_BYTES and not self.is_half_open:
+            self._under_way.append(bytes(data))
+            self._in_flight_bytes += size
+            self._plan_arrival()
+            return
         self._unsent.append(bytes(data))
-        self.unsent_bytes += len(data)
+        self.unsent_bytes += size
         self._send()
 
     def close(self) -> None:
@@ -137,39 +143,43 @@ class SimStream:
             self._network.timeline.after(limit_us, self.break_now, "timed out")
 
     def _plan_arrival(self) -> None:
-        if self._plan or self.is_half_open or not self.other.process.is_alive:
-            if not self.other.process.is_alive:
-                self._network.refuse(self)
+        network = self._network
+        if not self.other.process.is_alive:
+            network.refuse(self)
             return
-        if self._network.is_cut(self.local_host, self.peer_host):
-            self._network.hold(self)
+        if self._plan or self.is_half_open:
+            return
+        if network.cuts and network.is_cut(self.local_host, self.peer_host):
+            network.hold(self)
             return
         self._plan = True
-        now_us = self._network.timeline.now_us
-        link = self._network.link_of(self.local_host, self.peer_host)
-        delay_us = link.delay_us + int(self._chance() * link.jitter_us)
-        self._arrives_us = max(self._arrives_us, now_us + delay_us)
-        self._network.timeline.after(self._arrives_us - now_us, self._arrive)
+        timeline = network.timeline
+        now_us = timeline.now_us
+        link = network.link_of(self.local_host, self.peer_host) if network.links else network.link
+        arrives_us = now_us + link.delay_us + int(self._chance() * link.jitter_us)
+        if arrives_us > self._arrives_us:
+            self._arrives_us = arrives_us
+        timeline.plan(self._arrives_us - now_us, Timer(None, self._arrive, ()))
 
     def _arrive(self) -> None:
         """Some of what is under way has come to the other machine."""
         self._plan = False
-        other = self.other
+        other, network, under_way = self.other, self._network, self._under_way
         if self.is_half_open or other.is_closed:
             return
-        if self._network.is_cut(self.local_host, self.peer_host):
-            self._network.hold(self)
+        if network.cuts and network.is_cut(self.local_host, self.peer_host):
+            network.hold(self)
             return
-        data = b"".join(self._under_way)
-        self._under_way.clear()
-        link = self._network.link_of(self.local_host, self.peer_host)
+        data = under_way[0] if len(under_way) == 1 else b"".join(under_way)
+        under_way.clear()
+        link = network.link_of(self.local_host, self.peer_host) if network.links else network.link
         if len(data) > 1 and self._chance() < link.piece_chance:
             at = 1 + int(self._chance() * (len(data) - 2))
-            self._under_way.append(data[at:])
+            under_way.append(data[at:])
             data = data[:at]
         if data:
             other.process.now(self._read, data)
-        if self._under_way:
+        if under_way:
             self._plan_arrival()
         elif self._is_closing:
             other.process.now(other._gone, "closed by the peer")

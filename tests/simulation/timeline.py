@@ -54,29 +54,32 @@ class Timeline:
             heappush(self._heap, (self.now_us + delay_us, self._number, timer))
         return timer
 
+    def soon(self, timer: Timer) -> Timer:
+        """As :meth:`plan` without a delay."""
+        self._soon.append(timer)
+        return timer
+
     def run_until(self, time_us: int) -> None:
         """Everything that is due up to ``time_us`` happens."""
-        heap, soon, happen = self._heap, self._soon, self._happen
+        heap, soon = self._heap, self._soon
         while True:
-            while soon:
-                happen(soon.popleft())
-            if not heap or heap[0][0] > time_us:
-                break
-            now_us = self.now_us = heap[0][0]
-            while heap and heap[0][0] == now_us:
-                happen(heappop(heap)[2])
+            if not soon:
+                if not heap or heap[0][0] > time_us:
+                    break
+                self.now_us = heap[0][0]
+                while heap and heap[0][0] == self.now_us:
+                    soon.append(heappop(heap)[2])
+            timer = soon.popleft()
+            call, process = timer.call, timer.process
+            if call is None:
+                continue
+            self.event_count += 1
+            assert self.event_count < EVENTS_MAX, "no end of events"
+            if process is None or process.is_running:
+                call(*timer.arguments)
+            else:
+                process.hold(call, timer.arguments)
         self.now_us = max(self.now_us, time_us)
-
-    def _happen(self, timer: Timer) -> None:
-        call, process = timer.call, timer.process
-        if call is None:
-            return
-        self.event_count += 1
-        assert self.event_count < EVENTS_MAX, "no end of events"
-        if process is None or process.is_running:
-            call(*timer.arguments)
-        else:
-            process.hold(call, timer.arguments)
 
 
 class Process:
