@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pymq.client.admin import Admin
-from pymq.client.admin.promotion import GroupMember, Promotion, PromotionPlan, plan_promotion
+from pymq.client.admin.promotion import Promotion
+from pymq.client.admin.promotion_plan import GroupMember, PromotionPlan, plan_promotion
 from pymq.clock import SystemClock
 from pymq.errors import NotFoundError, PymqError, UnreachableError
 from pymq.model.route import MASTER_ID, BrokerData

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError, PymqError
-from pymq.wire.bodies_replication import ReplicationStatus, SlaveState
+from pymq.wire.bodies_replication import CONNECTED, FOLLOWING, REFUSED, ReplicationStatus, SlaveState
 
 MASTER_ID = 0
 _TOO_FEW = "in sync (inSyncReplicas"  # in the text with which a SYNC_MASTER refuses sends
@@ -138,7 +138,7 @@ def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
 
 def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState | None:
     """The master's own row of this slave: by its id, or because it is the only one from the slave's host."""
-    slaves = [state for state in master.slaves if state.state != "refused"]
+    slaves = [state for state in master.slaves if state.state != REFUSED]
     by_id = [state for state in slaves if state.broker_id == slave.broker_id]
     if len(by_id) == 1:
         return by_id[0]
@@ -183,7 +183,7 @@ def _in_sync_text(status: ReplicationStatus) -> str:
 
 def _is_stranger(slave: SlaveState) -> bool:
     """Who knows who that was: it did not join, and the log is not what it came for."""
-    return slave.broker_id < 0 and slave.state == "refused"
+    return slave.broker_id < 0 and slave.state == REFUSED
 
 
 def _slave_trouble(slave: SlaveState) -> str:
@@ -192,4 +192,4 @@ def _slave_trouble(slave: SlaveState) -> str:
 
 
 def _link_trouble(state: str) -> str:
-    return "" if state in ("following", "connected") else f"does not follow its master: {state}"
+    return "" if state in (FOLLOWING, CONNECTED) else f"does not follow its master: {state}"

@@ -16,7 +16,18 @@ NO_TOKEN = 0  # of a JoinAnswer: the slave must cut its log first
 EPOCH_MAX = 1 << 62  # as for offsets: far below 2**63
 TEXT_LENGTH_MAX = 300  # of names and addresses: a host name has at most 253 letters, a broker's name 127
 
-_NOT_CONNECTED = ("gone", "refused")
+# SlaveState.state
+CONNECTED, CATCHING_UP, AHEAD = "connected", "catching-up", "ahead"
+FOLLOWING = "following"
+GONE = "gone"  # a slave that went, and is not back
+REFUSED = "refused"  # sent away, and never a slave
+_NOT_CONNECTED = (GONE, REFUSED)
+# MasterLinkState.state; FOLLOWING and REFUSED, too
+WAITING, JOINING, CONNECTING = "waiting", "joining", "connecting"
+
+# RoleRequest.action
+FREEZE, RESUME, STEP_DOWN, PROMOTE = "freeze", "resume", "step_down", "promote"
+FREEZE_MS_MAX = 60_000  # whoever froze a master may die: nothing stays frozen longer
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
@@ -119,7 +130,7 @@ class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):
 
     master_address: str = ""
     ha_address: str = ""
-    state: str = "waiting"
+    state: str = WAITING
     problem: str = ""
     master_log_end: int = -1
     lag_bytes: int = -1

@@ -14,7 +14,8 @@ import msgspec
 
 from pymq.cli.promote_work import make_plan
 from pymq.client.admin import Admin
-from pymq.client.admin.promotion import Promotion, PromotionPlan
+from pymq.client.admin.promotion import Promotion
+from pymq.client.admin.promotion_plan import PromotionPlan
 from pymq.errors import PymqError
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.wire.codes import RequestCode

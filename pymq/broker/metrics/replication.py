@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.master.feed import GONE
-from pymq.broker.replication.master.feed import REFUSED as SENT_AWAY
-from pymq.broker.replication.slave.link import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING
 from pymq.broker.replication.status import CutHistory
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.metrics.family import PAUSE, Family, Metric, Reading, counter, gauge, single, state_set
 from pymq.store.counting import units_from
-from pymq.wire.bodies_replication import SlaveState
+from pymq.wire.bodies_replication import CONNECTING, FOLLOWING, GONE, JOINING, REFUSED, WAITING, SlaveState
 
 _SLAVE = ("slave_id", "slave_address")
 NO_EPOCH = 0
@@ -114,7 +111,7 @@ class ReplicationMetrics:
     def _as_master(self) -> Iterator[Family | None]:
         parts, sync_mode = self._parts, self._parts.sync_mode
         states = parts.feeds.states() if parts.feeds is not None else []
-        slaves = _distinct([slave for slave in states if slave.state != SENT_AWAY])
+        slaves = _distinct([slave for slave in states if slave.state != REFUSED])
         regained = parts.tail.regained
         problems = [
             *parts.watch.troubles,

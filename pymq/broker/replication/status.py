@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from pymq.broker.addresses import own_address, own_ha_address
 from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.master.feed import REFUSED
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
@@ -22,6 +21,7 @@ from pymq.store.counting import messages_behind
 from pymq.store.diverged import list_cuts
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import (
+    REFUSED,
     CutState,
     MasterLinkState,
     RegainedState,

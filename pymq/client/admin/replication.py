@@ -16,6 +16,8 @@ from pymq.model.strict_json import decode_json
 from pymq.model.tables import DataVersion, SubscriptionGroupConfig, TopicConfig
 from pymq.wire.bodies_admin import GroupConfigTable, HaStatus, TopicConfigTable, decode_admin_body
 from pymq.wire.bodies_replication import (
+    CONNECTED,
+    WAITING,
     LogDigests,
     LogDigestsRequest,
     MasterLinkState,
@@ -152,7 +154,7 @@ def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str
                 lag_ms=-1,
                 in_sync=one.in_sync,
                 bytes_per_second=one.transferred_byte_in_second,
-                state="connected",
+                state=CONNECTED,
             )
             for one in ha.ha_connection_info
         ],
@@ -164,7 +166,7 @@ def _rocketmq_link(ha: HaStatus) -> MasterLinkState:
     info = ha.ha_client_runtime_info
     return MasterLinkState(
         ha_address=info.master_addr or "",
-        state="connected" if info.master_addr and info.last_read_timestamp else "waiting",
+        state=CONNECTED if info.master_addr and info.last_read_timestamp else WAITING,
         bytes_per_second=info.transferred_byte_in_second,
         last_heard_ms=info.last_read_timestamp or -1,
     )

@@ -10,7 +10,7 @@ from pymq.broker.replication.rates import LogTimes, Rate
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import ProtocolViolation, PymqError
-from pymq.wire.bodies_replication import SlaveState
+from pymq.wire.bodies_replication import AHEAD, CATCHING_UP, CONNECTED, FOLLOWING, GONE, SlaveState
 from pymq.wire.ha import ReportReader, Reports, encode_head
 from pymq.wire.streams import Stream
 
@@ -20,9 +20,6 @@ UNSENT_BYTES_MAX = 1024 * 1024
 # Sent to one slave in one go while it catches up, so that it holds up neither sends nor the other slaves.
 TURN_BYTES_MAX = 1024 * 1024
 _JOIN_BYTES_MAX = 32 * 1024  # below this one copied write is cheaper than two
-
-NEW, BEHIND, FOLLOWING, AHEAD, GONE = "connected", "catching-up", "following", "ahead", "gone"
-REFUSED = "refused"  # sent away, and never a slave
 
 
 class FeedStore(Protocol):
@@ -298,10 +295,10 @@ class Feed:
         if self._is_closed:
             return GONE
         if self.next is None:
-            return NEW
+            return CONNECTED
         if self.is_ahead:
             return AHEAD
-        return BEHIND if self._is_waiting else FOLLOWING
+        return CATCHING_UP if self._is_waiting else FOLLOWING
 
 
 _BEGIN_ANEW = "move its directory away and start it with an empty one"

@@ -9,14 +9,14 @@ import logging
 import random
 from collections.abc import Callable
 
-from pymq.broker.replication.master.feed import GONE, Feed, FeedStore
+from pymq.broker.replication.master.feed import Feed, FeedStore
 from pymq.broker.replication.master.grants import Grant, Grants
 from pymq.broker.replication.master.strays import Strays
 from pymq.broker.replication.master.told import Told, printable
 from pymq.broker.replication.rates import LogTimes
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.wire.bodies_replication import SlaveState
+from pymq.wire.bodies_replication import GONE, SlaveState
 from pymq.wire.streams import Stream, StreamHandler
 
 CONNECTIONS_MAX = 64

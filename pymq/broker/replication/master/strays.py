@@ -6,9 +6,8 @@ touched by them.
 
 from __future__ import annotations
 
-from pymq.broker.replication.master.feed import REFUSED
 from pymq.clock import Clock
-from pymq.wire.bodies_replication import SlaveState
+from pymq.wire.bodies_replication import REFUSED, SlaveState
 
 SHOWN_MS = 60_000
 STRAYS_MAX = 8  # the one that came longest ago is forgotten

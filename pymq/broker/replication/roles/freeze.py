@@ -6,10 +6,10 @@ import logging
 
 from pymq.clock import Clock
 from pymq.store.store import MessageStore
+from pymq.wire.bodies_replication import FREEZE_MS_MAX
 
 log = logging.getLogger(__name__)
 
-FREEZE_MS_MAX = 60_000  # whoever froze it may die: nothing stays frozen longer
 _REFUSER = "freeze"
 
 

@@ -10,11 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
 from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
-from pymq.wire.bodies_replication import RoleAnswer, RoleRequest
+from pymq.wire.bodies_replication import FREEZE, FREEZE_MS_MAX, PROMOTE, RESUME, STEP_DOWN, RoleAnswer, RoleRequest
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
-
-FREEZE, RESUME, STEP_DOWN, PROMOTE = "freeze", "resume", "step_down", "promote"
 
 
 class RoleRequests:

@@ -24,7 +24,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreError
-from pymq.wire.bodies_replication import JoinRequest, MasterLinkState
+from pymq.wire.bodies_replication import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING, JoinRequest, MasterLinkState
 from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ DISPATCH_INTERVAL_MS = 2
 GATHER_BYTES_PER_SECOND = 9_000_000
 GATHER_INTERVAL_MS = 20
 PACE_PERIOD_MS = 100  # over which is measured whether much comes
-
-WAITING, JOINING, CONNECTING, FOLLOWING, REFUSED = "waiting", "joining", "connecting", "following", "refused"
 
 
 class LinkLog(FollowingLog, Protocol):

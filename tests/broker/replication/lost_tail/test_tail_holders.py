@@ -7,12 +7,11 @@ import errno
 import pytest
 
 from pymq.broker.replication.lost_tail.tail_holders import TailHolders
-from pymq.broker.replication.master.feed import FOLLOWING, GONE
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.memory_fs import MemoryFiles
 from pymq.store.tables import JsonTable
-from pymq.wire.bodies_replication import SlaveState
+from pymq.wire.bodies_replication import FOLLOWING, GONE, SlaveState
 
 PATH = "/data/config/tailHolders.json"
 FIRST, SECOND, MOVED = "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.9:10911"

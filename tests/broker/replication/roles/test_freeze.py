@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
+from pymq.wire.bodies_replication import FREEZE_MS_MAX
 from pymq.wire.codes import ResponseCode
 from tests.broker.replication.master.test_sync_mode import bodies, commit_one, opened, send_refusal
 from tests.broker.world import World

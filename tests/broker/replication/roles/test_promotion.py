@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pymq.broker.replication.roles.freeze import FREEZE_MS_MAX
 from pymq.broker.replication.roles.role import Role
-from pymq.wire.bodies_replication import RoleAnswer, RoleRequest
+from pymq.wire.bodies_replication import FREEZE_MS_MAX, RoleAnswer, RoleRequest
 from pymq.wire.codes import RequestCode
 from tests.broker.replication.asking import THEIRS, following
 from tests.broker.world import Caller, World

@@ -1,0 +1,167 @@
+"""The plan of a promotion, for every state of a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.client.admin.promotion_plan import GroupMember, common_end
+from pymq.errors import NotFoundError, UnreachableError, UnsafeError
+from pymq.wire.bodies_replication import ReignBody
+from tests.client.admin.groups import A, B, C, away, link, master, plan, slave, status
+
+
+def test_with_a_living_master_nothing_is_at_risk() -> None:
+    found = plan(master(), slave(B, 1, 900), slave(C, 2, 1000))
+    assert found.master is not None and found.master.address == A
+    assert found.target.address == C, "the one that has most"
+    assert not found.risks and not found.obstacles
+    assert [found.lag_bytes(member) for member in found.members] == [0, 100, 0]
+    found.check(force=False)
+
+
+def test_of_equal_slaves_the_one_with_the_lowest_id() -> None:
+    assert plan(master(), slave(C, 2), slave(B, 1)).target.address == B
+
+
+def test_a_slave_that_does_not_follow_is_not_picked_and_refused_when_named() -> None:
+    members = (master(), slave(B, 1, 1000, state="refused", link=link("refused", problem="digests differ")))
+    assert plan(*members, slave(C, 2, 10)).target.address == C
+    (obstacle,) = plan(*members, target=B).obstacles
+    assert "digests differ" in obstacle and A in obstacle
+    with pytest.raises(UnsafeError):
+        plan(*members, target=B).check(force=True)
+
+
+def test_the_named_slave_is_taken() -> None:
+    assert plan(master(), slave(B, 1, 1000), slave(C, 2, 10), target=C).target.address == C
+
+
+def test_without_a_master_the_furthest_slave_of_the_newest_reign_is_taken_and_force_is_needed() -> None:
+    found = plan(away(A, 0), slave(B, 1, 5000, epoch=2), slave(C, 2, 4000, epoch=3))
+    assert found.target.address == C and found.master is None and found.lost_master == A
+    (risk,) = [text for text in found.risks if A in text]
+    assert "behind offset 4000" in risk
+    with pytest.raises(UnsafeError, match="--force"):
+        found.check(force=False)
+    found.check(force=True)
+
+
+def test_what_a_dead_master_is_known_to_have_had_is_told() -> None:
+    found = plan(away(A, 0), slave(B, 1, 900, "waiting", link=link("waiting", master_log_end=1500)))
+    assert any("600 bytes" in risk for risk in found.risks)
+
+
+def test_of_a_dead_sync_master_only_what_was_unconfirmed_is_lost() -> None:
+    found = plan(away(A, 0), slave(B, 1, state="waiting", master_role="SYNC_MASTER"))
+    assert any("not confirmed" in risk for risk in found.risks)
+
+
+def test_a_slave_that_may_have_lost_what_it_had_confirmed_is_a_risk_and_the_last_to_be_picked() -> None:
+    doubtful = slave(B, 1, 900, "waiting", end_in_doubt=True)
+    alone = plan(away(A, 0), doubtful)
+    assert any(B in risk and "not stopped in order" in risk and "may be missing" in risk for risk in alone.risks)
+    both = plan(away(A, 0), doubtful, slave(C, 2, 900, "waiting"))
+    assert both.target.address == C
+    assert not any("not stopped in order" in risk for risk in both.risks)
+
+
+def test_another_slave_that_has_more_or_does_not_answer_is_a_risk() -> None:
+    found = plan(away(A, 0), slave(B, 1, 900), slave(C, 2, 1000), away("10.0.0.4:1", 3), target=B)
+    texts = "\n".join(found.risks)
+    assert f"{C} has 100 bytes more" in texts and "10.0.0.4:1 does not answer" in texts
+    newer = plan(away(A, 0), slave(B, 1, 2000, epoch=2), slave(C, 2, 1000, epoch=3), target=B)
+    assert any("newer reign (epoch 3, not 2)" in risk for risk in newer.risks)
+
+
+def test_a_former_master_that_has_stepped_down_is_no_risk() -> None:
+    """A promotion that broke off between its two halves is run again without force."""
+    found = plan(slave(A, 1, state="joining", link=link("joining", B)), slave(B, 1, state="waiting"), target=B)
+    assert found.risks == () and found.master is None
+
+
+def test_the_lost_master_is_known_by_the_slave_when_name_servers_have_forgotten_it() -> None:
+    assert plan(slave(B, 1, state="waiting")).lost_master == A
+
+
+def test_rocketmq_brokers_can_not_be_told() -> None:
+    apache = GroupMember(A, 0, status(A, 0, protocol_version=0, epoch=0))
+    (obstacle,) = plan(apache, slave(B, 1)).obstacles
+    assert A in obstacle and "stop it" in obstacle
+    other = GroupMember(B, 1, status(B, 1, protocol_version=0, epoch=0))
+    (obstacle,) = plan(away(A, 0), other).obstacles
+    assert B in obstacle and "brokerId=0" in obstacle
+
+
+def test_a_stopped_rocketmq_master_leaves_its_place_to_a_pymq_slave() -> None:
+    found = plan(slave(B, 1, state="waiting", epoch=0))
+    assert not found.obstacles and found.risks
+
+
+def test_who_is_the_master_already_is_told_so() -> None:
+    (obstacle,) = plan(master(), slave(B, 1), target=A).obstacles
+    assert "already" in obstacle
+
+
+def test_of_two_masters_the_newer_is_the_living_one() -> None:
+    found = plan(master(A, epoch=2), master(C, epoch=3), slave(B, 1))
+    assert found.master is not None and found.master.address == C
+
+
+def with_reigns(member: GroupMember, *reigns: tuple[int, int, str]) -> GroupMember:
+    assert member.status is not None
+    member.status.lineage = [ReignBody(epoch, start, reign_id) for epoch, start, reign_id in reigns]
+    return member
+
+
+def test_of_two_masters_as_old_an_operator_chooses_and_is_told_what_the_other_loses() -> None:
+    a = with_reigns(master(A, log_end=1500), (1, 0, "a"), (2, 900, "b"))
+    c = with_reigns(master(C, log_end=1400), (1, 0, "a"), (2, 1000, "c"))
+    members = (a, c, slave(B, 1))
+    for target in ("", B):
+        (obstacle,) = plan(*members, target=target).obstacles
+        assert A in obstacle and C in obstacle and "epoch 2" in obstacle
+    found = plan(*members, target=C)
+    assert found.target is c and found.rivals == (a,) and found.master is None and not found.obstacles
+    (risk,) = found.risks
+    for word in (A, "offset 900", "(600 bytes)", "diverged/"):
+        assert word in risk
+    with pytest.raises(UnsafeError, match="--force"):
+        found.check(force=False)
+    found.check(force=True)
+
+
+def test_two_masters_with_nothing_in_common() -> None:
+    a = with_reigns(master(A), (1, 0, "a"))
+    c = with_reigns(master(C), (1, 0, "c"))
+    (risk,) = plan(a, c, target=A).risks
+    assert C in risk and "empty directory" in risk
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([(1, 0, "a")], [(1, 0, "a")], 700),
+        ([(1, 0, "a"), (2, 500, "b")], [(1, 0, "a")], 500),
+        ([(1, 0, "a"), (2, 500, "b")], [(1, 0, "a"), (2, 500, "b"), (3, 600, "c")], 600),
+        ([(1, 0, "a"), (2, 500, "b")], [(1, 0, "a"), (2, 400, "c")], 400),
+        ([(1, 0, "a")], [(1, 0, "b")], None),
+        ([], [(1, 0, "b")], None),
+    ],
+)
+def test_up_to_where_two_logs_are_equal(
+    ours: list[tuple[int, int, str]], theirs: list[tuple[int, int, str]], expected: int | None
+) -> None:
+    one, other = with_reigns(master(A, log_end=1000), *ours), with_reigns(master(C, log_end=700), *theirs)
+    assert one.status is not None and other.status is not None
+    assert common_end(one.status, other.status) == common_end(other.status, one.status) == expected
+
+
+def test_nobody_to_promote() -> None:
+    with pytest.raises(NotFoundError, match="no slave"):
+        plan(master())
+    with pytest.raises(UnreachableError, match=B):
+        plan(away(A, 0), away(B, 1))
+    with pytest.raises(UnreachableError, match=B):
+        plan(master(), away(B, 1), target=B)
+    with pytest.raises(NotFoundError, match=C):
+        plan(master(), slave(B, 1), target=C)
