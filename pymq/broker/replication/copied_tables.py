@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
@@ -55,68 +55,74 @@ class CopiedTable:
         return ".".join([self.start_id, *map(_text, self.stamp())])
 
 
+class _Side(Protocol):
+    """What a broker does with one of its tables; see :class:`CopiedTable`."""
+
+    def stamp(self) -> Stamp: ...
+
+    def read(self, known: str) -> TableRead: ...
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None: ...
+
+
 def copied_tables(parts: BrokerParts, start_id: str) -> list[CopiedTable]:
     """In the order in which a slave takes them. ``start_id`` is another one at each start of a broker."""
-    deletions = _Deletions(parts)
-    offsets = _Offsets(parts, start_id)
-    topics, groups, delays = parts.topics, parts.groups, parts.delays
 
-    def take_topics(table: dict[str, Any], is_part: bool) -> None:
-        for topic in topics.take_over(table):
-            parts.stats.forget_topic(topic)
-
-    def take_groups(table: dict[str, Any], is_part: bool) -> None:
-        for group in groups.take_over(table):
-            parts.pending_offsets.forget_group(group)
-            parts.stats.forget_group(group)
-
-    def take_master_role(table: dict[str, Any], is_part: bool) -> None:
-        parts.watch.note_master_role(str(table[MASTER_ROLE].get("role")))
+    def row(name: str, member: str, side: _Side, *, waits_for_log: bool = False) -> CopiedTable:
+        return CopiedTable(name, member, start_id, side.stamp, side.read, side.take, waits_for_log)
 
     return [
         # First, so that what was committed in a deleted topic is forgotten before offsets of a new one come.
-        CopiedTable(DELETIONS, DELETIONS, start_id, deletions.stamp, deletions.read, deletions.take),
-        CopiedTable(
-            TOPICS,
-            "topicConfigTable",
-            start_id,
-            lambda: (topics.data_version,),
-            lambda known: TableRead(topics.as_table()),
-            take_topics,
-        ),
-        CopiedTable(
-            GROUPS,
-            "subscriptionGroupTable",
-            start_id,
-            lambda: (groups.data_version,),
-            lambda known: TableRead(groups.as_table()),
-            take_groups,
-        ),
-        CopiedTable(OFFSETS, "offsetTable", start_id, offsets.stamp, offsets.read, offsets.take),
+        row(DELETIONS, DELETIONS, _Deletions(parts)),
+        row(TOPICS, "topicConfigTable", _Topics(parts)),
+        row(GROUPS, "subscriptionGroupTable", _Groups(parts)),
+        row(OFFSETS, "offsetTable", _Offsets(parts, start_id)),
         # A delayed message counts as delivered on the slave once its log has the delivered one.
-        CopiedTable(
-            DELAYS,
-            "offsetTable",
-            start_id,
-            lambda: (delays.data_version, delays.change_count),
-            lambda known: TableRead(delays.as_table()),
-            lambda table, is_part: delays.take_over(table),
-            waits_for_log=True,
-        ),
-        # So that whoever takes over goes on with what senders were promised last.
-        CopiedTable(
-            MASTER_ROLE,
-            MASTER_ROLE,
-            start_id,
-            lambda: (int(parts.sync_mode.is_on),),
-            lambda known: TableRead({MASTER_ROLE: {"role": SYNC_MASTER if parts.sync_mode.is_on else ASYNC_MASTER}}),
-            take_master_role,
-        ),
+        row(DELAYS, "offsetTable", _Delays(parts), waits_for_log=True),
+        row(MASTER_ROLE, MASTER_ROLE, _MasterRole(parts)),
     ]
 
 
 def _text(part: DataVersion | int) -> str:
     return str(part) if isinstance(part, int) else f"{part.counter}.{part.timestamp}.{part.state_version}"
+
+
+class _Topics:
+    """Whole each time, at once."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._topics = parts.topics
+        self._stats = parts.stats
+
+    def stamp(self) -> Stamp:
+        return (self._topics.data_version,)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead(self._topics.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        for topic in self._topics.take_over(table):
+            self._stats.forget_topic(topic)
+
+
+class _Groups:
+    """Whole each time, at once."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._groups = parts.groups
+        self._pending = parts.pending_offsets
+        self._stats = parts.stats
+
+    def stamp(self) -> Stamp:
+        return (self._groups.data_version,)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead(self._groups.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        for group in self._groups.take_over(table):
+            self._pending.forget_group(group)
+            self._stats.forget_group(group)
 
 
 class _Offsets:
@@ -126,7 +132,7 @@ class _Offsets:
         self._cursors = parts.cursors
         self._start_id = start_id
 
-    def stamp(self) -> tuple[int, int]:
+    def stamp(self) -> Stamp:
         return self._cursors.change_count, self._cursors.data_version.counter
 
     def read(self, known: str) -> TableRead:
@@ -143,6 +149,22 @@ class _Offsets:
         self._cursors.take_over(table, is_part=is_part)
 
 
+class _Delays:
+    """How far the delay levels are delivered."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._delays = parts.delays
+
+    def stamp(self) -> Stamp:
+        return self._delays.data_version, self._delays.change_count
+
+    def read(self, known: str) -> TableRead:
+        return TableRead(self._delays.as_table())
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        self._delays.take_over(table)
+
+
 class _Deletions:
     """Topics and the log offsets below which their records are deleted. A slave goes by them in its own queues, for
     records that are still to come too; it keeps those that its master has forgotten until its own log has."""
@@ -151,7 +173,7 @@ class _Deletions:
         self._store = parts.store
         self._pending = parts.pending_offsets
 
-    def stamp(self) -> tuple[int]:
+    def stamp(self) -> Stamp:
         return (self._store.deletions.change_count,)
 
     def read(self, known: str) -> TableRead:
@@ -161,3 +183,20 @@ class _Deletions:
         ends = {topic: end for topic, end in table[DELETIONS].items() if isinstance(end, int)}
         for topic in self._store.delete_topics_below(ends):
             self._pending.forget_topic(topic)
+
+
+class _MasterRole:
+    """So that whoever takes over goes on with what senders were promised last."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._sync_mode = parts.sync_mode
+        self._watch = parts.watch
+
+    def stamp(self) -> Stamp:
+        return (int(self._sync_mode.is_on),)
+
+    def read(self, known: str) -> TableRead:
+        return TableRead({MASTER_ROLE: {"role": SYNC_MASTER if self._sync_mode.is_on else ASYNC_MASTER}})
+
+    def take(self, table: dict[str, Any], is_part: bool) -> None:
+        self._watch.note_master_role(str(table[MASTER_ROLE].get("role")))
