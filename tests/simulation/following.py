@@ -62,12 +62,13 @@ class Followings:
         """Their connections carry everything as fast as they should."""
         network = self._network
         there, back = (slave.host, master.host), (master.host, slave.host)
-        return not any(pair in network.cuts or pair in network.links or pair in torn for pair in (there, back))
+        return there not in torn and not any(pair in network.cuts or pair in network.links for pair in (there, back))
 
     def _torn_pairs(self) -> set[tuple[str, str]]:
-        """Hosts of connections that are broken, and one end has not heard of it."""
+        """Hosts of connections that are broken, and who opened it has not heard of it: questions wait there in vain."""
+        network = self._network
         return {
             (stream.local_host, stream.peer_host)
-            for stream in self._network.streams
-            if stream.is_half_open or stream.other.is_closed
+            for stream in network.streams
+            if (stream.is_half_open or stream.other.is_closed) and network.is_listening(stream.peer_address)
         }
