@@ -106,6 +106,7 @@ class MetadataCopy:
     def close(self) -> None:
         """From now on nothing is asked, nor taken from what was asked."""
         self._is_closed = True
+        self._push.close()
 
     def _is_to_be_given_up(self) -> bool:
         is_time = self._clock.monotonic_ms() >= self._next_ms

@@ -41,6 +41,9 @@ class OffsetPush:
         self._problem = ""
         self._is_apache = False
         self._unmet: set[str] = set()  # groups that a RocketMQ master has not met, and that were told
+        self._dropped_count = 0
+        self._first_dropped = ""
+        self._is_closed = False
         # Called when the master's offset is another one than was sent, so that the slave's is wrong.
         self.on_difference: Callable[[], None] = lambda: None
 
@@ -55,14 +58,19 @@ class OffsetPush:
         ``is_apache``: a RocketMQ master takes no offset of a group before it has heard of one of its consumers.
         """
         self._waiting = self._pending.all()
-        self._problem = ""
+        self._problem, self._dropped_count = "", 0
         self._is_apache = is_apache
         self._unmet &= {pending.group for pending in self._waiting}
         self._ask_more(address, done)
 
+    def close(self) -> None:
+        """From now on nothing is asked, and no answer counts: what waits is being saved."""
+        self._is_closed = True
+
     def _ask_more(self, address: str, done: Done) -> None:
         batch, self._waiting = self._waiting[:ASKED_AT_ONCE], self._waiting[ASKED_AT_ONCE:]
         if self._problem or not batch:
+            self._tell_dropped()
             done(self._problem)
             return
         self._asked_count = len(batch)
@@ -71,6 +79,8 @@ class OffsetPush:
 
     def _ask(self, address: str, pending: PendingOffset, done: Done) -> None:
         def answered(answer: Command | str) -> None:
+            if self._is_closed:
+                return
             self._note(pending, answer)
             self._asked_count -= 1
             if not self._asked_count:
@@ -93,13 +103,21 @@ class OffsetPush:
         elif answer.code in _FINAL:
             self._pending.settle(pending)
             if answer.code != ResponseCode.SUCCESS:
-                log.warning("the master did not take %s, it is dropped: %s", pending, answer.remark)
+                self._dropped_count += 1
+                if self._dropped_count == 1:
+                    self._first_dropped = f"{pending}, it is dropped: {answer.remark}"
                 self.on_difference()
             # A RocketMQ master takes it and answers nothing more.
             elif answer.ext and answer.ext.get("offset") != str(pending.offset):
                 self.on_difference()
         else:
             self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"
+
+    def _tell_dropped(self) -> None:
+        """Once a round: a deleted topic may have many."""
+        if self._dropped_count:
+            others = f" (and so are {self._dropped_count - 1} others)" if self._dropped_count > 1 else ""
+            log.warning("the master did not take %s%s", self._first_dropped, others)
 
     def _tell_unmet(self, group: str) -> None:
         """It makes the group when one of its consumers comes; what they committed here is kept for that."""
