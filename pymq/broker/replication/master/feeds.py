@@ -119,6 +119,8 @@ class Feeds:
         """Ends all connections: the broker stops, or is no master any more. Who has caught up gets the last bytes."""
         self.committed()
         for feed in list(self._feeds):
+            if not feed.is_slave:
+                self._feeds.remove(feed)  # who it was needs no line any more
             feed.close(why)
 
     # -- sending ---------------------------------------------------------------------------------------------------
@@ -180,8 +182,8 @@ class Feeds:
         state.state, state.problem, state.in_sync, state.bytes_per_second = GONE, why, False, 0
         self._gone.pop(key, None)
         self._gone[key] = state
-        if len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
+        if len(self._gone) > GONE_MAX:  # those that never joined go first
+            del self._gone[next((key for key in self._gone if key[0] < 0), next(iter(self._gone)))]
 
 
 def _key(feed: Feed) -> tuple[int, str]:

@@ -379,6 +379,19 @@ def test_those_that_make_room_are_told_once_a_minute(
     assert len(master.feeds._feeds) == len(master.feeds.states()) == CONNECTIONS_MAX
 
 
+def test_of_those_that_are_gone_who_never_joined_is_forgotten_first(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    Peer(cable, master.feeds.grant(3, "h:3", 0), 0).stream.cut("reset")
+    for number in range(GONE_MAX):
+        peer = Peer(cable, 0)
+        peer.masters_end.peer_address = f"10.0.{number}.1:1"
+        peer.stream.cut("reset")
+        cable.settle()
+    states = master.feeds.states()
+    assert len(states) == GONE_MAX
+    assert (states[0].broker_id, states[1].address) == (3, "10.0.1.1:1")
+
+
 def test_a_slave_s_coming_and_going_is_told_each_time(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pymq.broker.replication.slave.metadata_copy import APACHE_INTERVAL_MS
 from pymq.broker.routes import broker_dispatcher
 from pymq.model.tables import TopicConfig
 from pymq.store.timer_check import TimerCheckFile
@@ -20,7 +21,7 @@ from tests.broker.disk import failing
 from tests.broker.replication.pair import MASTER, Pair
 from tests.broker.world import ROOT, Caller, World
 
-ROUND_MS = 3000
+ROUND_MS = APACHE_INTERVAL_MS
 
 
 class Apache:

@@ -15,6 +15,8 @@ from pymq.broker.replication.slave.link import (
     PACE_PERIOD_MS,
     REFUSED_RETRY_MS,
     RETRY_MAX_MS,
+    RETRY_MIN_MS,
+    STEADY_MS,
 )
 from pymq.clock import ManualClock
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -22,7 +24,7 @@ from pymq.wire.command import Command
 from pymq.wire.ha import encode_head, encode_report
 from pymq.wire.streams import Stream
 from tests.broker.replication.cable import Cable
-from tests.broker.replication.group import MASTER, MASTER_HA, SEGMENT, Master, Slave, following
+from tests.broker.replication.group import MASTER, MASTER_HA, SEGMENT, STEP_MS, Master, Slave, following
 from tests.store.support import everything
 
 
@@ -166,6 +168,24 @@ def test_a_slave_has_caught_up_once_it_has_what_the_master_had_when_it_joined(
     assert (slave.follower.end, slave.link.has_caught_up) == (end, True)
 
 
+def asked_after_ms(cable: Cable, slave: Slave) -> int:
+    """How long it takes until the slave asks for its master again."""
+    before, start_ms = len(cable.asked), slave.clock.monotonic_ms()
+    while len(cable.asked) == before:
+        slave.run(STEP_MS)
+    return slave.clock.monotonic_ms() - start_ms
+
+
+def test_each_pause_is_twice_the_last_one_up_to_the_longest(cable: Cable, clock: ManualClock) -> None:
+    slave = Slave(cable, clock)
+    slave.link.note_master(MASTER, MASTER_HA)
+    slave.run(STEP_MS)
+    pause_ms = RETRY_MIN_MS
+    for _ in range(12):
+        assert pause_ms // 2 <= asked_after_ms(cable, slave) <= pause_ms + STEP_MS
+        pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
+
+
 def test_retries_come_ever_later(cable: Cable, clock: ManualClock) -> None:
     slave = Slave(cable, clock)
     slave.link.note_master(MASTER, MASTER_HA)
@@ -175,6 +195,23 @@ def test_retries_come_ever_later(cable: Cable, clock: ManualClock) -> None:
     slave.link.note_master("127.0.0.1:9", "127.0.0.1:10")
     slave.run(50)
     assert len(cable.asked) == first + 1, "another master is tried at once"
+
+
+@pytest.mark.parametrize(("followed_ms", "is_soon"), [(STEADY_MS - 2 * STEP_MS, False), (STEADY_MS + STEP_MS, True)])
+def test_who_followed_for_a_while_begins_with_short_pauses(
+    cable: Cable, clock: ManualClock, followed_ms: int, is_soon: bool
+) -> None:
+    slave = Slave(cable, clock)
+    slave.link.note_master(MASTER, MASTER_HA)
+    slave.run(10 * RETRY_MAX_MS)
+    master = Master(cable, clock)
+    asked_after_ms(cable, slave)
+    assert slave.link.is_following
+    slave.run(followed_ms)
+    master.stop()
+    cable.settle()
+    pause_ms = asked_after_ms(cable, slave)
+    assert (pause_ms <= RETRY_MIN_MS + STEP_MS) if is_soon else (pause_ms >= RETRY_MAX_MS // 2)
 
 
 def test_a_refusal_is_told_and_tried_again_slowly(cable: Cable, clock: ManualClock) -> None:

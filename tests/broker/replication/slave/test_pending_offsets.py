@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.replication.slave.pending_offsets import PendingOffset, PendingOffsets
+from pymq.broker.replication.slave.offset_push import ASKED_AT_ONCE
+from pymq.broker.replication.slave.pending_offsets import PENDING_COUNT_MAX, PendingOffset, PendingOffsets
 from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
@@ -200,7 +201,7 @@ def test_many_are_sent_some_at_a_time() -> None:
     pair.clock.advance(300)
     pair.copy.tick()
     pair.network.answer_one()
-    assert len(pair.network.asked) == 64
+    assert len(pair.network.asked) == ASKED_AT_ONCE
     pair.network.answer_all()
     assert pair.network.code_counts[Code.UPDATE_CONSUMER_OFFSET] == 200
     assert all(pair.master.parts.cursors.query(f"g{number}", "T", 0) == 3 for number in range(200))
@@ -220,6 +221,18 @@ def test_too_many_are_refused() -> None:
     assert len(pending) == 2, "a later commit waits on"
     pending.settle(PendingOffset("g", "T", 1, 2))
     pending.note("g", "T", 2, 1)
+
+
+def test_so_many_wait_at_most() -> None:
+    pair = joined_pair()
+    pair.stop_master()
+    pending = pair.slave.parts.pending_offsets
+    for queue_id in range(PENDING_COUNT_MAX):
+        pending.note("g", "T", queue_id, 1)
+    pending.note("g", "T", 0, 2)
+    with pytest.raises(Refusal, match=f"no more than {PENDING_COUNT_MAX} can: commit again when the master is back"):
+        pending.note("g", "T", PENDING_COUNT_MAX, 1)
+    assert len(pending) == PENDING_COUNT_MAX
 
 
 def test_a_full_disk_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,130 @@
+"""Whoever else connects to a master's HA port, over real sockets: slaves and senders don't notice, nor does its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from pymq.broker.broker import Broker
+from pymq.broker.replication.master.feeds import CONNECTIONS_MAX
+from pymq.broker.replication.master.told import LINES_MAX
+from pymq.client import Message, Producer
+from tests.broker.test_broker import DEADLINE_S, until
+from tests.broker.test_slave_reads import Two, two
+
+_RNG = random.Random(7)
+KINDS = {
+    "random bytes": _RNG.randbytes(3000),
+    "half a report": b"\0\0\0",
+    "a report beyond the end": struct.pack(">q", 1 << 40),
+    "a report of what was never sent": struct.pack(">qq", 0, 1 << 39),
+    "a token nobody gave": struct.pack(">qq", -5, 0),
+    "a negative report": struct.pack(">qq", 0, -5),
+    "the greatest number": struct.pack(">q", (1 << 63) - 1),
+    "a TLS hello": bytes.fromhex("16030100c8010000c40303") + _RNG.randbytes(190),
+    "an HTTP request": b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
+    "nothing": b"",
+}
+
+
+# Who says nothing is sent away after a second.
+SOON = {"haHousekeepingInterval": "1000", "haSendHeartbeatInterval": "500"}
+
+
+async def connect(broker: Broker, raw: bytes, host_number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """From one of many addresses of this machine."""
+    source = (f"127.0.{host_number // 200}.{2 + host_number % 200}", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.config.ha_listen_port, local_addr=source)
+    writer.write(raw)
+    return reader, writer
+
+
+async def until_sent_away(broker: Broker, raw: bytes) -> None:
+    """For saying nothing more at the latest."""
+    reader, writer = await connect(broker, raw, 1)
+    async with asyncio.timeout(DEADLINE_S):
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(1000):
+                pass
+    writer.close()
+
+
+async def storm(broker: Broker, count: int) -> None:
+    """So many connections of all kinds, each closed after a moment."""
+
+    async def one(number: int) -> None:
+        raw = list(KINDS.values())[number % len(KINDS)]
+        with contextlib.suppress(OSError):
+            reader, writer = await connect(broker, raw, number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(100), 0.05)
+            writer.close()
+
+    for first in range(0, count, 100):
+        await asyncio.gather(*(one(number) for number in range(first, min(count, first + 100))))
+
+
+def told(caplog: pytest.LogCaptureFixture) -> int:
+    return sum(record.name.endswith("master.told") for record in caplog.records)
+
+
+async def check_serving(brokers: Two, producer: Producer) -> None:
+    """A send is confirmed by the slave."""
+    async with asyncio.timeout(DEADLINE_S):
+        result = await producer.send(Message("T", b"on it goes"))
+    assert result.status.name == "SEND_OK"
+    link = brokers.slave.parts.link if brokers.slave.parts is not None else None
+    assert link is not None
+    await until(lambda: link.is_following)
+
+
+def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with two(tmp_path) as (brokers, namesrv), Producer("P", namesrv=namesrv.address) as producer:
+            await brokers.start_slave()
+            await check_serving(brokers, producer)
+            parts = brokers.master.parts
+            assert parts is not None and parts.feeds is not None
+            caplog.clear()
+            await asyncio.gather(storm(brokers.master, 2000), *(check_serving(brokers, producer) for _ in range(50)))
+            await check_serving(brokers, producer)
+            assert told(caplog) <= LINES_MAX + 2, "two of the slave's own at most"
+            feeds = parts.feeds
+            await until(lambda: len(feeds._feeds) == 1)
+            states = {state.state for state in feeds.states()}
+            assert states == {"following", "refused"}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_stranger_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    async def scenario() -> None:
+        async with two(tmp_path, brokerRole="ASYNC_MASTER", **SOON) as (brokers, _):
+            parts = brokers.master.parts
+            assert parts is not None and parts.feeds is not None
+            feeds = parts.feeds
+            caplog.clear()
+            await asyncio.gather(*(until_sent_away(brokers.master, KINDS[kind]) for _ in range(3)))
+            await until(lambda: not feeds._feeds)
+            assert 1 <= told(caplog) <= 2, "what is wrong with it, and that it was sent away"
+            assert [state.state for state in feeds.states()] in (["refused"], ["gone"])
+
+    asyncio.run(scenario())
+
+
+def test_who_only_holds_connections_keeps_no_slave_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with two(tmp_path) as (brokers, namesrv), Producer("P", namesrv=namesrv.address) as producer:
+            held = [await connect(brokers.master, b"", number) for number in range(2 * CONNECTIONS_MAX)]
+            await brokers.start_slave()
+            await check_serving(brokers, producer)
+            for _, writer in held:
+                writer.close()
+
+    asyncio.run(scenario())
