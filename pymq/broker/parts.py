@@ -362,6 +362,7 @@ class BrokerParts:
         self.watch.close()
         self.copy_requests.close()
         if self.feeds is not None:
+            self.feeds.on_acked = lambda: None  # they go while another thread closes the store
             self.feeds.close(why)
         if self.link is not None:
             self.link.close()

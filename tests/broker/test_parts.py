@@ -12,7 +12,10 @@ from pymq.errors import StoppedError, StoreError
 from pymq.model.message import MessageQueue
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.store.memory_fs import MemoryFiles
+from pymq.wire.ha import encode_report
 from tests.broker.disk import failing
+from tests.broker.replication.cable import Cable
+from tests.broker.replication.taker import Taker
 from tests.broker.world import ROOT, Caller, World
 
 
@@ -119,6 +122,24 @@ def test_an_arrival_reaches_parked_pulls_and_delays() -> None:
     world.parts.delays.tick()
     world.parts.pulls.long_polls.wake()
     assert [reply.code for reply in caller.peer.answers] == [0]
+
+
+def test_slaves_that_are_sent_away_move_nothing_in_a_store_that_another_thread_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, cable, moved = World(), Cable(), []
+    monkeypatch.setattr(world.parts.writer, "copied", lambda: moved.append("copied"))
+    assert world.parts.feeds is not None
+    cable.listeners["ha"] = world.parts.feeds.accept
+    taker = Taker()
+    cable.connect("ha", taker)
+    cable.settle()
+    taker.write(encode_report(0))
+    cable.settle()
+    assert moved == ["copied"]
+    world.parts.leave_group("another role")
+    cable.settle()
+    assert taker.is_closed and moved == ["copied"]
 
 
 def test_message_ids_name_the_broker_s_address() -> None:

@@ -10,6 +10,7 @@ from pymq.wire.bodies_replication import JoinAnswer, JoinRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.ha import OFFSET_MAX, encode_report
 from tests.broker.replication.cable import Cable
+from tests.broker.replication.taker import Taker
 from tests.broker.world import Caller, World
 
 JOIN = RequestCode.PYMQ_JOIN_MASTER
@@ -56,28 +57,10 @@ def test_the_token_is_good_for_a_connection() -> None:
     peer = Taker()
     cable.connect("ha", peer)
     cable.settle()
-    peer.stream.write(encode_report(answer.token) + encode_report(0))
+    peer.write(encode_report(answer.token) + encode_report(0))
     cable.settle()
     assert peer.data.endswith(bytes(world.parts.store.read_log(0, 1 << 20)))
     assert world.parts.feeds.live_address(1) == "127.0.0.1:20911"
-
-
-class Taker:
-    """Keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.stream: Any = None
-
-    def opened(self, stream: object) -> None:
-        self.stream = stream
-
-    def received(self, data: bytes) -> None:
-        self.data += data
-
-    def writable(self) -> None: ...
-
-    def closed(self, why: str) -> None: ...
 
 
 def test_who_must_cut_gets_no_token() -> None:
