@@ -66,7 +66,7 @@ class Flusher:
         """Starts a sync of the log, or another one behind that which runs. Queues and checkpoint are left to ticks."""
         if self._is_running:
             self._again = True
-        else:
+        elif not self._is_stopped:
             self._is_running = True
             self._run_in_thread(self._sync_log, self._done)
 
@@ -83,7 +83,8 @@ class Flusher:
             self._run_in_thread(self._store.sync, self._checkpoint_done)
 
     def stop(self) -> None:
-        """From now on nobody is told of a sync that still runs: the store is about to be closed by another thread."""
+        """From now on no sync begins, and nobody is told of one that still runs: the store is about to be closed by
+        another thread."""
         self._is_stopped = True
 
     def _is_enough(self, end: int) -> bool:

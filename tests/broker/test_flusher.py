@@ -166,3 +166,14 @@ def test_a_sync_that_ends_after_the_stop_tells_nobody(world: World) -> None:
     assert world.messages("T") == [], "the thread that closes the store shows it"
     world.parts.close()
     assert [message.body for message in World(world.files, world.clock).messages("T")] == [b"1"]
+
+
+def test_no_sync_begins_behind_the_stop(world: World) -> None:
+    threads = Threads.of(world)
+    flusher = world.parts.flusher
+    flusher.request()
+    flusher.request()
+    flusher.stop()
+    threads.run_one()
+    flusher.request()
+    assert threads.waiting == []
