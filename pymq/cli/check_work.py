@@ -78,9 +78,16 @@ async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, 
     if master.status is None:
         return [Outcome(master, problems=[f"the master does not answer: {master.error}"])]
     if not slaves:
-        why = "it has no slave: start one with pymq broker --name " + f"{master.name} --id 1"
-        return [Outcome(master, problems=[why])]
+        return [Outcome(master, problems=[_no_slave_text(master)])]
     return [await _check_slave(admin, master, slave, samples, full) for slave in slaves]
+
+
+def _no_slave_text(master: BrokerView) -> str:
+    gone = [slave for slave in master.status.slaves if slave.state == "gone"] if master.status else []
+    if not gone:
+        return f"it has no slave: start one with pymq broker --name {master.name} --id 1"
+    names = ", ".join(f"{slave.address} (id {slave.broker_id}: {slave.problem})" for slave in gone)
+    return f"its slaves are gone: start them again: {names}"
 
 
 async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samples: int, full: bool) -> Outcome:
@@ -144,13 +151,25 @@ async def _compare_logs(
 
 
 def sample_ranges(low: int, high: int, count: int, rng: random.Random) -> list[tuple[int, int]]:
-    """The last bytes of a log and ``count`` places between its ends, one in each equal part, at random there."""
+    """The last bytes of a log and ``count`` places between its ends, one in each equal part, at random there; those
+    that overlap are one."""
     found = [(max(low, high - SAMPLE_BYTES), high)]
     step = (high - low) / count if count else 0
     for number in range(count):
         start = low + int(number * step + rng.random() * step)
         found.append((start, min(start + SAMPLE_BYTES, high)))
-    return [(start, end) for start, end in sorted(set(found)) if start < end]
+    return _joined([(start, end) for start, end in sorted(found) if start < end])
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted ranges without what two of them share."""
+    result: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if result and start < result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
 
 
 async def _differences(admin: Admin, slave: str, master: str, start: int, end: int, chunk_bytes: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,4 +54,13 @@ def list_brokers(
     from pymq.cli import cluster_work as work
 
     records = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
+    if output is OutputFormat.table:
+        records = [record | {"in_sync": _in_sync_text(record)} for record in records]
     print_listing(records, COLUMNS, output, "no broker is registered: start one, or wait for it to register")
+
+
+def _in_sync_text(record: dict[str, Any]) -> Any:
+    """Of a master, how many of its slaves: ``"1/2"``."""
+    if record["in_sync_slaves"] is None:
+        return record["in_sync"]
+    return f"{record['in_sync_slaves']}/{record['connected_slaves']}"

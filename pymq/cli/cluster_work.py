@@ -38,17 +38,9 @@ def _record(view: BrokerView, everybody: Sequence[BrokerView]) -> dict[str, Any]
         "lag_bytes": lag.lag_bytes,
         "lag_messages": lag.lag_messages,
         "lag_ms": lag.lag_ms,
-        "in_sync": _in_sync(view, lag),
+        "in_sync": lag.in_sync,
+        "in_sync_slaves": status.in_sync_slaves if status and view.is_master else None,
+        "connected_slaves": sum(slave.is_connected for slave in status.slaves) if status and view.is_master else None,
         "epoch": status.lineage[-1].epoch if status and status.lineage else None,
         "problems": problems_of(view),
     }
-
-
-def _in_sync(view: BrokerView, lag: Lag) -> bool | str | None:
-    """Of a master, how many of its slaves: ``"1/2"``."""
-    if not view.is_master:
-        return lag.in_sync
-    if view.status is None:
-        return None
-    connected = sum(slave.is_connected for slave in view.status.slaves)
-    return f"{view.status.in_sync_slaves}/{connected}"

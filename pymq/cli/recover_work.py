@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,13 +81,19 @@ def _print(outcome: RecoveryOutcome, verify_only: bool) -> None:
         }
     print_fields(fields)
     for title, lines in (
-        ("what was replaced is kept in", outcome.replaced),
+        ("what was replaced is kept in", _folders(outcome.replaced)),
         ("damaged in the source too", [f"{start} to {end}" for start, end in outcome.damaged]),
         ("damage that is left", [f"{count} in {kind}s" for kind, count in outcome.left_damage.items()]),
         ("notes", outcome.notes),
     ):
         _print_lines(title, lines)
     print(f"\n{_verdict(outcome, verify_only)}")
+
+
+def _folders(paths: list[str]) -> list[str]:
+    """Where they are, and how many: there is a file for each chunk."""
+    counts = Counter(path.rpartition("/")[0] for path in paths)
+    return [f"{folder}, {count} {'file' if count == 1 else 'files'}" for folder, count in counts.items()]
 
 
 def _print_lines(title: str, lines: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from typing import Any
 
@@ -170,9 +171,20 @@ def test_missing_masters_and_slaves_fail() -> None:
         asyncio.run(check_replicas(admin, "nobody", 1, full=False))  # type: ignore[arg-type]
 
 
+def test_slaves_that_are_gone_are_to_be_started_again() -> None:
+    pair = Pair()
+    pair.seen.state, pair.seen.problem = "gone", "the peer closed it"
+    del pair.admin.cluster.known["broker-a"].broker_addrs[1]
+    assert pair.check()["problems"] == [
+        "its slaves are gone: start them again: 10.0.0.2:7 (id 1: the peer closed it)",
+    ]
+
+
 @pytest.mark.parametrize(("low", "high", "count"), [(0, 10, 3), (0, 10 * SAMPLE_BYTES, 5), (7 << 30, 9 << 30, 16)])
 def test_samples_lie_within_the_log_and_hold_its_last_bytes(low: int, high: int, count: int) -> None:
     ranges = sample_ranges(low, high, count, random.Random(3))
-    assert all(low <= start < end <= high and end - start <= SAMPLE_BYTES for start, end in ranges)
-    assert (max(low, high - SAMPLE_BYTES), high) in ranges
+    assert all(low <= start < end <= high for start, end in ranges)
+    assert ranges[-1][0] <= max(low, high - SAMPLE_BYTES) and ranges[-1][1] == high
     assert 1 <= len(ranges) <= count + 1
+    assert sum(end - start for start, end in ranges) <= min(high - low, (count + 1) * SAMPLE_BYTES)
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(ranges)), "nothing is compared twice"
