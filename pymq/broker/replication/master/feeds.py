@@ -36,7 +36,7 @@ class Feeds:
         self._grants = Grants(rng, config.ha_housekeeping_interval_ms)
         self._times = LogTimes()
         self._feeds: list[Feed] = []
-        self._gone: dict[tuple[int, str], SlaveState] = {}  # by id and address or host
+        self._gone: dict[tuple[int, str], SlaveState] = {}
         self._strays = Strays(clock)
         self._told = Told(clock)
         self._seen_end = -1
@@ -86,8 +86,8 @@ class Feeds:
     def refused(self, broker_id: int, address: str, why: str) -> None:
         """A joining was refused; ``broker_id`` -1 and where it came from when it can't be read."""
         address, why = printable(address), printable(why)
-        gone = self._gone.get((broker_id, _host(address)))
-        if gone is not None:
+        gone = self._gone.get(_key(broker_id, address))
+        if gone is not None and _host(gone.address) == _host(address):
             gone.problem = why
         else:
             self._strays.note(broker_id, address, why)
@@ -172,11 +172,11 @@ class Feeds:
     def _forget_back(self) -> None:
         for feed in self._feeds:
             if feed.next is not None:
-                self._gone.pop(_key(feed), None)
+                self._gone.pop(_key(feed.grant.broker_id, feed.address), None)
 
     def _remember(self, feed: Feed, why: str) -> None:
-        key = _key(feed)
-        if any(_key(other) == key for other in self._feeds):
+        key = _key(feed.grant.broker_id, feed.address)
+        if any(_key(other.grant.broker_id, other.address) == key for other in self._feeds):
             return
         state = feed.state()
         state.state, state.problem, state.in_sync, state.bytes_per_second = GONE, why, False, 0
@@ -186,8 +186,9 @@ class Feeds:
             del self._gone[next((key for key in self._gone if key[0] < 0), next(iter(self._gone)))]
 
 
-def _key(feed: Feed) -> tuple[int, str]:
-    return (feed.grant.broker_id, _host(feed.address))
+def _key(broker_id: int, address: str) -> tuple[int, str]:
+    """One slave's: its id, wherever it moves; of RocketMQ's, which tell none, the host."""
+    return (broker_id, "" if broker_id >= 0 else _host(address))
 
 
 def _host(address: str) -> str:

@@ -444,6 +444,28 @@ def test_a_joining_that_can_not_be_read_is_told(
     assert [(state.address, state.state) for state in master.feeds.states()] == [("10.0.0.1:5", "refused")]
 
 
+def test_a_slave_that_moved_to_another_machine_is_back(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    Peer(cable, master.feeds.grant(3, "10.0.0.1:1", 0), 0).stream.cut("reset")
+    cable.settle()
+    assert not master.feeds.are_all_there
+    Peer(cable, master.feeds.grant(3, "10.0.0.2:1", 0), 0)
+    assert [(state.address, state.state) for state in master.feeds.states()] == [("10.0.0.2:1", "following")]
+    assert master.feeds.are_all_there
+
+
+def test_slaves_without_an_id_are_told_apart_by_their_hosts(cable: Cable, clock: ManualClock) -> None:
+    master = Master(cable, clock)
+    for number in (1, 2):
+        peer = Peer(cable)
+        peer.masters_end.peer_address = f"10.0.0.{number}:5"
+        peer.stream.write(encode_report(0))
+        cable.settle()
+        peer.stream.cut("reset")
+        cable.settle()
+    assert [state.address for state in master.feeds.states()] == ["10.0.0.1:5", "10.0.0.2:5"]
+
+
 def test_all_slaves_that_there_can_be_may_go_at_once(cable: Cable, clock: ManualClock) -> None:
     """What each was sent decides whom a master asks after a power loss: none may be forgotten meanwhile."""
     master = Master(cable, clock)
