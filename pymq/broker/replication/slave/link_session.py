@@ -143,7 +143,9 @@ class LinkSession:
         segment = self._config.mapped_file_size_commit_log_bytes
         if start % segment:
             raise ProtocolViolation(
-                "ha-start", f"the master begins at offset {start}, which is no multiple of the segment size {segment}"
+                "ha-start",
+                f"the master begins at offset {start}, which is no multiple of the segment size {segment}: is "
+                f"mappedFileSizeCommitLog another on the master?",
             )
         self._follower.start_at(start)
         self.began_at = start
