@@ -74,7 +74,7 @@ class QueueCheck:
     def __init__(self, directory: Directory, report: Report, damaged: DamagedRanges) -> None:
         self._log = directory.log
         self._settings = directory.settings
-        self._clean = directory.clean
+        self._clean = directory.clean and not _are_queues_to_be_made(directory)
         self._root = f"{directory.root}/consumequeue"
         self._topics = directory.topics()
         self._deleted_ends = directory.deleted_ends()
@@ -383,6 +383,13 @@ class QueueCheck:
             self._report.note(
                 f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and made again"
             )
+
+
+def _are_queues_to_be_made(directory: Directory) -> bool:
+    """True after a recovery that removed them: the checkpoint says that no queue is on the disk, and the next start
+    makes all of them."""
+    durable = directory.checkpoint.durable
+    return durable is not None and durable.unit_count == 0 and durable.queue_offset == directory.log.start
 
 
 def _has_unit_of(queue: _Queue, record: Scanned) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pymq.clock import ManualClock
 from pymq.offline.repair import repair
+from pymq.store.checkpoint import CheckpointFile
 from pymq.store.consume_queue import FILLER, UNIT
 from pymq.store.fs import RealFiles
 from tests.offline.support import check, flip, log_place, only_finding, opened, records, small_store, unpack, write_at
@@ -87,6 +89,19 @@ def test_a_queue_without_files_is_damage_unless_its_topic_was_deleted(tmp_path: 
     report = check(root)
     assert report.sound
     assert any("34 records are of topic payments, from before it was deleted" in note for note in report.notes)
+
+
+def test_queues_that_a_recovery_removed_are_no_damage(tmp_path: Path) -> None:
+    root = small_store(tmp_path / "s")
+    shutil.rmtree(root / "consumequeue")
+    assert not check(root).sound
+    file = CheckpointFile(RealFiles(), str(root / "checkpoint"))
+    before = file.load()
+    assert before.durable is not None
+    file.save(replace(before, durable=replace(before.durable, queue_offset=0, unit_count=0)))
+    report = check(root)
+    assert report.sound
+    assert any("payments queue 0 has no files: the next start makes its" in note for note in report.notes)
 
 
 def test_records_from_before_a_topic_was_deleted_and_made_again_are_no_damage(tmp_path: Path) -> None:
