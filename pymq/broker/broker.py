@@ -142,6 +142,8 @@ class Broker:
         if self._role_change is not None:
             await asyncio.wait([self._role_change])
         self._stop_jobs()
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
         parts = self.parts
         if parts is not None:
             await self.withdraw()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from pymq.broker.broker import Broker
 from pymq.broker.replication.roles.role import Role, RoleChange
+from pymq.broker.replication.roles.role_file import RoleFile, RoleRecord
 from pymq.cli.promote_work import make_plan
 from pymq.client import Admin, Message, Producer
 from pymq.client.admin.promotion import Promotion
@@ -295,5 +297,30 @@ def test_a_stop_in_the_middle_of_a_change_waits_for_its_end(tmp_path: Path) -> N
             again = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             async with running(again):
                 assert again.config.broker_id == 0, "the promotion holds with the old flags"
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_waits_for_the_record_that_is_being_saved(tmp_path: Path) -> None:
+    """Behind it the directory belongs to whoever starts next."""
+
+    async def scenario() -> None:
+        broker = make_broker(tmp_path / "a", "")
+        await broker.start()
+        may_save, save = threading.Event(), broker._role_file.save
+
+        def slow_save(record: RoleRecord) -> None:
+            assert may_save.wait(10)
+            save(record)
+
+        broker._role_file.save = slow_save  # type: ignore[method-assign]
+        assert broker.parts is not None
+        broker.parts.watch.note_master_role("SYNC_MASTER")
+        stopping = asyncio.create_task(broker.stop())
+        await until(lambda: broker._is_stopping)
+        may_save.set()
+        await stopping
+        saved = RoleFile(RealFiles(), broker.config.store_path_root_dir).load()
+        assert saved is not None and saved.master_role == "SYNC_MASTER"
 
     asyncio.run(scenario())
