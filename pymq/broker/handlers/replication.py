@@ -48,7 +48,8 @@ class JoinHandlers:
         return [Route(RequestCode.PYMQ_JOIN_MASTER, None, self.join, Permission.INNER)]
 
     def join(self, command: Command, header: None, peer: Peer) -> Reply:
-        config, store, feeds = self._config, self._store, self._feeds
+        """Where the slave goes on, and a token for the way there; or where it must cut its log first."""
+        config, feeds = self._config, self._feeds
         if feeds is None:
             raise Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,  # it may become one in a moment: who asks tries again soon
@@ -62,29 +63,15 @@ class JoinHandlers:
             raise Refusal(ResponseCode.INVALID_PARAMETER, why) from error
         if why_not := self._why_not():
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why_not)
-        own = OwnLog(
-            cluster=config.broker_cluster_name,
-            broker_name=config.broker_name,
-            segment_size_bytes=config.mapped_file_size_commit_log_bytes,
-            start=store.physical_min_offset,
-            end=store.physical_max_offset,
-            lineage=self._lineage(),
-            tail_digest=store.tail_digest,
-            live_address=feeds.live_address(request.broker_id),
-        )
+        own = self._own_log(feeds.live_address(request.broker_id))
         try:
             start = decide(request, own)
         except Refusal as refusal:
             feeds.refused(request.broker_id, request.address, str(refusal))
             raise
         is_to_cut = request.log_start < request.log_end and start < request.log_end
-        if start > max(request.log_end, store.synced_offset):
-            # A slave that lacks what is before could not give it back after a power loss.
-            store.sync(log_only=True)
-        if not is_to_cut:
-            self._note(request.broker_id, request.address)
         answer = JoinAnswer(
-            token=NO_TOKEN if is_to_cut else feeds.grant(request.broker_id, request.address, start),
+            token=NO_TOKEN if is_to_cut else self._admit(request, start, feeds),
             ha_address=own_ha_address(config),
             start=start,
             lineage=lineage_to_body(own.lineage),
@@ -92,3 +79,24 @@ class JoinHandlers:
             log_end=own.end,
         )
         return Reply(body=msgspec.json.encode(answer))
+
+    def _own_log(self, live_address: str) -> OwnLog:
+        config, store = self._config, self._store
+        return OwnLog(
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            segment_size_bytes=config.mapped_file_size_commit_log_bytes,
+            start=store.physical_min_offset,
+            end=store.physical_max_offset,
+            lineage=self._lineage(),
+            tail_digest=store.tail_digest,
+            live_address=live_address,
+        )
+
+    def _admit(self, request: JoinRequest, start: int, feeds: Feeds) -> int:
+        """The token of a slave that goes on from ``start``. Raises StoreUnavailableError."""
+        if start > max(request.log_end, self._store.synced_offset):
+            # A slave that lacks what is before could not give it back after a power loss.
+            self._store.sync(log_only=True)
+        self._note(request.broker_id, request.address)
+        return feeds.grant(request.broker_id, request.address, start)
