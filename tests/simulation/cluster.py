@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication import lineage
 from pymq.errors import PymqError
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
@@ -237,6 +238,17 @@ def _logged_to(history: History) -> Iterator[None]:
 
 
 @contextmanager
+def _lineages_of(reign_count: int) -> Iterator[None]:
+    """For as long as this lasts no lineage has more reigns."""
+    real = lineage.REIGNS_KEPT
+    lineage.REIGNS_KEPT = reign_count
+    try:
+        yield
+    finally:
+        lineage.REIGNS_KEPT = real
+
+
+@contextmanager
 def _without_gc() -> Iterator[None]:
     """What dead processes leave stays for as long as the run: else it would go at moments that no seed decides."""
     gc.disable()
@@ -263,7 +275,13 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
     started = time.process_time()
     cluster = Cluster(plan or drawn(seed), tracing=tracing)
     history, timeline = cluster.history, cluster.timeline
-    with _without_gc(), _logged_to(history), own_running_loop(), simulated_parts(cluster.plan.tick_us):
+    with (
+        _without_gc(),
+        _logged_to(history),
+        own_running_loop(),
+        _lineages_of(cluster.plan.reigns_kept),
+        simulated_parts(cluster.plan.tick_us),
+    ):
         try:
             cluster.run(story)
         except Exception as error:

@@ -11,12 +11,14 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pymq.broker.replication import lineage
 from tests.simulation.network import Link
 from tests.simulation.timeline import MS, SECOND
 
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
+REIGNS_KEPT_MIN = 5  # fewer can't be made less
 
 # kind of fault -> how often, beside the others
 WEIGHTS = {
@@ -62,6 +64,7 @@ class Plan:
     duration_us: int
     gap_us: int  # between faults, on average
     kinds: tuple[str, ...]
+    reigns_kept: int  # in a lineage; with few ones stretches come soon
     quiet_us: int = 600 * SECOND  # within which the cluster must have come to rest at the end
     is_impatient: bool = False  # ends with the first broken promise
 
@@ -104,7 +107,7 @@ def _era(storm: Plan) -> Plan:
 
 
 def _storm(seed: int) -> Plan:
-    chance = random.Random(seed)
+    chance, own_chance = random.Random(seed), random.Random(seed ^ 0x4E16)
     slave_count = chance.choice((1, 1, 2, 2, 3))
     is_sync = chance.random() < 0.6
     is_sync_flush = chance.random() < 0.3
@@ -142,4 +145,5 @@ def _storm(seed: int) -> Plan:
         duration_us=chance.choice((30, 60, 120, 300)) * SECOND,
         gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
         kinds=kinds,
+        reigns_kept=own_chance.choice((REIGNS_KEPT_MIN, 12, lineage.REIGNS_KEPT)),
     )

@@ -36,6 +36,8 @@ BUGS = (
          "return was_clean and self._ended_at == log_end", "return True", "seed 6"),
     _bug("a diverged tail is taken for the master's", "broker.replication.master.join:_place_in_log",
          "        return common.offset", "        return end", "story come back with a diverged tail"),
+    _bug("a stretch of reigns is left out", "broker.replication.lineage:_shortened",
+         "_stretch(reigns[first:behind]), ", "", "story come back after many reigns"),
     _bug("a slave keeps its own lineage", "broker.replication.lineage_file:LineageKeeper.follow",
          "self._save(theirs.cut(log_end), None)", "pass", "seed 2"),
     _bug("a diverged tail is not cut", "broker.replication.slave.link:MasterLink._joined",
@@ -89,7 +91,8 @@ BUGS = (
          "steps.callback(self.cursors.save)", "pass", "story fail over with what came last"),
     # -- the log
     _bug("nothing is sent again after a reconnection", "broker.replication.master.feed:Feed._begin",
-         "self.next = self.acked = offset", "self.next = self.acked = self._store.physical_max_offset", "seed 2"),
+         "self.next = self.acked = self._begun_at = offset",
+         "self.next = self.acked = self._begun_at = self._store.physical_max_offset", "seed 2"),
     _bug("the master's newest records are never sent", "broker.replication.master.feed:Feed._send",
          "self.next = at", "self.next = end", "story catch up with megabytes"),
 )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,7 +23,8 @@ from tests.simulation.history import ACKED, Commit
 from tests.simulation.network import Link, SimStream
 from tests.simulation.offsets import COPIED_US
 from tests.simulation.operating import OTHER_TOPICS
-from tests.simulation.plan import Plan, drawn
+from tests.simulation.plan import REIGNS_KEPT_MIN
+from tests.simulation.story_plans import plan_of
 from tests.simulation.timeline import MS, SECOND
 
 GROUP = "G-of-the-story"
@@ -153,6 +153,11 @@ class Stage:
     def log_end(self, broker: SimBroker) -> int:
         return broker.parts.store.physical_max_offset if broker.parts is not None else 0
 
+    async def grow(self) -> None:
+        """Messages come to the master's log."""
+        end = self.log_end(self.master)
+        await self.until(lambda: self.log_end(self.master) > end, "another message")
+
     def queue_end(self, broker: SimBroker) -> int:
         """As it shows it."""
         return broker.parts.store.max_offset(TOPIC, 0) if broker.parts is not None else 0
@@ -245,6 +250,7 @@ async def commit_to_a_slave_twice(stage: Stage) -> None:
 
 async def commit_to_a_slave_what_its_master_hides(stage: Stage) -> None:
     """Its disk is slow: it shows a message before it says that it has it, and its master shows it after that."""
+    stage.cluster.history.faults["slow disk"] += 1
     stage.slave.disk.sync_delay_us = SECOND
     await stage.until(lambda: stage.queue_end(stage.slave) > stage.queue_end(stage.master) > 0, "a hidden message")
     offset = stage.queue_end(stage.slave)
@@ -320,6 +326,22 @@ async def come_back_with_a_diverged_tail(stage: Stage) -> None:
     await stage.until(lambda: stage.follows() and stage.is_level(), "an old master that follows", 2 * SOON_US)
 
 
+async def come_back_after_many_reigns(stage: Stage) -> None:
+    """A slave has more of the first reign than its master, which lost its power and died again and again since."""
+    master = stage.master
+    await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
+    stage.kill(stage.slave)
+    stage.lose_power(master)
+    for _ in range(REIGNS_KEPT_MIN + 1):
+        if master.is_alive:
+            stage.kill(master)
+        master.start()
+        await stage.until(lambda: master.is_master, "a master")
+        await stage.grow()
+    stage.slave.start()
+    await stage.until(lambda: stage.follows() and stage.is_level(), "a slave that follows again", 2 * SOON_US)
+
+
 async def lose_the_masters_power(stage: Stage) -> None:
     """What a SYNC_MASTER answered for was on no disk of its own yet, and its slave has it."""
     await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
@@ -365,49 +387,11 @@ STORIES: dict[str, Story] = {
         start_a_slave_as_the_master,
         catch_up_with_megabytes,
         come_back_with_a_diverged_tail,
+        come_back_after_many_reigns,
         lose_the_masters_power,
         lose_power_while_the_slave_is_dead,
     )
 }  # fmt: skip
-# Told to a SYNC_MASTER that brings nothing to its disk by itself.
-PROMISING = frozenset(
-    {
-        "fail over with what came last",
-        "fail over with what came behind a copy",
-        "lose the masters power",
-        "lose power while the slave is dead",
-    }
-)
-# Told to brokers that sync what they answer for.
-SYNCING = frozenset({"commit to a slave what its master hides"})
-
-
-def plan_of_a_story() -> Plan:
-    """A master and a slave, one producer in a hurry; ASYNC_MASTER, so that nobody waits for what is cut off."""
-    plan = drawn(1)
-    settings = plan.settings | {
-        "brokerRole": "ASYNC_MASTER", "inSyncReplicas": 2, "flushDiskType": "ASYNC_FLUSH", "slaveSyncInterval": 300,
-        "flushIntervalCommitLog": 200, "haSendHeartbeatInterval": 500, "haHousekeepingInterval": 5000,
-        "haListenPort": 10912,
-    }  # fmt: skip
-    return replace(
-        plan, slave_count=1, name_server_count=1, producer_count=1, consumer_count=1, settings=settings,
-        copies_needed=1, is_sync_flush=False, tick_us=100 * MS, link=Link(500, 200, 0.0), pace_us=50 * MS,
-        size_max_bytes=200, duration_us=180 * SECOND, kinds=(), quiet_us=150 * SECOND,
-    )  # fmt: skip
-
-
-def syncing_plan() -> Plan:
-    """A master and a slave that answer for what is on their disks."""
-    plan = promising_plan()
-    return replace(plan, settings=plan.settings | {"flushDiskType": "SYNC_FLUSH"}, is_sync_flush=True)
-
-
-def promising_plan() -> Plan:
-    """A master that answers for what its slave has."""
-    plan = plan_of_a_story()
-    settings = {"brokerRole": "SYNC_MASTER", "flushIntervalCommitLog": 60_000, "flushCommitLogLeastPages": 1_000_000}
-    return replace(plan, settings=plan.settings | settings, copies_needed=2)
 
 
 def tell(name: str, *, tracing: bool = False) -> Report:
@@ -419,5 +403,4 @@ def tell(name: str, *, tracing: bool = False) -> Report:
             await stage.make_group()
             await STORIES[name](stage)
 
-    plan = syncing_plan() if name in SYNCING else promising_plan() if name in PROMISING else plan_of_a_story()
-    return simulate(0, tracing=tracing, plan=plan, story=told)
+    return simulate(0, tracing=tracing, plan=plan_of(name), story=told)

@@ -9,7 +9,8 @@ import pytest
 from tests.simulation.cluster import LOOK_US, Cluster, simulate
 from tests.simulation.following import Span
 from tests.simulation.network import Link
-from tests.simulation.stories import Stage, plan_of_a_story
+from tests.simulation.stories import Stage
+from tests.simulation.story_plans import usual_plan
 from tests.simulation.timeline import MS, SECOND
 
 LONG_US = 30 * SECOND
@@ -32,7 +33,7 @@ def spans_around(trouble: Trouble) -> tuple[list[Span], int]:
         await stage.wait(LONG_US)
         found.extend(cluster.followings.of(stage.slave))
 
-    report = simulate(0, plan=plan_of_a_story(), story=told)
+    report = simulate(0, plan=usual_plan(), story=told)
     assert not report.violations
     return found, happened_us
 

@@ -1,0 +1,59 @@
+"""The clusters that stories are told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.simulation.network import Link
+from tests.simulation.plan import REIGNS_KEPT_MIN, Plan, drawn
+from tests.simulation.timeline import MS, SECOND
+
+
+def usual_plan() -> Plan:
+    """A master and a slave, one producer in a hurry; ASYNC_MASTER, so that nobody waits for what is cut off."""
+    plan = drawn(1)
+    settings = plan.settings | {
+        "brokerRole": "ASYNC_MASTER", "inSyncReplicas": 2, "flushDiskType": "ASYNC_FLUSH", "slaveSyncInterval": 300,
+        "flushIntervalCommitLog": 200, "haSendHeartbeatInterval": 500, "haHousekeepingInterval": 5000,
+        "haListenPort": 10912,
+    }  # fmt: skip
+    return replace(
+        plan, slave_count=1, name_server_count=1, producer_count=1, consumer_count=1, settings=settings,
+        copies_needed=1, is_sync_flush=False, reigns_kept=REIGNS_KEPT_MIN, tick_us=100 * MS, link=Link(500, 200, 0.0),
+        pace_us=50 * MS, size_max_bytes=200, duration_us=180 * SECOND, kinds=(), quiet_us=150 * SECOND,
+    )  # fmt: skip
+
+
+def careless_plan() -> Plan:
+    """The master brings nothing to its disk by itself."""
+    plan = usual_plan()
+    settings = {"flushIntervalCommitLog": 60_000, "flushCommitLogLeastPages": 1_000_000}
+    return replace(plan, settings=plan.settings | settings)
+
+
+def promising_plan() -> Plan:
+    """The same for a SYNC_MASTER, which answers for what its slave has."""
+    plan = careless_plan()
+    return replace(plan, settings=plan.settings | {"brokerRole": "SYNC_MASTER"}, copies_needed=2)
+
+
+def syncing_plan() -> Plan:
+    """A SYNC_MASTER and a slave that answer for what is on their disks."""
+    plan = promising_plan()
+    return replace(plan, settings=plan.settings | {"flushDiskType": "SYNC_FLUSH"}, is_sync_flush=True)
+
+
+PLANS: dict[str, Callable[[], Plan]] = {
+    "come back after many reigns": careless_plan,
+    "commit to a slave what its master hides": syncing_plan,
+    "fail over with what came last": promising_plan,
+    "fail over with what came behind a copy": promising_plan,
+    "lose the masters power": promising_plan,
+    "lose power while the slave is dead": promising_plan,
+}
+
+
+def plan_of(story: str) -> Plan:
+    """The cluster of the story of this name."""
+    return PLANS.get(story, usual_plan)()
