@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
+from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
 from pymq.wire.bodies_replication import FREEZE, FREEZE_MS_MAX, PROMOTE, RESUME, STEP_DOWN, RoleAnswer, RoleRequest
@@ -86,8 +87,8 @@ class RoleRequests:
 
     def _step_down(self, request: RoleRequest, why: str) -> None:
         self._check_is_master(STEP_DOWN)
-        if request.broker_id <= MASTER_ID:
-            raise _refusal(f"brokerId {request.broker_id}: a slave's is above {MASTER_ID}")
+        if not MASTER_ID < request.broker_id <= BROKER_ID_MAX:
+            raise _refusal(f"brokerId {request.broker_id}: a slave's is {MASTER_ID + 1} to {BROKER_ID_MAX}")
         ours = own_address(self._config)
         try:
             parse_address(request.master_address)

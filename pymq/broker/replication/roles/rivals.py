@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.roles.census import Member
 from pymq.broker.replication.roles.role import MASTER_ID, Role
+from pymq.config.values import BROKER_ID_MAX
 
 
 class Ourselves(NamedTuple):
@@ -120,7 +121,7 @@ def _free_id(newest: Member, members: Sequence[Member]) -> int:
     """The id a new master left behind, else the lowest that nobody has."""
     taken = {member.broker_id for member in members}
     left = newest.status.former_id if newest.status is not None and newest.broker_id == MASTER_ID else -1
-    if left > MASTER_ID and left not in taken:
+    if MASTER_ID < left <= BROKER_ID_MAX and left not in taken:
         return left
     return lowest_free_id(members)
 

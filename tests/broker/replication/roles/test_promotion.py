@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from pymq.broker.replication.roles.role import Role
+from pymq.config.values import BROKER_ID_MAX
 from pymq.wire.bodies_replication import FREEZE_MS_MAX, RoleAnswer, RoleRequest
 from pymq.wire.codes import RequestCode
 from tests.broker.replication.asking import THEIRS, following
@@ -75,12 +76,19 @@ def test_a_master_that_takes_writes_steps_down_by_force_alone() -> None:
     ("fields", "word"),
     [
         ({"broker_id": 0, "master_address": THEIRS}, "brokerId 0"),
+        ({"broker_id": BROKER_ID_MAX + 1, "master_address": THEIRS}, f"1 to {BROKER_ID_MAX}"),
         ({"broker_id": 1, "master_address": "nowhere"}, "masterAddress"),
         ({"broker_id": 1, "master_address": OWN}, OWN),
     ],
 )
 def test_a_step_down_must_make_sense(fields: dict[str, object], word: str) -> None:
     assert word in refused(World(), action="step_down", force=True, **fields)
+
+
+def test_the_highest_id_may_be_taken() -> None:
+    world = World()
+    order(world, action="step_down", broker_id=BROKER_ID_MAX, master_address=THEIRS, force=True)
+    assert world.role_changes[0].role.broker_id == BROKER_ID_MAX
 
 
 def test_a_slave_that_has_lost_its_master_is_promoted() -> None:

@@ -9,6 +9,7 @@ from pymq.broker.replication.roles.census import Member
 from pymq.broker.replication.roles.rivals import Findings, Ourselves, judge
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, role_at_start
+from pymq.config.values import BROKER_ID_MAX
 from pymq.wire.bodies_replication import MasterLinkState, ReignBody
 from tests.broker.replication.asking import OURS, THEIRS, THIRD, status
 
@@ -48,7 +49,15 @@ def test_a_newer_master_is_followed_with_the_id_it_left() -> None:
 
 @pytest.mark.parametrize(
     ("former_id", "others", "expected"),
-    [(-1, (), 1), (0, (), 1), (1, (1,), 2), (5, (1, 2), 5), (-1, (1, 2, 4), 3)],
+    [
+        (-1, (), 1),
+        (0, (), 1),
+        (1, (1,), 2),
+        (5, (1, 2), 5),
+        (BROKER_ID_MAX, (), BROKER_ID_MAX),
+        (BROKER_ID_MAX + 1, (1,), 2),
+        (-1, (1, 2, 4), 3),
+    ],
 )
 def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int) -> None:
     slaves = [member(f"10.0.0.{20 + number}:1", number, 4) for number in others]
