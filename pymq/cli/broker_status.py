@@ -103,7 +103,7 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
         "broker": f"{one['broker']} (id {one['broker_id']}, cluster {one['cluster']})",
         "address": one["address"],
         "role": one["role"],
-        "problems": "; ".join(one["problems"]) or "none",
+        "problems": "\n".join(one["problems"]) or "none",
     }
     if one["reachable"]:
         fields |= {

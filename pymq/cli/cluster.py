@@ -9,7 +9,7 @@ import typer
 from pymq.cli.broker_status import shown_bytes, shown_ms
 from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
-from pymq.cli.output import Column, OutputFormat, print_listing
+from pymq.cli.output import Column, OutputFormat, print_json, print_listing
 from pymq.cli.session import with_admin
 
 app = new_app("See all brokers of all clusters.")
@@ -34,7 +34,6 @@ COLUMNS = [
     Column("lag_messages", "MESSAGES", right=True),
     Column("lag_ms", "TIME", right=True, show=shown_ms),
     Column("in_sync", "IN SYNC"),
-    Column("problems"),
 ]
 
 
@@ -54,9 +53,16 @@ def list_brokers(
     from pymq.cli import cluster_work as work
 
     records = with_admin(namesrv, lambda admin: work.list_brokers(admin, cluster))
-    if output is OutputFormat.table:
-        records = [record | {"in_sync": _in_sync_text(record)} for record in records]
-    print_listing(records, COLUMNS, output, "no broker is registered: start one, or wait for it to register")
+    if output is OutputFormat.json:
+        print_json(records)
+        return
+    shown = [record | {"in_sync": _in_sync_text(record)} for record in records]
+    print_listing(shown, COLUMNS, output, "no broker is registered: start one, or wait for it to register")
+    problems = [(record, problem) for record in records for problem in record["problems"]]
+    if problems:
+        print("\nproblems")
+    for record, problem in problems:
+        print(f"  {record['broker']} {record['broker_id']} at {record['address']}: {problem}")
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:

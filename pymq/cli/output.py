@@ -91,9 +91,11 @@ def _aligned(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[i
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """One object as ``name  value`` lines, for people."""
+    """One object as ``name  value`` lines, for people; a value's further lines stand below its first one."""
     width = max(len(name) for name in fields)
-    sys.stdout.write("".join(f"{name.ljust(width)}  {cell_text(value)}\n" for name, value in fields.items()))
+    below = "\n" + " " * (width + 2)
+    for name, value in fields.items():
+        sys.stdout.write(f"{name.ljust(width)}  {cell_text(value).replace(chr(10), below)}\n")
 
 
 def print_json(value: Any) -> None:

@@ -47,6 +47,8 @@ def test_cells(value: object, text: str) -> None:
 def test_fields(capsys: pytest.CaptureFixture[str]) -> None:
     print_fields({"a": 1, "long": None})
     assert capsys.readouterr().out == "a     1\nlong  -\n"
+    print_fields({"a": "one\ntwo", "long": 3})
+    assert capsys.readouterr().out == "a     one\n      two\nlong  3\n"
 
 
 def test_no_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

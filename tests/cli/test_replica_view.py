@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pymq.cli import main as cli
 from pymq.cli.broker_status_work import describe
 from pymq.cli.cluster_work import list_brokers
 from pymq.cli.replica_view import BrokerView, Lag, lag_of, problems_of
@@ -133,3 +134,20 @@ def test_a_broker_is_described_by_name_or_address() -> None:
         asyncio.run(describe(admin, "broker-x"))  # type: ignore[arg-type]
     with pytest.raises(UnreachableError):
         asyncio.run(describe(admin, "10.9.9.9:1"))  # type: ignore[arg-type]
+
+
+def test_problems_stand_below_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    admin = WorldAdmin()
+    admin.add("broker-a", 0, master())
+    dead = admin.add("broker-a", 1, None)
+    records = asyncio.run(list_brokers(admin, None))  # type: ignore[arg-type]
+    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: records)
+    assert cli.run(["cluster", "list"]) == 0
+    table, below = capsys.readouterr().out.split("\n\nproblems\n")
+    assert [line.split()[2] for line in table.splitlines()] == ["ID", "0", "1"] and table.splitlines()[1].endswith(
+        "0/0"
+    )
+    assert below == f"  broker-a 1 at {dead}: {dead} can't be reached\n"
+    monkeypatch.setattr("pymq.cli.cluster.with_admin", lambda namesrv, run: records[:1])
+    assert cli.run(["cluster", "list"]) == 0
+    assert "problems" not in capsys.readouterr().out
