@@ -159,8 +159,15 @@ class StatusReport:
             return {"lag_bytes": -1, "lag_ms": -1}
         return {
             "lag_bytes": max(0, self._store.physical_max_offset - slave.acked_offset),
-            "lag_messages": messages_behind(self._store.queue_table, slave.acked_offset),
+            "lag_messages": self._messages_behind(slave.acked_offset),
         }
+
+    def _messages_behind(self, offset: int) -> int:
+        """-1 when a queue can't be read: whoever asks then wants to know the rest all the more."""
+        try:
+            return messages_behind(self._store.queue_table, offset)
+        except (OSError, StoreError):
+            return -1
 
     def ha_status(self) -> HaStatus:
         """For RocketMQ's request 907."""

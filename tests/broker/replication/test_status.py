@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.status import CutHistory, StatusReport
 from pymq.wire.bodies_replication import CutState, MasterLinkState, SlaveState
+from tests.broker.disk import failing
 from tests.broker.world import ROOT, World
 
 
@@ -72,6 +74,20 @@ def test_what_slaves_lack_is_counted_by_the_queues_also_for_those_that_are_gone(
     assert [slave.lag_bytes for slave in after] == [end - placed[7].physical_offset, end - placed[9].physical_offset]
     assert gone.lag_bytes == 1  # what the feeds keep is theirs
     assert [one.addr for one in report.ha_status().ha_connection_info] == ["a:1"]
+
+
+def test_queues_that_can_t_be_read_leave_the_rest_of_the_picture() -> None:
+    """It is asked for just when a disk fails."""
+    world = World()
+    placed = [world.put("orders", b"x", queue_id=0) for _ in range(10)]
+    world.parts.close()
+    world = World(world.files, world.clock)
+    report = report_of(world, Role(0), Feeds(SlaveState(address="a:1", acked_offset=placed[3].physical_offset)))
+    with failing(world, "pread", "consumequeue", errno.EIO):
+        (slave,) = report.status().slaves
+        assert slave.lag_messages == -1 and slave.lag_bytes > 0
+        assert report.figures()["pymqSlaveLagMessagesMax"] == "-1"
+    assert report.status().slaves[0].lag_messages == 7
 
 
 def test_a_sync_master_confirms_what_enough_slaves_have() -> None:
