@@ -51,3 +51,13 @@ def test_every_metric_is_documented_as_it_is() -> None:
     assert len(set(documented)) == len(documented)
     metrics = {*BROKER_METRICS, *NAMESRV_METRICS, *FILTER_SERVER_METRICS, LEFT_OUT, *ProcessMetrics().metrics}
     assert set(documented) == set(map(astuple, metrics))
+
+
+@pytest.mark.parametrize(
+    "name", ["ARCHITECTURE.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_modules_that_are_named_are_there(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+\.py)`", text))
+    there = [path.as_posix() for top in ("pymq", "tests", "plugins") for path in (ROOT / top).rglob("*.py")]
+    assert not [module for module in sorted(named) if not any(path.endswith(f"/{module}") for path in there)]
