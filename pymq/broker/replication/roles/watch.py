@@ -146,22 +146,23 @@ class GroupWatch:
         if self._role.is_master:
             self._check_masters(members)
         else:
-            self._check_id(members)
-            self._note_master(members)
+            config = self._config
+            ours = [member for member in members if member.is_of(config.broker_cluster_name, config.broker_name)]
+            self._check_id(ours)
+            self._note_master(ours)
 
-    def _check_id(self, members: list[Member]) -> None:
+    def _check_id(self, ours: list[Member]) -> None:
         """Ids move when masters change: a slave that was away meanwhile may find another one under its own.
 
         A name server refused it for that, and whoever has the id lives: it takes another.
         """
-        config, own_id = self._config, self._role.broker_id
-        ours = [member for member in members if member.is_of(config.broker_cluster_name, config.broker_name)]
+        own_id = self._role.broker_id
         settled = [member for member in ours if member.answered and not member.is_changing]
         holder = next((member for member in settled if member.broker_id == own_id), None)
         if not self._refusal or holder is None or self._is_successor(holder):
             return
         free = lowest_free_id(ours)
-        why = f"id {own_id} of {config.broker_name} belongs to {holder.address} now, {free} is free"
+        why = f"id {own_id} of {self._config.broker_name} belongs to {holder.address} now, {free} is free"
         self._change_role(RoleChange(replace(self._role, broker_id=free), why))
 
     def _is_successor(self, slave: Member) -> bool:
@@ -180,8 +181,8 @@ class GroupWatch:
         if found.step_down is not None:
             self._change_role(RoleChange(found.step_down, found.why))
 
-    def _note_master(self, members: list[Member]) -> None:
-        masters = [member for member in members if member.broker_id == MASTER_ID and member.answered]
+    def _note_master(self, ours: list[Member]) -> None:
+        masters = [member for member in ours if member.broker_id == MASTER_ID and member.answered]
         if not masters:
             self._known_master = ""
             return

@@ -297,6 +297,16 @@ def test_what_is_no_master_s_role_is_not_kept(word: str) -> None:
     assert setup.master_roles == [] and setup.watch.master_role == "SYNC_MASTER"
 
 
+@pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
+def test_a_master_of_another_group_at_a_reused_address_is_none_of_a_slave_s(fields: dict[str, str]) -> None:
+    """Its kind would be kept for the day this slave takes over: an ASYNC_MASTER's where messages were promised."""
+    setup = Setup(Role(1, master_role="SYNC_MASTER"))
+    setup.group(theirs=(THEIRS, 0, 4))
+    setup.network.brokers[THEIRS] = status(THEIRS, 0, 4, **fields)
+    setup.after(SEARCH_PERIOD_MS)
+    assert setup.registrations == 0 and setup.master_roles == [] and setup.watch.master_role == "SYNC_MASTER"
+
+
 def test_after_its_end_answers_change_nothing() -> None:
     setup = Setup(Role(0))
     setup.group(theirs=(THEIRS, 0, 4))
