@@ -229,8 +229,8 @@ class StatsManager:
         return None
 
     def _totals_now(self) -> Totals:
-        _sum([*self.topic_put.values(), self._retired_put], self._broker_put)
-        _sum([*self.group_get.values(), self._retired_get], self._broker_get)
+        _sum(self.topic_put.values(), self._retired_put, self._broker_put)
+        _sum(self.group_get.values(), self._retired_get, self._broker_get)
         put, got = self._broker_put, self._broker_get
         now_ms = self._clock.monotonic_ms()
         return Totals(now_ms, put.count, put.size_bytes, got.count, got.calls, self.missed_pulls)
@@ -262,8 +262,8 @@ def _retire(table: dict[Key, Meter], doomed: Callable[[Key], bool], into: Meter)
         into.calls += meter.calls
 
 
-def _sum(meters: Iterable[Meter], into: Meter) -> None:
-    count = size_bytes = calls = 0
+def _sum(meters: Iterable[Meter], retired: Meter, into: Meter) -> None:
+    count, size_bytes, calls = retired.count, retired.size_bytes, retired.calls
     for meter in meters:
         count += meter.count
         size_bytes += meter.size_bytes

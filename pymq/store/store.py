@@ -326,7 +326,7 @@ class MessageStore:
             self.scrubber.problem if self.scrubber is not None else None,
             self.follower.problem if self.follower is not None else None,
         )
-        return [problem for problem in found if problem is not None]
+        return list(filter(None, found))
 
     # -- the rest -----------------------------------------------------------------------------------------------
 

@@ -178,7 +178,7 @@ class OwnTail:
         any more should this broker stop now."""
         if self._held is not None:
             self._held.tick()
-        elif self._feeds is not None:
+        elif self._feeds is not None and not all(map(self._feeds.live_address, self._holders.slaves)):
             self._holders.forget_needless(self._feeds.states(), self._store.synced_offset)
 
 
