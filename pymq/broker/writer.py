@@ -114,7 +114,7 @@ def _refuse(held: HeldAnswers, code: int, remark: str, *, is_stored: bool = Fals
                 opaque=ready.opaque,
                 flag=FLAG_RESPONSE,
                 remark=remark,
-                ext=ready.ext if is_stored else None,
+                ext=ready.ext if is_stored else {},
                 serialize=ready.serialize,
             )
             peer.write(encode_command(refusal))

@@ -34,33 +34,23 @@ _FRAME_HEAD = struct.Struct(">iI")
 _INT16 = range(-0x8000, 0x8000)
 
 
-class Command:
+class _Coded(msgspec.Struct):
+    """So that the code alone may be given without its name."""
+
+    code: int
+
+
+class Command(_Coded, kw_only=True):
     """A request or a response. ``ext`` maps wire names to strings; ``serialize`` is the header codec it came in."""
 
-    __slots__ = ("body", "code", "ext", "flag", "language", "opaque", "remark", "serialize", "version")
-
-    def __init__(
-        self,
-        code: int,
-        *,
-        opaque: int = 0,
-        flag: int = 0,
-        language: str = "JAVA",
-        version: int = VERSION_5_3_3,
-        remark: str | None = None,
-        ext: dict[str, str] | None = None,
-        body: bytes = b"",
-        serialize: int = SERIALIZE_JSON,
-    ) -> None:
-        self.code = code
-        self.opaque = opaque
-        self.flag = flag
-        self.language = language
-        self.version = version
-        self.remark = remark
-        self.ext: dict[str, str] = {} if ext is None else ext
-        self.body = body
-        self.serialize = serialize
+    opaque: int = 0
+    flag: int = 0
+    language: str = "JAVA"
+    version: int = VERSION_5_3_3
+    remark: str | None = None
+    ext: dict[str, str] = {}
+    body: bytes = b""
+    serialize: int = SERIALIZE_JSON
 
     @property
     def is_response(self) -> bool:
@@ -73,11 +63,6 @@ class Command:
     def envelope(self) -> Command:
         """What an answer that comes later needs of this request: nothing that a peer can make large."""
         return Command(self.code, opaque=self.opaque, flag=self.flag, serialize=self.serialize)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Command) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment] # two equal commands may become unequal
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway" if self.is_oneway else "request"

@@ -44,7 +44,7 @@ class Reply:
 
     def to_command(self, request: Command) -> Command:
         """The response to ``request``, in the header codec the peer used."""
-        ext = encode_header(self.ext) if isinstance(self.ext, Header) else self.ext
+        ext = encode_header(self.ext) if isinstance(self.ext, Header) else self.ext or {}
         return Command(
             self.code,
             opaque=request.opaque,

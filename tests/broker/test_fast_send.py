@@ -39,7 +39,7 @@ def outcome(world: World, peer: FakePeer) -> tuple[Any, ...]:
 
 
 def vars_of(command: Command) -> dict[str, Any]:
-    return {name: getattr(command, name) for name in Command.__slots__}
+    return {name: getattr(command, name) for name in Command.__struct_fields__}
 
 
 def send_both_ways(payload: bytes) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
