@@ -275,22 +275,23 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
     started = time.process_time()
     cluster = Cluster(plan or drawn(seed), tracing=tracing)
     history, timeline = cluster.history, cluster.timeline
-    with (
-        _without_gc(),
-        _logged_to(history),
-        own_running_loop(),
-        _lineages_of(cluster.plan.reigns_kept),
-        simulated_parts(cluster.plan.tick_us),
-    ):
-        try:
-            cluster.run(story)
-        except Exception as error:
-            if tracing:
-                raise
-            history.violated(f"{type(error).__name__}: {error}")
-    with _unheard():
-        cluster.end()
-        del cluster
+    with _without_gc():
+        with (
+            _logged_to(history),
+            own_running_loop(),
+            _lineages_of(cluster.plan.reigns_kept),
+            simulated_parts(cluster.plan.tick_us),
+        ):
+            try:
+                cluster.run(story)
+            except Exception as error:
+                if tracing:
+                    raise
+                history.violated(f"{type(error).__name__}: {error}")
+        # While nothing is collected by itself: else all of it would be looked through twice.
+        with _unheard():
+            cluster.end()
+            del cluster
     return Report(
         seed, history.violations, history.faults, history.operations, timeline.now_us, timeline.event_count,
         time.process_time() - started, history.trace or [],

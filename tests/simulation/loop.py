@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,9 +71,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         Naming the running loop costs more than most calls. So it stays named until another one enters, but for a loop
         inside whose call this one was made.
         """
-        before = asyncio._get_running_loop()
+        before = _get_running_loop()
         if before is not self:
-            asyncio._set_running_loop(self)
+            _set_running_loop(self)
         was_inside, self._is_inside = self._is_inside, True
         try:
             callback(*args)
@@ -81,7 +82,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         finally:
             self._is_inside = was_inside
             if before is not self and isinstance(before, SimLoop) and before._is_inside:
-                asyncio._set_running_loop(before)
+                _set_running_loop(before)
 
     def _plan(self, delay_us: int, callback: Any, args: Any, context: Any) -> Timer:
         arguments = (callback, *args) if context is None else (context.run, callback, *args)
@@ -91,7 +92,9 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Timer:  # type: ignore[override]
         arguments = (callback, *args) if context is None else (context.run, callback, *args)
-        return self._timeline.soon(Timer(self.process, self.enter, arguments))
+        timer = Timer(self.process, self.enter, arguments)
+        self._timeline.soon(timer)
+        return timer
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
@@ -136,7 +139,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.process.after(20 + int(self.rng.random() * 2 * delay_us), self._work, work, done)
 
     def _work(self, work: Callable[[], Any], done: Callable[[Result], None]) -> None:
-        asyncio._set_running_loop(None)  # a thread has none
+        _set_running_loop(None)  # a thread has none
         outcome = Outcome(work)
         self.process.after(10 + int(self.rng.random() * 200), self.enter, done, outcome)
 
@@ -307,11 +310,11 @@ class SimWorkerThreads:
 @contextmanager
 def own_running_loop() -> Iterator[None]:
     """Which loop is the running one behind this is as before it: see :meth:`SimLoop.enter`."""
-    before = asyncio._get_running_loop()
+    before = _get_running_loop()
     try:
         yield
     finally:
-        asyncio._set_running_loop(before)
+        _set_running_loop(before)
 
 
 def start(loop: SimLoop, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -38,6 +38,7 @@ class SimStream:
     """One end of a connection; a :class:`pymq.wire.streams.Stream`."""
 
     __slots__ = (
+        "_arrival",
         "_arrives_us",
         "_in_flight_bytes",
         "_is_closing",
@@ -74,6 +75,7 @@ class SimStream:
         self._in_flight_bytes = 0
         self._arrives_us = 0
         self._plan = False
+        self._arrival = Timer(None, self._arrive, ())  # at most one is planned
         self._is_closing = False
         self._is_wanted = False
         self._state = network.rng.getrandbits(31) | 1  # of this stream's own chance: no other stream's use disturbs it
@@ -159,7 +161,7 @@ class SimStream:
         arrives_us = now_us + link.delay_us + int(self._chance() * link.jitter_us)
         if arrives_us > self._arrives_us:
             self._arrives_us = arrives_us
-        timeline.plan(self._arrives_us - now_us, Timer(None, self._arrive, ()))
+        timeline.plan(self._arrives_us - now_us, self._arrival)
 
     def _arrive(self) -> None:
         """Some of what is under way has come to the other machine."""
@@ -178,7 +180,10 @@ class SimStream:
             under_way.append(data[at:])
             data = data[:at]
         if data:
-            other.process.now(self._read, data)
+            if other.process.is_running:
+                self._read(data)
+            else:
+                other.process.hold(self._read, (data,))
         if under_way:
             self._plan_arrival()
         elif self._is_closing:

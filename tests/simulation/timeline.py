@@ -39,6 +39,7 @@ class Timeline:
         self.event_count = 0
         self._heap: list[tuple[int, int, Timer]] = []
         self._soon: deque[Timer] = deque()  # due now, behind what the heap has for now: that was planned earlier
+        self.soon = self._soon.append  # as :meth:`plan` without a delay
         self._number = 0
 
     def after(self, delay_us: int, call: Call, *arguments: Any) -> Timer:
@@ -52,11 +53,6 @@ class Timeline:
         else:
             self._number += 1
             heappush(self._heap, (self.now_us + delay_us, self._number, timer))
-        return timer
-
-    def soon(self, timer: Timer) -> Timer:
-        """As :meth:`plan` without a delay."""
-        self._soon.append(timer)
         return timer
 
     def run_until(self, time_us: int) -> None:
