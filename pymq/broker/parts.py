@@ -360,6 +360,7 @@ class BrokerParts:
     def leave_group(self, why: str) -> None:
         """Ends the connections of replication; nothing is asked of others any more."""
         self.watch.close()
+        self.tail.close()
         self.copy_requests.close()
         if self.feeds is not None:
             self.feeds.on_acked = lambda: None  # they go while another thread closes the store

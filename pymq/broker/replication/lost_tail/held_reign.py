@@ -60,6 +60,7 @@ class HeldReign:
         self._census = census
         self._change_role = change_role
         self._is_asking = False
+        self._is_closed = False
         self.why = (
             f"{regained.newer} has followed a newer master: nothing is stored until this broker has stepped down"
             if regained.newer
@@ -76,10 +77,18 @@ class HeldReign:
             self._is_asking = True
             self._census.take(self._config.namesrv_addresses, self._address, self._taken, self._holders.values())
 
+    def close(self) -> None:
+        """What is answered from now on asks for no role: this broker may have another one by then."""
+        self._is_closed = True
+
     def _taken(self, members: list[Member]) -> None:
+        if self._is_closed:
+            return
         self._is_asking = False
-        missing = missing_of(self._holders, members)
-        is_newer_there = any(member.epoch > self._lineage.epoch for member in members)  # the watch steps down for it
+        config = self._config
+        ours = [member for member in members if member.is_of(config.broker_cluster_name, config.broker_name)]
+        missing = missing_of(self._holders, ours)
+        is_newer_there = any(member.epoch > self._lineage.epoch for member in ours)  # the watch steps down for it
         if is_newer_there or is_promise_at_risk(self._config, self._sync_mode, missing):
             return
         self._is_asking = True  # once is enough

@@ -173,6 +173,11 @@ class OwnTail:
         """A slave is about to be sent the log. Raises StoreUnavailableError; then it must not be."""
         self._holders.note(broker_id, address)
 
+    def close(self) -> None:
+        """Nothing is asked for any more: the broker stops, or takes another role."""
+        if self._held is not None:
+            self._held.close()
+
     def tick(self) -> None:
         """A master's, about once a second: looks whether a reign that is held can begin, else who need not be asked
         any more should this broker stop now."""

@@ -21,6 +21,8 @@ from pymq.broker.replication.lineage_body import lineage_of_body
 from pymq.broker.replication.log_end import TAIL_BYTES_MAX, tail_size
 from pymq.broker.replication.roles.census import Member
 from pymq.clock import Clock
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -206,8 +208,8 @@ class RegainedTail:
         request = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes, count_max=1)
         body = await self._body(address, RequestCode.PYMQ_LIST_LOG_DIGESTS, request)
         try:
-            digests = msgspec.json.decode(body, type=LogDigests).digests if body else []
-        except msgspec.MsgspecError:
+            digests = decode_json(body, LogDigests).digests if body else []
+        except JsonError:
             return None
         return digests[0] if digests else None
 

@@ -125,6 +125,22 @@ def test_the_reign_begins_once_who_is_missing_answers() -> None:
     assert census(group, status(FIRST, 1, epoch=1)) == [change], "it is asked for once"
 
 
+@pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
+def test_a_broker_of_another_group_at_a_reused_address_tells_nothing(fields: dict[str, str]) -> None:
+    group = opened_without(machines(), FIRST)
+    assert census(group, status(FIRST, 1, epoch=1, **fields)) == []
+
+
+def test_what_is_answered_after_its_end_asks_for_no_role() -> None:
+    """The broker may be a slave by then, which would become the master again."""
+    group = opened_without(machines(), FIRST)
+    group.network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
+    group.master.parts.tail.tick()
+    group.master.parts.leave_group("another master was made")
+    group.network.answer_all()
+    assert group.master.role_changes == []
+
+
 def test_the_next_start_is_in_doubt_again_and_regains_all() -> None:
     group = machines()
     slave = group.slaves[FIRST]

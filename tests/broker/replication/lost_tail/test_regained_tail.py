@@ -164,6 +164,15 @@ def test_bytes_that_do_not_fit_their_digest_are_asked_for_again() -> None:
     assert spoiled and group.bodies == BODIES
 
 
+@pytest.mark.parametrize("garbage", [b"", b"[]", b'{"digests":["\xff"]}', b'{"other":' + b"[" * 100_000], ids=range(4))
+def test_digests_that_can_not_be_read_are_none(garbage: bytes) -> None:
+    group = machines()
+    group.copy(FIRST)
+    group.lose_power()
+    group.spoil = lambda address, request, body: garbage if request.code == RequestCode.PYMQ_LIST_LOG_DIGESTS else body
+    assert group.search().sources == ()
+
+
 def test_what_is_damaged_at_its_source_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
     group = machines(2)
     group.copy(FIRST)
