@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 BULK_BYTES_MIN = 32 << 10  # for less numpy does not pay
 _QUICK_BYTES = 1 << 20  # read at a time while it is not loaded
 # Records whose forerunner is younger come from the master's memory, over a connection with checksums: their CRC is not
-# calculated again, which is a fifth of the work. Older ones were on its disk.
+# calculated again, which is a fifth of the work. Older ones were on its disk; and where the two machines' clocks are
+# further apart than this, no age is known.
 UNCHECKED_AGE_MS_MAX = 60_000
 _SEARCH_BYTES = 1 << 20  # behind damage so much is searched again with each call; more of it, when an eighth is new
 _DAMAGED_COUNT_MAX = 100  # places remembered
@@ -186,7 +187,7 @@ class Follower:
 
     @property
     def _is_fresh(self) -> bool:
-        return self._store.clock.now_ms() - self._log.last_store_ms < UNCHECKED_AGE_MS_MAX
+        return abs(self._store.clock.now_ms() - self._log.last_store_ms) < UNCHECKED_AGE_MS_MAX
 
     def _hand_on_many(self, records: Records, keys: KeyedRecords) -> None:
         """``keys``: those of the records before them."""
