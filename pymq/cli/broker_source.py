@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pymq.cli.replica_view import MASTER_ID
 from pymq.client.admin import Admin
 from pymq.client.admin.replication import ROCKETMQ_PROTOCOL_VERSION, ReplicationAdmin
 from pymq.errors import StoreError, UsageError
@@ -76,7 +77,8 @@ class BrokerSource:
                 f"{self._address} says that its log goes from {start} to {end} in segments of {size} bytes, which no "
                 "log does: is a PyMQ broker there?"
             )
-        self._facts = SourceFacts(self._address, status.cluster, status.broker_name, size, start, end)
+        is_master = status.broker_id == MASTER_ID
+        self._facts = SourceFacts(self._address, status.cluster, status.broker_name, size, start, end, is_master)
         return self._facts
 
     def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:

@@ -10,7 +10,8 @@ __all__ = ["DAMAGED", "LogSource", "SourceFacts"]
 
 
 class SourceFacts(NamedTuple):
-    """Whose log it is and how far it goes, at one moment. ``log_start`` is the begin of a segment."""
+    """Whose log it is and how far it goes, at one moment. ``log_start`` is the begin of a segment; ``is_master``: the
+    source is the master of the broker's name by now."""
 
     address: str
     cluster: str
@@ -18,6 +19,7 @@ class SourceFacts(NamedTuple):
     segment_size_bytes: int
     log_start: int
     log_end: int
+    is_master: bool = False
 
 
 class LogSource(Protocol):

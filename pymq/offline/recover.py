@@ -283,6 +283,11 @@ class Recovery:
                 f"{outcome.beyond_bytes} bytes of this log lie behind the end of the source's and were kept: nothing "
                 f"was there to compare them with"
             )
+        if self._facts.is_master:
+            outcome.notes.append(
+                f"{self._facts.address} is the master of {self._facts.broker_name}: start this broker as its slave, "
+                f"pymq broker with --id 1 or another free one"
+            )
 
 
 def _was_other(mark: bytes) -> bool:

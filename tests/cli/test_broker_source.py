@@ -51,14 +51,14 @@ def test_what_is_said_of_a_log_must_be_one(
 ) -> None:
     async def status(admin: ReplicationAdmin, address: str) -> ReplicationStatus:
         return ReplicationStatus(
-            cluster="c", broker_name="b", broker_id=0, role="SLAVE", address=address, segment_size_bytes=size,
+            cluster="c", broker_name="b", broker_id=0, role="ASYNC_MASTER", address=address, segment_size_bytes=size,
             log_start=start, log_end=end,
         )  # fmt: skip
 
     monkeypatch.setattr(ReplicationAdmin, "status", status)
     with BrokerSource("127.0.0.1:1") as source:
         if is_one:
-            assert source.facts()[3:] == (size, start, end)
+            assert source.facts()[3:] == (size, start, end, True)
         else:
             with pytest.raises(StoreError, match="which no log does"):
                 source.facts()

@@ -58,14 +58,14 @@ def send(master: Member, count: int, queue_id: int = 0, properties: str = "") ->
         assert reply.code == 0, reply
 
 
-def commit(broker: Member, offset: int) -> None:
-    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
+def commit(broker: Member, offset: int, group: str = GROUP) -> None:
+    ext = {"consumerGroup": group, "topic": TOPIC, "queueId": "0", "commitOffset": str(offset)}
     reply = probe.call(broker.broker, UPDATE_CONSUMER_OFFSET, ext)
     assert reply.code == 0, reply
 
 
-def committed(broker: Member) -> int:
-    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "setZeroIfNotFound": "false"}
+def committed(broker: Member, group: str = GROUP) -> int:
+    ext = {"consumerGroup": group, "topic": TOPIC, "queueId": "0", "setZeroIfNotFound": "false"}
     reply = probe.call(broker.broker, QUERY_CONSUMER_OFFSET, ext)
     return int(reply.ext["offset"]) if reply.code == 0 else -1
 
@@ -123,9 +123,17 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     master.kill()
     probe.wait_until("the slave to be alone", lambda: list(namesrv.members()) == ["1"])
     commit(slave, 4)
+    commit(slave, 3, "NEWCOMERS")
     assert committed(slave) == 4
     master.start()
     wait_for("the offset at the master", slave, lambda: committed(master) == 4)
+    # A group that the master has not met takes no offsets there; as soon as it is there, they come.
+    pending = lambda: table(slave, "pendingOffsets.json").get("pendingOffsets")  # noqa: E731
+    wait_for("only the new group's pending", slave, lambda: pending() == {f"{TOPIC}@NEWCOMERS": {"0": 3}})
+    assert committed(master, "NEWCOMERS") == -1
+    group = {"groupName": "NEWCOMERS", "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 3}
+    assert probe.call(master.broker, UPDATE_GROUP, body=json.dumps(group).encode()).code == 0
+    wait_for("the new group's offset at the master", slave, lambda: committed(master, "NEWCOMERS") == 3)
     commit(slave, 3)
     wait_for("nothing pending", slave, lambda: table(slave, "pendingOffsets.json").get("pendingOffsets") == {})
     assert committed(master) == committed(slave) == 4

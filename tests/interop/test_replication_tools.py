@@ -111,7 +111,7 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
 
     probe.wait_until("three brokers with one log", all_level, timeout_s=REGISTERED_TIMEOUT_S)
     first, second, third = listed(namesrv)
-    assert first["in_sync"] == "2/2" and first["address"] == master.broker
+    assert (first["in_sync_slaves"], first["connected_slaves"]) == (2, 2) and first["address"] == master.broker
     assert (second["lag_bytes"], third["lag_bytes"]) == (0, 0)
 
     code, out = pymq(namesrv, "broker", "status", "broker-a", "-o", "json")

@@ -37,10 +37,11 @@ class Source:
         self.spoil = False  # sends other bytes than it has
         self.failing_reads = range(0)  # by number
         self.read_count = 0
+        self.is_master = False
 
     def facts(self) -> SourceFacts:
         low, high = self.store.physical_min_offset, self.store.physical_max_offset
-        return SourceFacts("10.0.0.2:10911", self.names[1], self.names[0], SEGMENT_BYTES, low, high)
+        return SourceFacts("10.0.0.2:10911", self.names[1], self.names[0], SEGMENT_BYTES, low, high, self.is_master)
 
     def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:
         chunks = list(chunk_bounds(start, end, chunk_bytes, SEGMENT_BYTES))[: self.digest_count_max]

@@ -113,6 +113,17 @@ def test_the_source_s_log_goes_further() -> None:
     assert contents(files) == everything(source.store)
 
 
+@pytest.mark.parametrize("is_master", [False, True])
+def test_who_is_rebuilt_from_a_master_is_its_slave(is_master: bool) -> None:
+    source, files = pair(60)
+    source.is_master = is_master
+    flip(files, segment_path(0), 3000)
+    notes = recover(files, source).notes
+    assert any("10.0.0.2:10911 is the master of broker-a: start this broker as its slave" in one for one in notes) == (
+        is_master
+    )
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_this_log_has_beyond_the_source_s_end_is_kept(lost: bool) -> None:
     source, files = pair(60)
