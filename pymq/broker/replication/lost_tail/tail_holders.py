@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from pymq.clock import Clock
-from pymq.errors import StoreError
+from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.tables import JsonTable
 from pymq.wire.bodies_replication import SlaveState
 
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 TAIL_HOLDERS_FILE = "tailHolders"
 TICK_PERIOD_MS = 1000
+HOLDERS_MAX = 64  # as many as can be connected (feeds.CONNECTIONS_MAX)
 _SLAVES = "slaves"
 
 
@@ -50,6 +51,11 @@ class TailHolders:
 
     def note(self, broker_id: int, address: str) -> None:
         """A slave is about to be sent the log. Raises StoreUnavailableError; then it must not be."""
+        if broker_id not in self.slaves and len(self.slaves) >= HOLDERS_MAX:
+            raise StoreUnavailableError(
+                f"{len(self.slaves)} slaves joined lately, no more are taken: try again when some have been away for a "
+                "while (haHousekeepingInterval)"
+            )
         if self.slaves.get(broker_id) != address:
             self._save({**self.slaves, broker_id: address})
         self._noted_ms[broker_id] = self._clock.monotonic_ms()
@@ -70,6 +76,8 @@ class TailHolders:
                 self._save(kept)
             except StoreError as error:
                 log.warning("slaves that are gone are still to be asked after a power loss: %s", error)
+                return
+        self._noted_ms = {broker_id: self._noted_ms[broker_id] for broker_id in kept if broker_id in self._noted_ms}
 
     def _save(self, slaves: dict[int, str]) -> None:
         table: dict[str, Any] = {_SLAVES: {str(broker_id): slaves[broker_id] for broker_id in sorted(slaves)}}

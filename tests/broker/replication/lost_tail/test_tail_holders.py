@@ -6,7 +6,8 @@ import errno
 
 import pytest
 
-from pymq.broker.replication.lost_tail.tail_holders import TailHolders
+from pymq.broker.replication.lost_tail.tail_holders import HOLDERS_MAX, TailHolders
+from pymq.broker.replication.master.feeds import CONNECTIONS_MAX
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.memory_fs import MemoryFiles
@@ -46,6 +47,17 @@ def test_who_was_noted_is_on_the_disk() -> None:
     holders.note(2, SECOND)
     holders.note(1, MOVED)
     assert directory.holders().slaves == {1: MOVED, 2: SECOND}
+
+
+def test_no_more_are_noted_than_can_be_connected() -> None:
+    """Whoever joins under ever other ids fills neither memory nor disk."""
+    holders = Directory().holders()
+    for number in range(1, HOLDERS_MAX + 1):
+        holders.note(number, FIRST)
+    with pytest.raises(StoreUnavailableError, match=f"{HOLDERS_MAX} slaves"):
+        holders.note(HOLDERS_MAX + 1, FIRST)
+    holders.note(HOLDERS_MAX, MOVED)
+    assert len(holders.slaves) == HOLDERS_MAX == CONNECTIONS_MAX and holders.slaves[HOLDERS_MAX] == MOVED
 
 
 def test_who_can_t_be_noted_is_not_served() -> None:
