@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pymq.broker.jobs import Job, JobRunner
+from pymq.broker.jobs import WAKE_UP_MS, Job, JobRunner
 
 DEADLINE_S = 10
 
@@ -140,3 +140,44 @@ def test_a_job_that_hastens_itself_has_one_timer() -> None:
         return runs
 
     assert asyncio.run(scenario()) == 3
+
+
+class TimerLoop(asyncio.SelectorEventLoop):
+    """Says which times its timers were set to, in ms, and has a clock that a test sets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 1_000_000.0
+        self.times_ms: list[float] = []
+
+    def time(self) -> float:
+        return self.now_ms / 1000
+
+    def call_at(self, when: float, callback, *args, context=None):  # type: ignore[no-untyped-def]
+        self.times_ms.append(round(when * 1000, 6))
+        return super().call_at(when, callback, *args, context=context)
+
+
+@pytest.mark.parametrize(
+    ("started_ms", "period_ms", "due_ms"),
+    [
+        (0, WAKE_UP_MS - 1, WAKE_UP_MS - 1),  # too often for a common time
+        (7.3, WAKE_UP_MS - 1, 7.3 + WAKE_UP_MS - 1),
+        (0, WAKE_UP_MS, WAKE_UP_MS),
+        (7.3, WAKE_UP_MS, WAKE_UP_MS),
+        (WAKE_UP_MS / 2 + 1, WAKE_UP_MS, 2 * WAKE_UP_MS),
+        (7.3, 100, 100),
+        (41.9, 100, 150),
+        (7.3, 1000, 1000),
+    ],
+)
+def test_jobs_wake_up_the_broker_together(started_ms: float, period_ms: int, due_ms: float) -> None:
+    loop = TimerLoop()
+    loop.now_ms += started_ms
+
+    async def start() -> None:
+        JobRunner([Job("a", period_ms, lambda: None), Job("b", period_ms, lambda: None)], lambda: None).start()
+
+    loop.run_until_complete(start())
+    loop.close()
+    assert loop.times_ms == [pytest.approx(1_000_000 + due_ms)] * 2
