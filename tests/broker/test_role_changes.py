@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -266,12 +266,26 @@ def test_a_change_that_fails_ends_the_broker_which_starts_in_its_old_role(tmp_pa
     asyncio.run(scenario())
 
 
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """A port that is listened on; nobody has the one before it."""
+    while True:
+        with socket.socket() as taken, socket.socket() as before:
+            taken.bind(("127.0.0.1", 0))
+            port: int = taken.getsockname()[1]
+            try:
+                before.bind(("127.0.0.1", port - 1))
+            except OSError:
+                continue
+            before.close()
+            taken.listen()
+            yield port
+            return
+
+
 def test_a_port_for_slaves_that_is_taken(tmp_path: Path) -> None:
     async def scenario() -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            taken.listen()
-            port = taken.getsockname()[1]
+        with taken_port() as port:
             set_port = make_broker(tmp_path / "a", haListenPort=str(port))
             with pytest.raises(UsageError, match=f"haListenPort {port}"):
                 await set_port.start()
