@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from typing import Any
 
 from pymq.broker.parts import BrokerParts
@@ -21,25 +22,32 @@ SYNCING_US = 5 * SECOND
 def log_bytes(broker: SimBroker, start: int, size: int, *, on_disk: bool = False) -> bytes:
     """What stands in a broker's log files, as its operating system has them, or its disk alone."""
     found = []
-    nodes = broker.disk.files.nodes
     while size > 0:
-        segment = start - start % SEGMENT_BYTES
-        node = nodes.get(f"{ROOT}/commitlog/{segment:020d}")
-        take = min(size, segment + SEGMENT_BYTES - start)
-        content = b"" if node is None else (node.synced or b"") if on_disk else node.data
-        found.append(bytes(content[start - segment : start - segment + take]))
+        at = start % SEGMENT_BYTES
+        take = min(size, SEGMENT_BYTES - at)
+        found.append(bytes(_segment_bytes(broker, start - at, on_disk=on_disk)[at : at + take]))
         start += take
         size -= take
     return b"".join(found)
 
 
+def _segment_bytes(broker: SimBroker, start: int, *, on_disk: bool) -> bytes | bytearray:
+    """The content of the log file that begins there, not copied; empty for none."""
+    node = broker.disk.files.nodes.get(_segment_path(start))
+    return b"" if node is None else (node.synced or b"") if on_disk else node.data
+
+
+@cache
+def _segment_path(start: int) -> str:
+    return f"{ROOT}/commitlog/{start:020d}"
+
+
 def holds(broker: SimBroker, physical: int, content: bytes, *, on_disk: bool = False) -> bool:
-    """True when the message stands at this place of the broker's log."""
-    head = log_bytes(broker, physical, 8, on_disk=on_disk)
-    if len(head) < 8:
-        return False
-    size = int.from_bytes(head[:4], "big")
-    return len(content) < size <= SEGMENT_BYTES and content in log_bytes(broker, physical, size, on_disk=on_disk)
+    """True when the message stands at this place of the broker's log. No record lies in two files."""
+    at = physical % SEGMENT_BYTES
+    segment = _segment_bytes(broker, physical - at, on_disk=on_disk)
+    size = int.from_bytes(segment[at : at + 4], "big")
+    return len(content) < size <= SEGMENT_BYTES - at and segment.find(content, at, at + size) >= 0
 
 
 class Watcher:
