@@ -210,10 +210,12 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
     if sys.stdin.isatty():
         print_note("each line is a message; Ctrl-D ends")
     loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue(CHUNKS_AHEAD_MAX)
-    threading.Thread(target=_read_stdin, args=(loop, chunks), daemon=True).start()
+    chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+    room = threading.Semaphore(CHUNKS_AHEAD_MAX)
+    threading.Thread(target=_read_stdin, args=(loop, chunks, room), daemon=True).start()
     rest = b""
     while chunk := await chunks.get():
+        room.release()
         if isinstance(chunk, Exception):
             raise chunk
         lines = (rest + chunk).split(b"\n")
@@ -223,14 +225,18 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
         yield [rest]
 
 
-def _read_stdin(loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes | Exception]) -> None:
+def _read_stdin(
+    loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes | Exception], room: threading.Semaphore
+) -> None:
+    """``room``: for as many chunks as may wait."""
     try:
         while True:
             try:
                 item: bytes | Exception = os.read(sys.stdin.fileno(), READ_SIZE_BYTES)
             except OSError as error:
                 item = error
-            asyncio.run_coroutine_threadsafe(chunks.put(item), loop).result()
+            room.acquire()
+            loop.call_soon_threadsafe(chunks.put_nowait, item)
             if not item or isinstance(item, Exception):
                 return
     except RuntimeError:

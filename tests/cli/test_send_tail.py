@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pymq.cli import send_work
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
 
@@ -299,3 +301,32 @@ def test_a_reader_that_has_enough_is_no_error(pymq: Pymq, server: StandaloneProc
     )
     assert process.stderr == ""
     assert process.stdout.splitlines()[-1] == "0"
+
+
+def test_a_reader_of_stdin_whose_command_has_ended_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "stdin").write_text("one\ntwo\n")
+    loop = asyncio.new_event_loop()
+    chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+    loop.close()
+    with (tmp_path / "stdin").open() as source:
+        monkeypatch.setattr("sys.stdin", source)
+        send_work._read_stdin(loop, chunks, threading.Semaphore(1))
+    assert chunks.empty()
+
+
+def test_so_many_chunks_of_stdin_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "stdin").write_bytes(b"a line\n" * 1000)
+    monkeypatch.setattr(send_work, "READ_SIZE_BYTES", 70)
+    read: list[list[bytes]] = []
+
+    async def scenario() -> None:
+        async for lines in send_work.stdin_lines():
+            read.append(lines)
+            await asyncio.sleep(0)
+
+    with (tmp_path / "stdin").open() as source:
+        monkeypatch.setattr("sys.stdin", source)
+        asyncio.run(scenario())
+    assert sum(map(len, read)) == 1000 and len(read) >= 100 > send_work.CHUNKS_AHEAD_MAX
