@@ -70,6 +70,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             groups=groups,
             cursors=cursors,
             reign_start=lambda: p.lineage.lineage.newest_start,
+            is_frozen=lambda: p.freeze.is_on,
         ),
         ClientHandlers(
             config=config,

@@ -42,13 +42,18 @@ class OffsetHandlers:
         groups: GroupManager,
         cursors: CursorManager,
         reign_start: Callable[[], int],
+        is_frozen: Callable[[], bool],
     ) -> None:
-        """``reign_start``: where in the log the time began since which this broker is master and has lost nothing."""
+        """``reign_start``: where in the log the time began since which this broker is master and has lost nothing.
+
+        ``is_frozen``: it is about to hand over to a slave.
+        """
         self._store = store
         self._topics = topics
         self._groups = groups
         self._cursors = cursors
         self._reign_start = reign_start
+        self._is_frozen = is_frozen
 
     def routes(self) -> list[Route]:
         """This module's rows of the table."""
@@ -89,6 +94,8 @@ class OffsetHandlers:
                 f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
             )
         if header.pymq_only_forward:
+            if self._is_frozen():  # the slave that takes over may have copied the offsets by now
+                raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this master hands over: bring it to the next one")
             offset = self._advance(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
             return Reply(ext=OffsetAnswer(offset=offset))
         self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)

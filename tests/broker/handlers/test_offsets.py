@@ -149,3 +149,15 @@ def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_b
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "4", "pymqOnlyForward": "true"}
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields) == {"offset": "2"}
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields | {"commitOffset": "3"}) == {"offset": "3"}
+
+
+def test_a_master_that_hands_over_takes_nothing_of_slaves(world: World) -> None:
+    """Who takes over may have copied the offsets by now; the slave brings it to the next master."""
+    world.put("T")
+    fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "1"}
+    world.parts.freeze.begin(1000, "hand-over")
+    code, _ = Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields, pymqOnlyForward="true")
+    assert code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert world.parts.cursors.query("g", "T", 0) == -1
+    world.parts.freeze.end()
+    assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields, pymqOnlyForward="true") == {"offset": "1"}

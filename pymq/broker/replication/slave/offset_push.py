@@ -98,6 +98,8 @@ class OffsetPush:
     def _note(self, pending: PendingOffset, answer: Command | str) -> None:
         if isinstance(answer, str):
             self._problem = answer
+        elif answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            pass  # it hands over to another, or to us: it waits for the next master
         elif self._is_apache and answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             self._tell_unmet(pending.group)
         elif answer.code in _FINAL:

@@ -91,6 +91,20 @@ def test_a_commit_beside_a_living_master_is_forwarded() -> None:
     assert pair.master.parts.cursors.query("g", "T", 0) == 2 and not len(pair.slave.parts.pending_offsets)
 
 
+def test_while_the_master_hands_over_it_waits_and_holds_up_no_tables() -> None:
+    pair = joined_pair()
+    pair.master.parts.freeze.begin(60_000, "hand-over")
+    commit(pair, 4)
+    pair.run(2000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 1
+    assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
+    assert pair.slave.parts.metadata is not None
+    assert (pair.slave.parts.metadata.problem, pair.slave.parts.metadata.age_ms < 1000) == ("", True)
+    pair.master.parts.freeze.end()
+    pair.run(1000)
+    assert pair.master.parts.cursors.query("g", "T", 0) == 4
+
+
 def test_a_greater_offset_of_the_master_wins() -> None:
     pair = joined_pair()
     pair.stop_master()
