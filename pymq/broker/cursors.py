@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -201,12 +202,16 @@ class CursorManager:
         """
         if number < self._removed_at:
             return None
-        changed = {}
-        for key in reversed(self._changed):
-            if self._changed[key] <= number:
-                break
-            changed[key] = self._offsets[key]
-        return _as_table(changed, self.data_version)
+        return _as_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
+
+    def committed_since(self, number: int) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""
+        for topic, group in self._changed_since(number):
+            for queue_id, offset in self._offsets[topic, group].items():
+                yield group, topic, queue_id, offset
+
+    def _changed_since(self, number: int) -> Iterator[tuple[str, str]]:
+        return takewhile(lambda key: self._changed[key] > number, reversed(self._changed))
 
     # -- persistence ---------------------------------------------------------------------------------------------
 

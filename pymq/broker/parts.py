@@ -159,7 +159,7 @@ class BrokerParts:
         """What moves messages into the store and out of it, and those that wait to another topic."""
         config, clock = self.config, self.clock
         self.sync_mode = SyncMode(config=config, store=self.store, role=self.role)
-        self.freeze = Freeze(self.store, clock)
+        self.freeze = Freeze(self.store, self.cursors, self.pending_offsets, clock)
         self.flusher = Flusher(self.store, run_in_thread, schedule_turn_end, clock=clock, config=config)
         self.writer = Writer(
             store=self.store,
@@ -412,6 +412,7 @@ class BrokerParts:
             steps.callback(self.pending_offsets.save)
             steps.callback(self.groups.save)
             steps.callback(self.topics.save)
+            steps.callback(self.freeze.keep_commits)
 
     @property
     def master_address(self) -> str:

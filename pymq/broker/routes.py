@@ -23,7 +23,8 @@ from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.slave.rules import refusal_text, routes_on_slave
+from pymq.broker.replication.roles.freeze import routes_with_rest
+from pymq.broker.replication.slave.rules import CHANGES, refusal_text, routes_on_slave
 from pymq.broker.replication.status import CutHistory, StatusReport
 from pymq.broker.runtime_info import RuntimeInfo
 from pymq.wire.dispatch import Dispatcher, Route
@@ -143,7 +144,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     )
     routes = [route for handler in handlers for route in handler.routes()]
     if p.role.is_master:
-        return routes
+        return routes_with_rest(routes, CHANGES, lambda: p.freeze.is_on)
     return routes_on_slave(
         routes, lambda what: refusal_text(config.broker_name, p.role.broker_id, p.master_address, what)
     )

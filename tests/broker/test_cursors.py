@@ -210,6 +210,8 @@ def test_changes_are_told_since_a_number() -> None:
     cursors.commit("g", "T", 1, 5)
     part = cursors.changes_since(seen)
     assert part is not None and part["offsetTable"] == {"T@g": {"0": 1, "1": 5}}
+    assert sorted(cursors.committed_since(seen)) == [("g", "T", 0, 1), ("g", "T", 1, 5)]
+    assert len(list(cursors.committed_since(0))) == 3 and not list(cursors.committed_since(cursors.change_count))
     whole = cursors.changes_since(0)
     assert whole is not None and whole["offsetTable"] == cursors.as_table()["offsetTable"]
 

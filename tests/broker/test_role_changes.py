@@ -192,6 +192,30 @@ async def two_masters_of_one_epoch(
     return found[0], found[1]
 
 
+def test_offsets_that_are_committed_while_the_master_hands_over_come_to_the_new_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server() as namesrv:
+            master = make_broker(tmp_path / "a", namesrv.address)
+            slave = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
+            async with running(master, slave), Admin(namesrv.address) as admin:
+                async with Producer("P", namesrv=namesrv.address) as producer:
+                    await producer.send(Message("T", b"1"))
+                queue_id = next(q for q in range(8) if master.parts.store.max_offset("T", q))
+                await until(lambda: is_following(slave) and slave.parts.store.max_offset("T", queue_id))
+
+                def commit_late(step: str) -> None:
+                    if "steps down" in step:  # the slave has copied the offsets
+                        master.parts.cursors.commit("g", "T", queue_id, 1)
+
+                plan = await make_plan(admin, slave.address)
+                await Promotion(admin.replication, SystemClock(), asyncio.sleep, tell=commit_late).run(plan)
+                await changed(slave, 0)
+                await until(lambda: slave.parts.cursors.query("g", "T", queue_id) == 1)
+                await until(lambda: not len(master.parts.pending_offsets))
+
+    asyncio.run(scenario())
+
+
 def test_of_two_masters_of_one_epoch_the_one_an_operator_chooses_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with name_server() as one, name_server() as other, AsyncExitStack() as stack:

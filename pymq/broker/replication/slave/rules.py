@@ -22,7 +22,7 @@ _SENDS: Final = (
     RequestCode.CONSUMER_SEND_MSG_BACK,
 )
 _LOCKS: Final = (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
-_CHANGES: Final = (
+CHANGES: Final = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
     RequestCode.DELETE_TOPIC_IN_BROKER,
@@ -38,7 +38,7 @@ _CHANGES: Final = (
 REFUSED: Final[dict[int, tuple[int, str]]] = {
     **dict.fromkeys(_SENDS, (ResponseCode.SERVICE_NOT_AVAILABLE, "takes no messages")),
     **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
-    **dict.fromkeys(_CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
+    **dict.fromkeys(CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
 }
 
 # mqadmin asks every broker of a cluster for these and gives up at the first that refuses.
