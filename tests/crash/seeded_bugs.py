@@ -178,7 +178,7 @@ BUGS = (
     Bug("a failed write counts as done", "commit_log:CommitLog.commit",
         "raise StoreUnavailableError(self._describe(error)) from error", "return", ("errors:batches",)),
     Bug("a failed fsync is tried again", "commit_log:CommitLog.sync",
-        "            self.broken = (", "            problem = (", ("errors:sync-flush",)),
+        "self.broken = failed_sync_text(", "problem = failed_sync_text(", ("errors:sync-flush",)),
     Bug("a failed fsync counts as done", "commit_log:CommitLog.sync",
         "raise StoreUnavailableError(self.broken) from error", "self.broken = None", ("errors:sync-flush",)),
     Bug("hidden messages are shown when the next commit comes", "appending:Appender.commit",
