@@ -62,16 +62,6 @@ class Peer:
         return found
 
 
-@pytest.fixture
-def cable() -> Cable:
-    return Cable()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 def bodies(peer: Peer) -> bytes:
     return b"".join(data for _, data in peer.frames())
 

@@ -19,11 +19,6 @@ from pymq.broker.replication.master.told import (
 from pymq.clock import ManualClock
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [record.message for record in caplog.records]
     caplog.clear()

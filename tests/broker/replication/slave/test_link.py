@@ -28,16 +28,6 @@ from tests.broker.replication.group import MASTER, MASTER_HA, SEGMENT, STEP_MS, 
 from tests.store.support import everything
 
 
-@pytest.fixture
-def cable() -> Cable:
-    return Cable()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 def settle(slave: Slave) -> None:
     slave.cable.settle()
     slave.run(20)
