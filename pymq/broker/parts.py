@@ -36,7 +36,7 @@ from pymq.broker.replication.read_advice import ReadAdvice
 from pymq.broker.replication.roles.census import Census
 from pymq.broker.replication.roles.freeze import Freeze
 from pymq.broker.replication.roles.promotion import RoleRequests
-from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role
+from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.roles.watch import GroupWatch
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.broker.replication.slave.link import MasterLink
@@ -55,6 +55,7 @@ from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC
+from pymq.model.route import MASTER_ID
 from pymq.store.consume_queue import tags_codes
 from pymq.store.following import Follower
 from pymq.store.fs import Files

@@ -36,6 +36,10 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     config, clock, store, topics = p.config, p.clock, p.store, p.topics
     groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
     address = own_address(config)
+
+    def is_frozen() -> bool:
+        return p.freeze.is_on
+
     replication = StatusReport(
         config=config,
         store=store,
@@ -71,7 +75,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             groups=groups,
             cursors=cursors,
             reign_start=lambda: p.lineage.lineage.newest_start,
-            is_frozen=lambda: p.freeze.is_on,
+            is_frozen=is_frozen,
         ),
         ClientHandlers(
             config=config,
@@ -144,7 +148,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     )
     routes = [route for handler in handlers for route in handler.routes()]
     if p.role.is_master:
-        return routes_with_rest(routes, CHANGES, lambda: p.freeze.is_on)
+        return routes_with_rest(routes, CHANGES, is_frozen)
     return routes_on_slave(
         routes, lambda what: refusal_text(config.broker_name, p.role.broker_id, p.master_address, what)
     )

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pymq.cli.replica_view import MASTER_ID
 from pymq.client.admin import Admin
 from pymq.client.admin.replication import ROCKETMQ_PROTOCOL_VERSION, ReplicationAdmin
 from pymq.errors import StoreError, UsageError
+from pymq.model.route import MASTER_ID
 from pymq.offline.log_source import SourceFacts
 from pymq.offline.recover_rest import LINEAGE_FILE
 from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus

@@ -62,7 +62,7 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
         "confirmed_offset": status.confirmed_offset,
         "required_slaves": status.required_slaves,
         "in_sync_slaves": status.in_sync_slaves,
-        "connected_slaves": sum(slave.is_connected for slave in status.slaves),
+        "connected_slaves": status.connected_slaves,
         "degraded": status.degraded,
         "slaves": [msgspec.structs.asdict(slave) for slave in status.slaves],
         "link": link,

@@ -12,7 +12,7 @@ from pymq.client.admin import Admin
 from pymq.client.admin.replication import CopiedTable
 from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.units import format_bytes
-from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus
+from pymq.wire.bodies_replication import GONE, LogDigestsRequest, ReplicationStatus
 from pymq.wire.codes import ResponseCode
 
 SAMPLE_BYTES = 64 * 1024
@@ -83,7 +83,7 @@ async def _check_group(admin: Admin, views: Sequence[BrokerView], samples: int, 
 
 
 def _no_slave_text(master: BrokerView) -> str:
-    gone = [slave for slave in master.status.slaves if slave.state == "gone"] if master.status else []
+    gone = [slave for slave in master.status.slaves if slave.state == GONE] if master.status else []
     if not gone:
         return f"it has no slave: start one with pymq broker --name {master.name} --id 1"
     names = ", ".join(f"{slave.address} (id {slave.broker_id}: {slave.problem})" for slave in gone)

@@ -40,7 +40,7 @@ def _record(view: BrokerView, everybody: Sequence[BrokerView]) -> dict[str, Any]
         "lag_ms": lag.lag_ms,
         "in_sync": lag.in_sync,
         "in_sync_slaves": status.in_sync_slaves if status and view.is_master else None,
-        "connected_slaves": sum(slave.is_connected for slave in status.slaves) if status and view.is_master else None,
+        "connected_slaves": status.connected_slaves if status and view.is_master else None,
         "epoch": status.lineage[-1].epoch if status and status.lineage else None,
         "problems": problems_of(view),
     }

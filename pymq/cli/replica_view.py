@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from pymq.client.admin import Admin
 from pymq.errors import NotFoundError, PymqError
+from pymq.model.hosts import host_of
+from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import CONNECTED, FOLLOWING, REFUSED, ReplicationStatus, SlaveState
 
-MASTER_ID = 0
 _TOO_FEW = "in sync (inSyncReplicas"  # in the text with which a SYNC_MASTER refuses sends
 
 
@@ -142,9 +143,9 @@ def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState 
     by_id = [state for state in slaves if state.broker_id == slave.broker_id]
     if len(by_id) == 1:
         return by_id[0]
-    host = slave.address.rpartition(":")[0]
+    host = host_of(slave.address)
     unnamed = [state for state in slaves if state.broker_id < 0]
-    from_host = [state for state in unnamed if state.address.rpartition(":")[0] == host]
+    from_host = [state for state in unnamed if host_of(state.address) == host]
     return from_host[0] if len(from_host) == 1 else None
 
 

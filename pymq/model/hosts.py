@@ -30,6 +30,11 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def host_of(address: str) -> str:
+    """What stands before the port of ``host:port``, unchecked; empty without one."""
+    return address.rpartition(":")[0]
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """``host:port`` -> (host, port). Raises ValueError when there is no port between 0 and 65535."""
     match = _ADDRESS.fullmatch(text.strip())

@@ -204,6 +204,11 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     regained: RegainedState | None = None
     end_in_doubt: bool = False
 
+    @property
+    def connected_slaves(self) -> int:
+        """How many of ``slaves`` are."""
+        return sum(slave.is_connected for slave in self.slaves)
+
 
 class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_CHANGE_ROLE (9104). ``action``: ``promote`` (a slave becomes the master), ``freeze`` (a master takes no more

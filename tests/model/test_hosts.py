@@ -10,6 +10,7 @@ from pymq.model.hosts import (
     HOST_V4_SIZE_BYTES,
     HOST_V6_SIZE_BYTES,
     format_address,
+    host_of,
     pack_host,
     parse_address,
     unpack_host,
@@ -87,3 +88,8 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no address: write host:port, for example 127\.0\.0\.1:9876"):
         parse_address(text)
+
+
+@pytest.mark.parametrize(("address", "host"), [("10.0.0.1:80", "10.0.0.1"), ("[::1]:80", "[::1]"), ("x", ""), ("", "")])
+def test_the_host_of_an_address(address: str, host: str) -> None:
+    assert host_of(address) == host

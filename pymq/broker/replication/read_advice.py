@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from pymq.broker.replication.roles.role import MASTER_ID, Role
+from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
+from pymq.model.route import MASTER_ID
 from pymq.model.tables import SubscriptionGroupConfig
 from pymq.store.reading import GetResult
 from pymq.store.store import MessageStore

@@ -16,6 +16,7 @@ from pymq.broker.replication.master.told import Told, printable
 from pymq.broker.replication.rates import LogTimes
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
+from pymq.model.hosts import host_of
 from pymq.wire.bodies_replication import GONE, SlaveState
 from pymq.wire.streams import Stream, StreamHandler
 
@@ -87,7 +88,7 @@ class Feeds:
         """A joining was refused; ``broker_id`` -1 and where it came from when it can't be read."""
         address, why = printable(address), printable(why)
         gone = self._gone.get(_key(broker_id, address))
-        if gone is not None and _host(gone.address) == _host(address):
+        if gone is not None and host_of(gone.address) == host_of(address):
             gone.problem = why
         else:
             self._strays.note(broker_id, address, why)
@@ -188,15 +189,11 @@ class Feeds:
 
 def _key(broker_id: int, address: str) -> tuple[int, str]:
     """One slave's: its id, wherever it moves; of RocketMQ's, which tell none, the host."""
-    return (broker_id, "" if broker_id >= 0 else _host(address))
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0]
+    return (broker_id, "" if broker_id >= 0 else host_of(address))
 
 
 def _who(broker_id: int, address: str) -> str:
-    return f"{broker_id} {_host(address)}"
+    return f"{broker_id} {host_of(address)}"
 
 
 class _TooMany:

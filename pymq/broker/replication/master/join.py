@@ -8,10 +8,10 @@ from typing import NamedTuple
 from pymq.broker.replication.lineage import Lineage, common_point
 from pymq.broker.replication.lineage_body import lineage_of_body
 from pymq.broker.replication.log_end import last_segment_start, tail_size
-from pymq.broker.replication.roles.role import MASTER_ID
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
+from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
 from pymq.wire.codes import ResponseCode
 

@@ -7,6 +7,7 @@ touched by them.
 from __future__ import annotations
 
 from pymq.clock import Clock
+from pymq.model.hosts import host_of
 from pymq.wire.bodies_replication import REFUSED, SlaveState
 
 SHOWN_MS = 60_000
@@ -40,4 +41,4 @@ class Strays:
 
 
 def _key(broker_id: int, address: str) -> tuple[int, str]:
-    return (broker_id, address.rpartition(":")[0])
+    return (broker_id, host_of(address))

@@ -10,10 +10,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
+from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import FREEZE, FREEZE_MS_MAX, PROMOTE, RESUME, STEP_DOWN, RoleAnswer, RoleRequest
 from pymq.wire.codes import ResponseCode
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.roles.census import Member
-from pymq.broker.replication.roles.role import MASTER_ID, Role
+from pymq.broker.replication.roles.role import Role
 from pymq.config.values import BROKER_ID_MAX
+from pymq.model.route import MASTER_ID
 
 
 class Ourselves(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MASTER_ID = 0
+from pymq.model.route import MASTER_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from pymq.broker.replication.roles.role import MASTER_ID, Role
+from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE
 from pymq.errors import StoreError
+from pymq.model.route import MASTER_ID
 from pymq.store.fs import Files
 from pymq.store.tables import JsonTable
 

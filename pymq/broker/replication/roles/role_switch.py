@@ -13,10 +13,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from pymq.broker.replication.roles.role import MASTER_ID, Role, RoleChange
+from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.clock import Clock
 from pymq.errors import PymqError
+from pymq.model.route import MASTER_ID
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,11 @@ from dataclasses import replace
 from pymq.broker.replication.lineage import Lineage
 from pymq.broker.replication.roles.census import Census, Member
 from pymq.broker.replication.roles.rivals import Ourselves, judge, lowest_free_id
-from pymq.broker.replication.roles.role import MASTER_ID, ChangeRole, Role, RoleChange
+from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import MASTER_ROLES
+from pymq.model.route import MASTER_ID
 
 log = logging.getLogger(__name__)
 
