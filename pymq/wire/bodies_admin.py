@@ -1,8 +1,8 @@
-"""JSON bodies of what operators ask a broker: statistics by queue, connections, configurations, group lists.
+"""JSON bodies of the administration requests to a broker: statistics, connections, configurations, group lists.
 
-Maps by queue have whole objects as keys (fastjson's way); here the keys are :class:`MessageQueue`. Use
-:func:`decode_admin_body` and :func:`encode_admin_body`, which know both that form and strict JSON. Topic lists (305,
-343) and the runtime table (28) are ``TopicList`` and ``KvTable`` of :mod:`pymq.wire.bodies_route`.
+fastjson writes a map by queue with whole JSON objects as keys; here those keys are :class:`MessageQueue`.
+:func:`decode_admin_body` and :func:`encode_admin_body` handle both that form and strict JSON. The bodies of topic lists
+(305, 343) and of the runtime table (28) are ``TopicList`` and ``KvTable`` of :mod:`pymq.wire.bodies_route`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GroupConfigList(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class GroupForbidden(msgspec.Struct, rename="camel", kw_only=True):
-    """Answer to UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
+    """The answer to UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
 
     group: str
     topic: str
@@ -57,7 +57,7 @@ class GroupForbidden(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicOffset(msgspec.Struct, rename="camel", kw_only=True):
-    """One queue of GET_TOPIC_STATS_INFO; the time is the last message's store time in ms, 0 for none."""
+    """One queue of GET_TOPIC_STATS_INFO. The timestamp is the last message's store time in ms, 0 for an empty queue."""
 
     min_offset: int = 0
     max_offset: int = 0
@@ -72,7 +72,8 @@ class TopicStats(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ConsumeOffset(msgspec.Struct, rename="camel", kw_only=True):
-    """One queue of a group: its end, what is committed and (5.x) pulled, store time of the last message consumed."""
+    """One queue of a group: the queue's end, the committed offset, the pulled offset (5.x), and the store time in ms of
+    the last consumed message."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -133,7 +134,7 @@ _PRODUCER_INFO_NAMES = {
 
 
 class ProducerInfo(msgspec.Struct, kw_only=True, rename=_PRODUCER_INFO_NAMES):
-    """One producer of GET_ALL_PRODUCER_INFO; Java writes the address as "/host:port"."""
+    """One producer of GET_ALL_PRODUCER_INFO (328). Java writes the address as "/host:port"."""
 
     client_id: str = ""
     remote_ip: str = ""
@@ -149,7 +150,7 @@ class AllProducers(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class QueueOffsets(msgspec.Struct, rename="camel", kw_only=True):
-    """Answer to a reset (222), and the body of RESET_CONSUMER_CLIENT_OFFSET (220)."""
+    """The answer to a reset (222), and the body of RESET_CONSUMER_CLIENT_OFFSET (220)."""
 
     offset_table: dict[MessageQueue, int] = {}
 
@@ -218,7 +219,7 @@ class CorrectionOffsets(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class StatsWindow(msgspec.Struct, rename="camel", kw_only=True):
-    """Sum, rate per second and average per call over one window."""
+    """The sum, the rate per second and the average per call over one time window."""
 
     sum: int = 0
     tps: float = 0.0
@@ -234,7 +235,7 @@ class StatsData(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ConsumeQueueEntry(msgspec.Struct, rename="camel", kw_only=True):
-    """One 20-byte entry of a ConsumeQueue. ``eval``: whether the group's filter lets it through."""
+    """One 20-byte unit of a consume queue. ``eval`` is true when the group's filter lets the message through."""
 
     physic_offset: int
     physic_size: int
@@ -256,7 +257,7 @@ class ConsumeQueueAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class HaClientRuntimeInfo(msgspec.Struct, rename="camel", kw_only=True):
-    """A slave's side of replication."""
+    """The slave's side of replication."""
 
     master_addr: str | None = None
     transferred_byte_in_second: int = 0
@@ -288,7 +289,7 @@ class HaStatus(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ConsumerRunningInfo(msgspec.Struct, rename="camel", kw_only=True):
-    """A client's answer to GET_CONSUMER_RUNNING_INFO (307); a broker relays its bytes unread."""
+    """A client's answer to GET_CONSUMER_RUNNING_INFO (307). A broker relays its bytes without reading them."""
 
     properties: dict[str, str] = {}
     subscription_set: list[SubscriptionData] = []
@@ -311,12 +312,14 @@ class ConsumeDirectlyResult(msgspec.Struct, rename="camel", kw_only=True):
 
 BodyT = TypeVar("BodyT")
 
-# Statistics of a group with some ten thousand queues; more would hold a server up for seconds.
+# Enough for the statistics of a group with some ten thousand queues; a larger body would block the server for seconds.
 ODD_BODY_SIZE_MAX_BYTES = 4 * 1024 * 1024
 
 
 def decode_admin_body(cls: type[BodyT], body: bytes) -> BodyT:
-    """A typed body from strict JSON or fastjson's dialect; unknown members are ignored, queue keys become MessageQueue.
+    """Decode a typed body from strict JSON or fastjson's dialect.
+
+    Unknown members are ignored; keys that are queues become MessageQueue.
 
     Raises Refusal(SYSTEM_ERROR) naming the member that is missing or ill-typed.
     """
@@ -329,12 +332,12 @@ def decode_admin_body(cls: type[BodyT], body: bytes) -> BodyT:
 
 
 def encode_admin_body(body: msgspec.Struct) -> bytes:
-    """JSON of a typed body: nulls left out, queue keys as objects, as fastjson's readers in Go and C++ need them."""
+    """Encode a typed body as JSON: nulls are left out; queue keys are objects, as Go and C++ readers need them."""
     return dumps(_plain(body))
 
 
 def _with_queue_keys(value: Any) -> Any:
-    """Replaces keys that hold a queue as JSON text, the strict form of an object key."""
+    """Replaces keys that hold a queue as JSON text, which is the strict form of an object key."""
     if isinstance(value, list):
         return [_with_queue_keys(item) for item in value]
     if not isinstance(value, Mapping):

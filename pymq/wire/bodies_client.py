@@ -13,7 +13,7 @@ from pymq.wire.codes import ResponseCode
 
 
 class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
-    """What a consumer wants of one topic. ``code_set`` holds Java hashes of the tags."""
+    """A consumer's subscription to one topic. ``code_set`` holds Java's hash codes of the tags."""
 
     topic: str
     sub_string: str | None = "*"
@@ -25,7 +25,7 @@ class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
     filter_class_source: str | None = None
 
 
-# Java's enums in declaration order: the C++ client sends ordinals.
+# Java's enums in declaration order, because the C++ client sends ordinals.
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
 CONSUME_FROM_WHERE = (
@@ -39,7 +39,7 @@ CONSUME_FROM_WHERE = (
 
 
 class ConsumerData(msgspec.Struct, rename="camel", kw_only=True):
-    """One consumer group of a heartbeat. Enums come as names or ordinals and are names after decoding."""
+    """One consumer group of a heartbeat. Peers send enums as names or ordinals; after decoding they are names."""
 
     group_name: str
     consume_type: str | int | None = "CONSUME_PASSIVELY"
@@ -81,7 +81,7 @@ class HeartbeatData(
 
 
 class QueueName(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A message queue as JSON."""
+    """The JSON form of a message queue."""
 
     topic: str
     broker_name: str
@@ -105,7 +105,7 @@ class LockRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LockAnswer(msgspec.Struct, kw_only=True, rename={"lock_ok_mq_set": "lockOKMQSet"}):
-    """The queues the client holds now."""
+    """The answer to LOCK_BATCH_MQ (41): the queues the client holds now."""
 
     lock_ok_mq_set: list[QueueName] = []
 
@@ -123,18 +123,18 @@ def _enum_name(value: str | int | None, names: tuple[str, ...], default: str) ->
     return names[ordinal] if 0 <= ordinal < len(names) else default
 
 
-# Bodies that are no strict JSON come from old Java peers and are small.
+# Bodies that are not strict JSON come from old Java peers and are small.
 ODD_BODY_SIZE_MAX_BYTES = 1024 * 1024
 
 
 def decode_body(cls: Any, body: bytes) -> Any:
-    """A typed body, strict JSON or fastjson's dialect; unknown members are ignored.
+    """Decode a typed body from strict JSON or fastjson's dialect; unknown members are ignored.
 
     Raises Refusal(SYSTEM_ERROR) naming the member that is missing or ill-typed.
     """
     try:
         try:
-            # Straight into the type: a body of another shape is refused at its first member, whatever its size.
+            # Decodes straight into the type: a body of another shape fails early, at its first wrong member.
             return msgspec.json.decode(body, type=cls, strict=False)
         except msgspec.ValidationError:
             raise
@@ -147,5 +147,5 @@ def decode_body(cls: Any, body: bytes) -> Any:
 
 
 def encode_body(value: Any) -> bytes:
-    """Compact JSON of a typed body."""
+    """Encode a typed body as compact JSON."""
     return msgspec.json.encode(value)

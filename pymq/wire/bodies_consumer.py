@@ -1,4 +1,4 @@
-"""What a consumer tells of itself: its filter before it starts (46), and its running info for operators (307)."""
+"""What a consumer reports about itself: its subscription before it starts (46) and its running info (307)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pymq.wire.bodies_client import SubscriptionData
 
 
 class ClientCheck(msgspec.Struct, rename="camel", kw_only=True):
-    """CHECK_CLIENT_CONFIG (46): does the broker understand this subscription?"""
+    """CHECK_CLIENT_CONFIG (46): asks whether the broker can parse this subscription."""
 
     client_id: str
     group: str
@@ -16,7 +16,7 @@ class ClientCheck(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ProcessQueueInfo(msgspec.Struct, rename="camel", kw_only=True):
-    """One assigned queue (Java: ProcessQueueInfo). Offsets of the cache are 0 when it is empty; times are Unix ms."""
+    """One assigned queue (Java: ProcessQueueInfo). The cache's offsets are 0 while it is empty; times are Unix ms."""
 
     commit_offset: int
     cached_msg_min_offset: int = 0
@@ -35,7 +35,7 @@ class ProcessQueueInfo(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ConsumeStatus(msgspec.Struct, kw_only=True):
-    """One topic's rates: round trips in ms, messages a second."""
+    """Rates of one topic: round trips in ms, messages per second."""
 
     pull_rt: float = msgspec.field(default=0.0, name="pullRT")
     pull_tps: float = msgspec.field(default=0.0, name="pullTPS")
@@ -48,7 +48,7 @@ class ConsumeStatus(msgspec.Struct, kw_only=True):
 def running_properties(
     *, namesrv: str, orderly: bool, thread_count: int, started_ms: int, version: str
 ) -> dict[str, str]:
-    """The named values mqadmin reads of a running push consumer (Java: ConsumerRunningInfo.PROP_*)."""
+    """Return the named values that mqadmin shows of a running push consumer (Java: ConsumerRunningInfo.PROP_*)."""
     return {
         "PROP_NAMESERVER_ADDR": namesrv,
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
@@ -60,6 +60,6 @@ def running_properties(
 
 
 def to_fields(value: msgspec.Struct) -> dict[str, object]:
-    """The struct as a plain map with wire names."""
+    """Return the struct as a plain map with wire names."""
     fields: dict[str, object] = msgspec.to_builtins(value)
     return fields

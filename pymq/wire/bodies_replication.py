@@ -1,6 +1,7 @@
-"""JSON bodies of PyMQ's own requests between brokers and of what administration sees (docs/replication.md).
+"""JSON bodies of PyMQ's own requests between brokers, and of the replication state that administration shows.
 
-What a broker goes by when it joins another has limits in its type: a peer that says anything else is refused before.
+docs/replication.md describes the protocol. Fields that a joining broker acts on carry their limits in the type, so
+decoding refuses a value outside them.
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ import msgspec
 from pymq.wire.ha import OFFSET_MAX
 
 PROTOCOL_VERSION = 1
-NO_TOKEN = 0  # of a JoinAnswer: the slave must cut its log first
+NO_TOKEN = 0  # in a JoinAnswer: the slave must truncate its log first
 EPOCH_MAX = 1 << 62  # as for offsets: far below 2**63
-TEXT_LENGTH_MAX = 300  # of names and addresses: a host name has at most 253 letters, a broker's name 127
+TEXT_LENGTH_MAX = 300  # for names and addresses: a host name has at most 253 letters, a broker name 127
 
 # SlaveState.state
 CONNECTED, CATCHING_UP, AHEAD = "connected", "catching-up", "ahead"
 FOLLOWING = "following"
-GONE = "gone"  # a slave that went, and is not back
-REFUSED = "refused"  # sent away, and never a slave
+GONE = "gone"  # a slave that disconnected and has not come back
+REFUSED = "refused"  # a peer that was rejected and never became a slave
 _NOT_CONNECTED = (GONE, REFUSED)
-# MasterLinkState.state; FOLLOWING and REFUSED, too
+# MasterLinkState.state; FOLLOWING and REFUSED occur there, too
 WAITING, JOINING, CONNECTING = "waiting", "joining", "connecting"
 
 # RoleRequest.action
 FREEZE, RESUME, STEP_DOWN, PROMOTE = "freeze", "resume", "step_down", "promote"
-FREEZE_MS_MAX = 60_000  # whoever froze a master may die: nothing stays frozen longer
+FREEZE_MS_MAX = 60_000  # a limit, because the broker that asked for the fence may die
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
@@ -43,8 +44,11 @@ class ReignBody(msgspec.Struct, rename="camel", frozen=True):
 
 
 class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_JOIN_MASTER (9101): a slave asks where to go on. ``tail_digest``: xxh3-64 in hex of the ``tail_bytes`` bytes
-    before ``log_end``. ``log_start``, ``log_end``: physical offsets, equal for an empty log."""
+    """PYMQ_JOIN_MASTER (9101): a slave asks where to continue.
+
+    ``log_start`` and ``log_end`` are physical offsets, equal for an empty log. ``tail_digest`` is the xxh3-64, in hex,
+    of the ``tail_bytes`` bytes before ``log_end``.
+    """
 
     protocol_version: int = PROTOCOL_VERSION
     cluster: Text
@@ -61,10 +65,13 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """``token``: a negative number, the first eight bytes the slave sends to ``ha_address``. ``start``: the first
-    offset it will be sent. Below its end: it must cut its log there first, and join again; the token is NO_TOKEN.
-    ``master_role``: ASYNC_MASTER or SYNC_MASTER, which the slave goes on with should it become the master. ``log_end``:
-    how far the master's log goes now."""
+    """The master's answer to a JoinRequest.
+
+    ``token`` is a negative number, the first eight bytes that the slave sends to ``ha_address``. ``start`` is the first
+    offset the master will send. When ``start`` is below the slave's log end, the token is NO_TOKEN: the slave first
+    truncates its log at ``start`` and joins again. ``master_role`` is ASYNC_MASTER or SYNC_MASTER; a slave that becomes
+    the master keeps that role. ``log_end`` is the end of the master's log now.
+    """
 
     protocol_version: int = PROTOCOL_VERSION
     token: Annotated[int, msgspec.Meta(ge=-OFFSET_MAX, le=NO_TOKEN)]
@@ -76,10 +83,10 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_COPY_METADATA (9102): table name -> version the slave has (what the master said last; absent: none).
+    """PYMQ_COPY_METADATA (9102): table name -> version the slave has, as the master last gave it; absent for none.
 
-    ``slave``: where it answers, "host:port". ``wait_ms``: how long the master may wait for a change before it answers
-    that nothing differs; 0: not at all.
+    ``slave`` is the slave's own address, "host:port". ``wait_ms`` is how long the master may wait for a change before
+    it answers that nothing differs; 0 asks for an immediate answer.
     """
 
     versions: dict[str, str] = {}
@@ -88,11 +95,12 @@ class MetadataVersions(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
-    """The tables that are not of the version asked with, as they stand in their files, and their versions.
+    """The tables whose version differs from the one in the request, as their files hold them, and their versions.
 
-    ``parts``: those that hold only what changed since that version. ``log_end``: how far the log went by then, with
-    every message that the tables call delivered. ``more``: the answer is long enough, ask again for the rest.
-    ``held_ms``: how long the master waited before it looked.
+    ``parts`` names the tables that hold only what changed since the requested version. ``log_end`` is the log's end at
+    that time; every message that the tables count as delivered lies below it. ``more`` is true when the answer reached
+    its size limit and the slave must ask for the rest. ``held_ms`` is how long the master waited before it read the
+    tables.
     """
 
     versions: dict[str, str] = {}
@@ -104,9 +112,13 @@ class MetadataTables(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
-    """One slave as its master sees it. ``broker_id`` -1: unknown (a RocketMQ slave does not say). ``lag_ms``: how long
-    the oldest byte it lacks has been in the master's log; ``problem``: empty, or why it does not follow. ``state``:
-    connected, catching-up, following, ahead; gone; refused (never a slave: it was sent away lately)."""
+    """One slave as its master sees it.
+
+    ``broker_id`` is -1 for a RocketMQ slave, which does not send it. ``lag_ms`` is how long the oldest byte that the
+    slave lacks has been in the master's log. ``problem`` says why the slave does not follow, and is empty otherwise.
+    ``state`` is connected, catching-up, following, ahead, gone, or refused (a peer that was rejected lately and never
+    was a slave).
+    """
 
     address: str
     broker_id: int = -1
@@ -126,7 +138,7 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):
-    """A slave's own view. ``state``: waiting, joining, connecting, following, refused."""
+    """A slave's view of its master. ``state``: waiting, joining, connecting, following, refused."""
 
     master_address: str = ""
     ha_address: str = ""
@@ -142,7 +154,7 @@ class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class CutState(msgspec.Struct, rename="camel", kw_only=True):
-    """What was cut from this log when it rejoined: offsets from ``start`` to ``end``, kept in ``path``."""
+    """The tail that was truncated from this log when it rejoined: offsets ``start`` to ``end``, kept in ``path``."""
 
     start: int
     end: int
@@ -153,8 +165,8 @@ class CutState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RegainedState(msgspec.Struct, rename="camel", kw_only=True):
-    """What a master's log had lost when the broker started, and its slaves at ``sources`` gave: offsets from ``start``
-    to ``end``."""
+    """The tail that a master's log lacked when the broker started, and that its slaves at ``sources`` returned: offsets
+    ``start`` to ``end``."""
 
     start: int
     end: int
@@ -163,19 +175,22 @@ class RegainedState(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class StatusRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_GET_REPLICATION_STATUS (9103), whose body may be empty. ``master``: where the asking broker answers
-    ("host:port") when it is a master: of two both see the other then, whatever name servers know."""
+    """PYMQ_GET_REPLICATION_STATUS (9103); the body may be empty.
+
+    ``master`` is the asking broker's address ("host:port") when it is a master. Two masters of one name detect each
+    other by it, without a name server.
+    """
 
     master: str = ""
 
 
 class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id``: the id it had before this one, -1 for none.
+    """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id`` is the broker's previous id, -1 for none.
 
-    ``message_count``: the sum of all queues' ends; its difference between two brokers of one name is the number of
-    messages one lacks. ``master_role``: a slave's master's ``role`` when it was last seen. ``rival``: where another
-    master of this name answers that can't be overruled, empty for none. ``end_in_doubt``: a slave that may lack
-    messages it had confirmed: it was not stopped in order, and has not had all of its master's log since.
+    ``message_count`` is the sum of all queue ends: its difference between two brokers of one name is the number of
+    messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``rival`` is the
+    address of a second master of this name that can't be overruled, empty for none. ``end_in_doubt`` is true for a
+    slave that may lack messages it had confirmed: it stopped uncleanly and has not caught up with its master since.
     """
 
     protocol_version: int = PROTOCOL_VERSION
@@ -206,16 +221,22 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def connected_slaves(self) -> int:
-        """How many of ``slaves`` are."""
+        """The number of ``slaves`` that are connected."""
         return sum(slave.is_connected for slave in self.slaves)
 
 
 class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_CHANGE_ROLE (9104). ``action``: ``promote`` (a slave becomes the master), ``freeze`` (a master takes no more
-    writes for ``freeze_ms``), ``resume`` (a freeze is taken back), ``step_down`` (a master becomes a slave of
-    ``master_address`` with ``broker_id``). ``epoch``: the sender's knowledge of the target's lineage; another one is
-    refused. ``master_role``: what the master before was (ASYNC_MASTER, SYNC_MASTER): a new one promises the same.
-    ``force``: do it although bytes may be lost."""
+    """PYMQ_CHANGE_ROLE (9104). ``action`` is one of:
+
+    - ``promote``: a slave becomes the master;
+    - ``freeze``: a master takes no writes for ``freeze_ms``;
+    - ``resume``: lifts that write fence;
+    - ``step_down``: a master becomes a slave of ``master_address`` with ``broker_id``.
+
+    ``epoch`` is the last epoch the sender knows of the target; the target refuses any other. ``master_role`` is the
+    role of the previous master (ASYNC_MASTER, SYNC_MASTER), which the new one takes over. ``force`` accepts that bytes
+    may be lost.
+    """
 
     action: str
     epoch: int = -1
@@ -227,15 +248,15 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RoleAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """How far the broker's log goes now that it did what was asked."""
+    """The end of the broker's log, and its epoch, after it did what was asked."""
 
     log_end: int
     epoch: int
 
 
 class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_LIST_LOG_DIGESTS (9105): digests of the log from ``start`` to ``end`` (-1: the log's end), one for each
-    ``chunk_bytes``; ``with_deletions``: and which of its records count as deleted."""
+    """PYMQ_LIST_LOG_DIGESTS (9105): digests of the log from ``start`` to ``end`` (-1: the log's end), one per
+    ``chunk_bytes``. ``with_deletions`` also asks which of its records count as deleted."""
 
     start: int = 0
     end: int = -1
@@ -245,9 +266,11 @@ class LogDigestsRequest(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
-    """``digests``: xxh3-64 in hex of each chunk from ``start`` on, empty for one that is damaged here; chunks are cut
-    at the ends of segments. The broker may answer with fewer than were asked for, at least one. ``deleted_topics``:
-    topic -> offset below which its records belong to no queue."""
+    """Digests of log chunks from ``start`` on: xxh3-64 in hex, empty for a chunk that is damaged here.
+
+    Chunks end at segment ends. The broker may answer with fewer than the request asked for, but at least one.
+    ``deleted_topics``: topic -> offset below which its records belong to no queue.
+    """
 
     broker_name: str
     cluster: str
@@ -260,8 +283,10 @@ class LogDigests(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ReadLogRequest(msgspec.Struct, rename="camel", kw_only=True):
-    """PYMQ_READ_LOG (9106): the answer's body are raw bytes of the log, at most to the end of their segment; the broker
-    may answer with fewer."""
+    """PYMQ_READ_LOG (9106): the answer's body is raw bytes of the log, at most to the end of their segment.
+
+    The broker may answer with fewer than ``size_bytes``.
+    """
 
     start: int
     size_bytes: int

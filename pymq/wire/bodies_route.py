@@ -1,7 +1,7 @@
 """JSON bodies of the name server's codes: routes, clusters, topic and value lists, and the broker's registration.
 
-Java writes the broker ids of ``brokerAddrs`` as bare numbers, which strict JSON has not; routes get quoted ids for
-peers that ask for them or are new enough (Java: ClientRequestProcessor).
+Java writes the broker ids of ``brokerAddrs`` as bare numbers, which strict JSON does not allow. A route has quoted ids
+when the peer asks for them or is new enough (Java: ClientRequestProcessor).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class TopicTable(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class RegisterBody(msgspec.Struct, rename="camel", kw_only=True):
-    """Body of REGISTER_BROKER (103), plain form."""
+    """The body of REGISTER_BROKER (103), plain form."""
 
     filter_server_list: list[str] | None = []
     topic_config_serialize_wrapper: TopicTable = msgspec.field(default_factory=TopicTable)
 
 
 class Registered(NamedTuple):
-    """What a registration's body says, whichever form it came in."""
+    """The content of a registration's body, the same for every form of it."""
 
     topics: dict[str, TopicConfig]
     data_version: DataVersion
@@ -49,32 +49,32 @@ class Registered(NamedTuple):
 
 
 class ClusterInfo(msgspec.Struct, rename="camel", kw_only=True):
-    """Answer to GET_BROKER_CLUSTER_INFO (106): broker name -> addresses, cluster -> broker names."""
+    """The answer to GET_BROKER_CLUSTER_INFO (106): broker name -> addresses, cluster -> broker names."""
 
     broker_addr_table: dict[str, BrokerData] = {}
     cluster_addr_table: dict[str, list[str]] = {}
 
 
 class TopicList(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Answer to the topic list codes; ``broker_addr`` is one broker that knows the system topics."""
+    """The answer to the topic list codes. ``broker_addr`` is one broker that knows the system topics."""
 
     topic_list: list[str]
     broker_addr: str | None = None
 
 
 class KvTable(msgspec.Struct, kw_only=True):
-    """Answer to GET_KVLIST_BY_NAMESPACE (219), and of 103 with the order of topics."""
+    """The answer to GET_KVLIST_BY_NAMESPACE (219), and to REGISTER_BROKER (103) with the ordered topics."""
 
     table: dict[str, str]
 
 
 def wants_quoted_keys(version: int, accept_standard_json_only: bool | None) -> bool:
-    """True when a route's reader takes strict JSON; older ones get what Java gives them."""
+    """Return whether a route's reader needs strict JSON; older readers get Java's form."""
     return version >= VERSION_4_9_4 or bool(accept_standard_json_only)
 
 
 def encode_route(route: TopicRoute, *, quoted: bool = True) -> bytes:
-    """A route as Java orders it. ``filterServerTable`` is always there: 4.x clients walk it unasked."""
+    """Encode a route in Java's member order. ``filterServerTable`` is always present: 4.x clients need it."""
     fields: dict[str, Any] = {
         "brokerDatas": [_broker_data(data, quoted=quoted) for data in route.broker_datas],
         "filterServerTable": route.filter_server_table,
@@ -86,31 +86,31 @@ def encode_route(route: TopicRoute, *, quoted: bool = True) -> bytes:
 
 
 def decode_route(body: bytes) -> TopicRoute:
-    """A route with quoted or bare broker ids. Raises Refusal naming the member that is wrong."""
+    """Decode a route with quoted or bare broker ids. Raises Refusal naming the wrong member."""
     route: TopicRoute = decode_body(TopicRoute, body)
     return route
 
 
 def encode_cluster_info(brokers: Mapping[str, BrokerData], clusters: Mapping[str, list[str]]) -> bytes:
-    """Body of the answer to 106; broker ids are bare, as every Java version writes them there."""
+    """Encode the answer to 106. Broker ids are bare numbers, as every Java version writes them there."""
     table = {name: _broker_data(data, quoted=False) for name, data in brokers.items()}
     return encode_body({"brokerAddrTable": table, "clusterAddrTable": clusters})
 
 
 def decode_cluster_info(body: bytes) -> ClusterInfo:
-    """Inverse of :func:`encode_cluster_info`; also takes quoted ids."""
+    """The inverse of :func:`encode_cluster_info`; also accepts quoted ids."""
     info: ClusterInfo = decode_body(ClusterInfo, body)
     return info
 
 
 def encode_member_group(cluster: str, broker_name: str, addresses: Mapping[int, str]) -> bytes:
-    """Body of the answer to GET_BROKER_MEMBER_GROUP (901)."""
+    """Encode the answer to GET_BROKER_MEMBER_GROUP (901)."""
     group = {"brokerAddrs": _addresses(addresses, quoted=False), "brokerName": broker_name, "cluster": cluster}
     return encode_body({"brokerMemberGroup": group})
 
 
 def body_crc32(body: bytes) -> int:
-    """The checksum a registration's header carries of its body as sent."""
+    """Return the checksum of a registration's body as sent, which the request's header carries."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
@@ -121,7 +121,7 @@ def encode_registration(
     *,
     compressed: bool = False,
 ) -> bytes:
-    """The body a broker registers with. The compressed form loses ``order`` and ``topic_sys_flag``, as in Java."""
+    """Encode the body of a registration. The compressed form loses ``order`` and ``topic_sys_flag``, as in Java."""
     if compressed:
         return zlib.compress(_encode_compact(topics, data_version, filter_servers), _COMPRESSION_LEVEL)
     table = TopicTable(topic_config_table={config.topic_name: config for config in topics}, data_version=data_version)
@@ -131,9 +131,9 @@ def encode_registration(
 def decode_registration(
     body: bytes, *, compressed: bool, version: int, inflated_size_max_bytes: int = INFLATED_SIZE_MAX_BYTES
 ) -> Registered:
-    """The body of a registration by a broker of ``version``. Raises Refusal(SYSTEM_ERROR) saying what is wrong.
+    """Decode the body of a registration by a broker of ``version``. Raises Refusal(SYSTEM_ERROR) saying what is wrong.
 
-    An empty body says nothing of topics. The compressed form is inflated under the ratio cap of messages too.
+    An empty body reports no topics. The compressed form is inflated under the ratio cap that messages have.
     """
     if not body:
         return Registered({}, DataVersion(), [])
@@ -154,7 +154,7 @@ def decode_registration(
 def _encode_compact(topics: Iterable[TopicConfig], data_version: DataVersion, filter_servers: Iterable[str]) -> bytes:
     lines = [_topic_line(config).encode() for config in topics]
     parts = [_sized(encode_body(data_version)), _I32.pack(len(lines)), *map(_sized, lines)]
-    # The closing zero is the count of static topic mappings; 5.x name servers read it, older ones never get there.
+    # The closing zero is the count of static topic mappings; 5.x name servers read it, older ones stop before it.
     parts += [_sized(encode_body(list(filter_servers))), _I32.pack(0)]
     return b"".join(parts)
 
@@ -169,7 +169,7 @@ def _decode_compact(raw: bytes) -> Registered:
     (count,) = _I32.unpack_from(raw, at)
     at += 4
     topics: dict[str, TopicConfig] = {}
-    for _ in range(count):  # a false count ends at the end of the bytes, since every round needs some
+    for _ in range(count):  # a wrong count fails at the end of the bytes: each round reads some
         line, at = _take(raw, at)
         config = _parse_topic_line(line.decode())
         topics[config.topic_name] = config

@@ -6,7 +6,7 @@ from typing import Final
 
 
 class RequestCode:
-    """What a request asks for. Numbers are the wire's; names are the Java client's."""
+    """What a request asks for: the wire's numbers under the Java client's names."""
 
     SEND_MESSAGE: Final = 10
     PULL_MESSAGE: Final = 11
@@ -107,7 +107,7 @@ class RequestCode:
     GET_BROKER_MEMBER_GROUP: Final = 901
     BROKER_HEARTBEAT: Final = 904
     GET_BROKER_HA_STATUS: Final = 907
-    # PyMQ's own, far from RocketMQ's; Apache's brokers answer them with code 3.
+    # PyMQ's own codes, far from RocketMQ's. Apache's brokers answer them with code 3.
     PYMQ_JOIN_MASTER: Final = 9101
     PYMQ_COPY_METADATA: Final = 9102
     PYMQ_GET_REPLICATION_STATUS: Final = 9103
@@ -175,14 +175,14 @@ LANGUAGES: Final = (
 )
 LANGUAGE_CODES: Final = {name: code for code, name in enumerate(LANGUAGES)}
 
-# Ordinals of Java's MQVersion: a client learns the broker's from the answer to its heartbeat.
+# Ordinals of Java's MQVersion. A client learns the broker's from the answer to its heartbeat.
 VERSION_5_3_3: Final = 479
 VERSION_5_0_0: Final = 413
 VERSION_4_9_4: Final = 401
 
 
 def request_name(code: int) -> str:
-    """``SEND_MESSAGE_V2`` for 310; ``"code 999"`` for a number without a name."""
+    """Return the name of a request code: ``SEND_MESSAGE_V2`` for 310, ``"code 999"`` for a number without a name."""
     return _REQUEST_NAMES.get(code) or f"code {code}"
 
 

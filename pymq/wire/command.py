@@ -1,7 +1,8 @@
 """One request or response: header, named fields and body, with both header codecs (Java: RemotingCommand).
 
 A frame is ``i32 length | i8 header type | u24 header length | header | body``; ``length`` counts what follows it.
-Header type 0 is JSON, 1 is the binary form ROCKETMQ. Limits stop what would cost memory or time out of proportion.
+Header type 0 is JSON, 1 is the binary form ROCKETMQ. Limits refuse input that would cost memory or time out of
+proportion to its size.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FLAG_ONEWAY = 2
 FRAME_SIZE_MAX_BYTES = 16 * 1024 * 1024  # Java: NettyDecoder's frameMaxLength
 HEADER_SIZE_MAX_BYTES = 1024 * 1024
 EXT_FIELD_COUNT_MAX = 1024
-HEADER_NESTING_MAX = 8  # braces inside braces; a header needs two
+HEADER_NESTING_MAX = 8  # levels of nested braces; a header needs two
 
 _BINARY_FIXED = struct.Struct(">hBhii")
 _I32 = struct.Struct(">i")
@@ -35,7 +36,7 @@ _INT16 = range(-0x8000, 0x8000)
 
 
 class _Coded(msgspec.Struct):
-    """So that the code alone may be given without its name."""
+    """Holds the one field of :class:`Command` that can be passed by position."""
 
     code: int
 
@@ -61,7 +62,7 @@ class Command(_Coded, kw_only=True):
         return bool(self.flag & FLAG_ONEWAY)
 
     def envelope(self) -> Command:
-        """What an answer that comes later needs of this request: nothing that a peer can make large."""
+        """Return what a late answer needs of this request, without anything that a peer can make large."""
         return Command(self.code, opaque=self.opaque, flag=self.flag, serialize=self.serialize)
 
     def __repr__(self) -> str:
@@ -73,13 +74,13 @@ class Command(_Coded, kw_only=True):
 def request(
     code: int, header: Header | dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
 ) -> Command:
-    """A request as PyMQ's own client sends it; the connection gives it its opaque."""
+    """Return a request as PyMQ's own client sends it. The connection sets its opaque."""
     ext = encode_header(header) if isinstance(header, Header) else dict(header or {})
     return Command(code, flag=FLAG_ONEWAY if oneway else 0, language="PYTHON", ext=ext, body=body)
 
 
 class _JsonHeader(msgspec.Struct):
-    """The JSON header as lenient as Java's reader: only code and opaque must be there."""
+    """The JSON header, as lenient as Java's reader: only code and opaque must be present."""
 
     code: Int32
     opaque: Int32
@@ -91,7 +92,7 @@ class _JsonHeader(msgspec.Struct):
 
 
 class _PlainJsonHeader(_JsonHeader):
-    """As nearly every peer writes it: its named fields are strings already."""
+    """The JSON header as nearly every peer writes it: the named fields are strings."""
 
     extFields: dict[str, str] | None = None
 
@@ -102,9 +103,9 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def encode_command(command: Command) -> bytes:
-    """The whole frame, its 4-byte length included, in the codec ``command.serialize`` names.
+    """Encode the whole frame, with its 4-byte length, in the header codec that ``command.serialize`` names.
 
-    Codes that the binary header's 16 bits can't hold go out as JSON; every Java peer tells the codec by its byte.
+    A code that does not fit into the binary header's 16 bits is sent as JSON; every Java peer recognizes both.
     """
     binary = command.serialize == SERIALIZE_ROCKETMQ and command.code in _INT16
     header = encode_binary_header(command) if binary else encode_json_header(command)
@@ -114,7 +115,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def encode_json_header(command: Command) -> bytes:
-    """The JSON header; a missing remark is left out, as fastjson leaves nulls out."""
+    """Encode the JSON header. A missing remark is left out, as fastjson leaves nulls out."""
     fields: dict[str, Any] = {
         "code": command.code,
         "extFields": command.ext,
@@ -130,7 +131,7 @@ def encode_json_header(command: Command) -> bytes:
 
 
 def encode_binary_header(command: Command) -> bytes:
-    """The ROCKETMQ header: 21 fixed bytes around remark and named fields; empty values are left out."""
+    """Encode the ROCKETMQ header: 21 fixed bytes, the remark and the named fields. Empty values are left out."""
     remark = (command.remark or "").encode()
     ext = bytearray()
     for name, value in command.ext.items():
@@ -145,7 +146,7 @@ def encode_binary_header(command: Command) -> bytes:
 
 
 def decode_command(payload: bytes) -> Command:
-    """The command in ``payload``, a frame without its 4-byte length. Raises ProtocolViolation, nothing else."""
+    """Decode the command in ``payload``, a frame without its 4-byte length. Raises only ProtocolViolation."""
     if len(payload) < 4:
         raise ProtocolViolation("short-frame", f"a frame of {len(payload)} bytes has no room for its header length")
     kind = payload[0]
@@ -164,7 +165,7 @@ def decode_command(payload: bytes) -> Command:
 
 
 def decode_json_header(header: bytes, body: bytes) -> Command:
-    """A command from a JSON header; named fields that are numbers or booleans become strings."""
+    """Decode a command from a JSON header. Named fields that are numbers or booleans become strings."""
     if header.count(b"{") > HEADER_NESTING_MAX or header.count(b"[") > HEADER_NESTING_MAX:
         _check_nesting(header)
     try:
@@ -190,7 +191,7 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
 
 
 def _decode_odd_json_header(header: bytes) -> tuple[_JsonHeader, dict[str, str]]:
-    """One with numbers, booleans or nulls among its named fields. Raises ProtocolViolation."""
+    """Decode a header with numbers, booleans or nulls among its named fields. Raises ProtocolViolation."""
     try:
         fields = _decode_json_header(header)
         ext = {name: _as_text(value) for name, value in (fields.extFields or {}).items() if value is not None}
@@ -200,7 +201,7 @@ def _decode_odd_json_header(header: bytes) -> tuple[_JsonHeader, dict[str, str]]
 
 
 def decode_binary_header(header: bytes, body: bytes) -> Command:
-    """A command from a ROCKETMQ header."""
+    """Decode a command from a ROCKETMQ header."""
     try:
         code, language, version, opaque, flag = _BINARY_FIXED.unpack_from(header, 0)
         at = _BINARY_FIXED.size
@@ -257,9 +258,9 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 
 
 def _check_nesting(header: bytes) -> None:
-    """Refuses JSON nested deeper than a header can need; brackets inside strings don't count.
+    """Refuses JSON that nests deeper than a header can need. Brackets inside strings don't count.
 
-    Innermost pairs are taken away level by level: a few passes in C, where a loop over bytes would cost 100 ms a MiB.
+    Removes the innermost pairs level by level: a few passes in C, where a loop over bytes would take 100 ms a MiB.
     """
     brackets = _STRINGS.sub(b"", header).translate(None, _NO_BRACKETS)
     for _ in range(HEADER_NESTING_MAX):

@@ -1,4 +1,4 @@
-"""From a request to its answer: the route table's row, the handler's shape, and how a refusal becomes a reply."""
+"""Answers requests: a server's route table, the interface of handlers, and how a refusal becomes a reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Permission(Enum):
-    """Who may ask: the class of right a request needs once authentication is on."""
+    """The right that a request needs once authentication is on."""
 
     OPEN = "open"
     PUBLISH = "publish"
@@ -57,7 +57,7 @@ class Reply:
 
 
 def error_reply(error: PymqError) -> Reply:
-    """What a peer is told of an error that was raised on purpose."""
+    """Return the answer to a request whose handler raised ``error``."""
     if isinstance(error, Refusal):
         return Reply(error.code, error.remark)
     is_unavailable = isinstance(error, StoreUnavailableError)
@@ -72,7 +72,7 @@ class Peer(Protocol):
     closed: bool
 
     def push(self, command: Command) -> None:
-        """Sends a one-way request to the client; dropped when the connection is closed."""
+        """Sends a one-way request to the client. Drops it when the connection is closed."""
         ...
 
     def ask(self, command: Command, on_answer: Callable[[Command | None], None], timeout_ms: int) -> None:
@@ -80,7 +80,10 @@ class Peer(Protocol):
         ...
 
     def answer(self, request: Command, reply: Reply) -> None:
-        """A late answer, for a handler that returned None. Dropped for one-way requests and closed connections."""
+        """Sends a late answer for a handler that returned None.
+
+        Drops it for one-way requests and closed connections.
+        """
         ...
 
 
@@ -88,7 +91,7 @@ Handler = Callable[[Command, Any, Peer], "Reply | None"]
 
 
 class Route(NamedTuple):
-    """One row of a server's table: what a request code means here."""
+    """One row of a server's table: how this server handles one request code."""
 
     code: int
     header: type[Header] | None
@@ -101,10 +104,10 @@ class Route(NamedTuple):
 
 
 class Dispatcher:
-    """Answers requests through one table. Never raises for what a peer can cause."""
+    """Answers requests from one table. Never raises for what a peer can cause."""
 
     def __init__(self, routes: Iterable[Route], server_kind: str, refused: Mapping[int, str] | None = None) -> None:
-        """``server_kind`` is named in remarks ("broker"); ``refused`` maps known codes to why they aren't served."""
+        """``server_kind`` ("broker") appears in remarks; ``refused`` maps known codes to why they aren't served."""
         self.routes: dict[int, Route] = {}
         self._server_kind = server_kind
         self._refused = dict(refused or {})
@@ -113,7 +116,7 @@ class Dispatcher:
             self.routes[route.code] = route
 
     def dispatch(self, peer: Peer, command: Command) -> Reply | None:
-        """The answer now, or None when it comes later (or never: the caller drops answers to one-way requests)."""
+        """Return the answer, or None when it comes later. For a one-way request the caller drops the answer."""
         route = self.routes.get(command.code)
         if route is None:
             return self._not_served(command.code)

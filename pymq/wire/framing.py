@@ -1,4 +1,4 @@
-"""Cuts a byte stream into frames, under a size limit."""
+"""Splits a byte stream into frames, under a size limit."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
 
 class FrameBuffer:
-    """Collects received bytes and gives whole payloads (frames without their 4-byte length)."""
+    """Collects received bytes and returns whole payloads (frames without their 4-byte length)."""
 
     __slots__ = ("_pending", "_pending_size", "_wanted", "size_max_bytes")
 
     def __init__(self, size_max_bytes: int = FRAME_SIZE_MAX_BYTES) -> None:
         self.size_max_bytes = size_max_bytes
-        self._pending = bytearray()  # not a list of reads: a frame sent in single bytes must not cost 40 times its size
+        self._pending = bytearray()  # not a list of reads: single bytes would cost 40 times their size
         self._pending_size = 0
-        self._wanted = 4  # bytes that must be there before a look is worth while
+        self._wanted = 4  # bytes needed before the next frame can be complete
 
     @property
     def pending_size_bytes(self) -> int:
-        """Bytes of a frame that has begun and is not whole yet."""
+        """The number of bytes received of a frame that is not complete yet."""
         return self._pending_size
 
     def feed(self, data: bytes) -> list[bytes]:
-        """All payloads that are whole now, in order. Raises ProtocolViolation for an impossible length."""
+        """Adds ``data`` and returns all payloads that are complete now, in order.
+
+        Raises ProtocolViolation for an impossible length.
+        """
         if self._pending_size:
             self._pending += data
             self._pending_size += len(data)

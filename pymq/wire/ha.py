@@ -1,7 +1,7 @@
-"""The bytes of the HA connection, both ways, without I/O. Java: DefaultHAConnection and DefaultHAClient.
+"""The byte protocol of the HA connection, both directions, without I/O. Java: DefaultHAConnection, DefaultHAClient.
 
-A slave sends 64-bit numbers: how far it has the log. A master sends frames: a physical offset, a size, and so many
-bytes of the log; a frame without any is a heartbeat. Everything is big endian, and nothing is aligned to records.
+A slave sends 64-bit numbers: the end of its log. A master sends frames: a physical offset, a size, and that many bytes
+of the log; an empty frame is a heartbeat. Everything is big endian. Frames need not start or end at a record.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ _REPORT = struct.Struct(">q")
 _HEAD = struct.Struct(">qi")
 REPORT_SIZE_BYTES = _REPORT.size
 HEAD_SIZE_BYTES = _HEAD.size
-# RocketMQ's slave reads into a buffer of 4 MiB and waits for whole frames: a longer one would hang it for good.
+# RocketMQ's slave waits for whole frames in a buffer of 4 MiB: a longer frame would hang it forever.
 BODY_BYTES_MAX = 4 * 1024 * 1024 - HEAD_SIZE_BYTES
-# 64 PiB: no log goes further, while eight bytes of text or of a TLS hello do.
+# 64 PiB. No log is longer, but eight bytes of text or of a TLS hello, read as an offset, are.
 OFFSET_MAX = 1 << 56
 
 
 def encode_report(offset: int) -> bytes:
-    """What a slave sends: how far it has the log, or the (negative) token of its joining."""
+    """Encode a slave's report: the end of its log, or the (negative) token of its join."""
     return _REPORT.pack(offset)
 
 
 def encode_head(start: int, size: int) -> bytes:
-    """What stands before ``size`` bytes of the log from ``start`` on; a heartbeat with none."""
+    """Encode the head of a frame with ``size`` bytes of the log from ``start`` on; size 0 makes a heartbeat."""
     return _HEAD.pack(start, size)
 
 
 class Reports(NamedTuple):
-    """What came from a slave. ``token``: only in the first ones, a negative number; ``offset``: the newest report;
-    None for what did not come. ``went_back``: a report was below one before it."""
+    """What a slave sent, None for each part that did not come.
+
+    ``token`` is the negative number that a connection may begin with. ``offset`` is the newest report. ``went_back`` is
+    true when a report was below an earlier one.
+    """
 
     token: int | None
     offset: int | None
@@ -44,7 +47,7 @@ NO_REPORTS = Reports(None, None)
 
 
 class ReportReader:
-    """The master's side of the reading."""
+    """Reads a slave's reports on the master's side."""
 
     __slots__ = ("_is_first", "_last", "_rest")
 
@@ -54,7 +57,10 @@ class ReportReader:
         self._last = 0
 
     def feed(self, data: bytes) -> Reports:
-        """What ``data`` completes. Raises ProtocolViolation for a number that can't be an offset."""
+        """Adds ``data`` and returns the reports it completes.
+
+        Raises ProtocolViolation for a number that can't be an offset.
+        """
         if self._rest:
             data = self._rest + data
         whole = len(data) // REPORT_SIZE_BYTES * REPORT_SIZE_BYTES
@@ -68,7 +74,7 @@ class ReportReader:
             if offsets[0] < 0:
                 token, offsets = offsets[0], offsets[1:]
             elif offsets[0] > OFFSET_MAX:
-                raise ProtocolViolation("ha-report", f"it began with {_shown(data)}, and no slave does that")
+                raise ProtocolViolation("ha-report", f"it began with {_hex_and_text(data)}, and no slave does that")
         went_back = False
         for offset in offsets:
             if not 0 <= offset <= OFFSET_MAX:
@@ -78,17 +84,17 @@ class ReportReader:
         return Reports(token, self._last if offsets else None, went_back)
 
 
-def _shown(data: bytes) -> str:
-    """The first bytes as numbers, and as text where they are some."""
+def _hex_and_text(data: bytes) -> str:
+    """Return the first bytes in hex and as text, with a dot for each byte that is not printable."""
     first = data[:REPORT_SIZE_BYTES]
     text = "".join(chr(byte) if 32 <= byte < 127 and byte != ord("'") else "." for byte in first)
     return f"the bytes '{first.hex(' ')}' ('{text}')"
 
 
 class Piece(NamedTuple):
-    """Log bytes from the physical offset ``start`` on: a frame's, or a part of them.
+    """Log bytes from the physical offset ``start`` on: a whole frame's or a part of them.
 
-    Without ``data``: a heartbeat, which says that the master sends from ``start`` on next.
+    An empty ``data`` is a heartbeat: ``start`` is the offset that the master sends from next.
     """
 
     start: int
@@ -96,20 +102,23 @@ class Piece(NamedTuple):
 
 
 class FrameReader:
-    """The slave's side of the reading. Bytes are handed on as they come: no frame is ever collected."""
+    """Reads a master's frames on the slave's side. Passes bytes on as they arrive, without collecting a whole frame."""
 
     __slots__ = ("_at", "_left", "_rest", "_segment_size")
 
     def __init__(self, segment_size_bytes: int) -> None:
-        """``segment_size_bytes``: of this broker's log; a frame never goes beyond a segment's end."""
+        """``segment_size_bytes`` is the segment size of this broker's log. A frame never crosses a segment's end."""
         self._segment_size = segment_size_bytes
-        self._rest = b""  # the part of a head that has come
+        self._rest = b""  # the received part of a frame's head
         self._at = 0
-        self._left = 0  # bytes of the frame under way that are still to come
+        self._left = 0  # bytes still to come of the current frame
 
     def feed(self, data: bytes) -> list[Piece]:
-        """What ``data`` holds, in order. Raises ProtocolViolation for a frame that can't be; what came before it is
-        lost then, and sent again on the next connection."""
+        """Return the log bytes in ``data``, in order.
+
+        Raises ProtocolViolation for an impossible frame. The bytes before it are lost then; the next connection brings
+        them again.
+        """
         view = memoryview(data)
         pieces: list[Piece] = []
         at, end = 0, len(data)
@@ -145,5 +154,5 @@ class FrameReader:
             raise ProtocolViolation(
                 "ha-segment",
                 f"a frame of offsets {start} to {start + size} goes beyond a segment of {segment} bytes: "
-                f"is mappedFileSizeCommitLog another on the master?",
+                f"does mappedFileSizeCommitLog differ on the master?",
             )

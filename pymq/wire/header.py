@@ -1,6 +1,6 @@
-"""Typed custom headers: a class declares its wire fields once, text is turned into types and back from that.
+"""Typed request headers: a class declares its wire fields once, and encoding and decoding follow from that.
 
-A subclass of :class:`Header` names its fields in Python's way; ``rename="camel"`` or a dict gives the wire names.
+A subclass of :class:`Header` names its fields in Python's style; ``rename="camel"`` or a dict gives the wire names.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Header(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """Base of all typed headers. Unknown wire fields are ignored, missing ones get the class's default."""
+    """The base of all typed headers. Unknown wire fields are ignored; missing ones get the class's default."""
 
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 
 
 def decode_header(cls: type[HeaderT], ext: Mapping[str, str]) -> HeaderT:
-    """Types the named fields of a command. Raises Refusal(SYSTEM_ERROR) naming the missing or ill-typed field."""
+    """Decode the named fields of a command. Raises Refusal(SYSTEM_ERROR) naming the missing or ill-typed field."""
     try:
         return msgspec.convert(ext, cls, strict=False)
     except msgspec.ValidationError:
@@ -42,7 +42,7 @@ def decode_header(cls: type[HeaderT], ext: Mapping[str, str]) -> HeaderT:
 
 
 def encode_header(header: Header) -> dict[str, str]:
-    """Named fields as text; None is left out, booleans become ``true`` and ``false``."""
+    """Encode the named fields as text: None is left out, booleans become ``true`` and ``false``."""
     result: dict[str, str] = {}
     for name, wire_name in _wire_names(type(header)):
         value = getattr(header, name)

@@ -1,6 +1,6 @@
-"""What replication sees of the network: byte streams to peers, and questions to them. No sockets here.
+"""The network as replication sees it: byte streams and requests to peers. No sockets here.
 
-``pymq.net.streams`` has it on an event loop, the simulation on its own network.
+``pymq.net.streams`` implements it on an event loop, the simulation on its own network.
 """
 
 from __future__ import annotations
@@ -12,58 +12,65 @@ from pymq.wire.command import Command
 
 
 class Stream(Protocol):
-    """One connection."""
+    """One connection to a peer."""
 
     peer_address: str  # "host:port"
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes given to :meth:`write` that wait inside this process."""
+        """The number of bytes given to :meth:`write` that still wait inside this process."""
         ...
 
     def write(self, data: bytes | memoryview) -> None:
-        """Sends, or keeps until the peer takes it; dropped when the stream is closed. ``data`` must not change."""
+        """Sends ``data``, or keeps it until the peer takes it. Drops it on a closed stream.
+
+        ``data`` must not change.
+        """
         ...
 
     def want_writable(self) -> None:
-        """Asks for one call of the handler's ``writable``: later, never from inside this call, once little is unsent.
+        """Asks for one call of the handler's ``writable`` when little is unsent.
 
-        At the next chance when little is unsent already: so that long work can be done in pieces.
+        The call comes later, never from inside this one. It comes at the next opportunity when little is unsent
+        already, so that long work can be done in pieces.
         """
         ...
 
     def close(self) -> None:
-        """Ends it; ``closed`` of its handler is called later, once."""
+        """Closes the connection. The handler's ``closed`` is called once, later."""
         ...
 
 
 class StreamHandler(Protocol):
-    """What happens on one connection. Called on the loop, never from inside one of the stream's own methods."""
+    """The events of one connection. Called on the loop, never from inside one of the stream's own methods."""
 
     def opened(self, stream: Stream) -> None:
-        """It is there: first of all."""
+        """The connection is open. This is the first call."""
         ...
 
     def received(self, data: bytes) -> None:
-        """Some bytes came, in order."""
+        """Bytes arrived, in order."""
         ...
 
     def writable(self) -> None:
-        """Little is unsent any more; only after :meth:`Stream.want_writable`, once for each."""
+        """Little is unsent now. Called once for each :meth:`Stream.want_writable`."""
         ...
 
     def closed(self, why: str) -> None:
-        """It is gone, or could not be opened; the last call."""
+        """The connection ended or could not be opened. This is the last call."""
         ...
 
 
 class Network(Protocol):
-    """The way to other processes."""
+    """Opens streams and sends requests to other processes."""
 
     def connect(self, address: str, handler: StreamHandler) -> None:
-        """Opens a stream to "host:port"; ``handler`` is told of success or failure, later."""
+        """Opens a stream to "host:port". ``handler`` learns of success or failure later."""
         ...
 
     def ask(self, address: str, command: Command, on_answer: Callable[[Command | str], None], timeout_ms: int) -> None:
-        """Sends a request; ``on_answer`` gets the response of whatever code, or why there is none. Later, once."""
+        """Sends a request.
+
+        ``on_answer`` is called once, later, with the response (any code) or with why there is none.
+        """
         ...
