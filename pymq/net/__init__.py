@@ -1,1 +1,1 @@
-"""Sockets and event loop: carries the protocol's bytes and knows nothing of what requests mean."""
+"""Sockets and the event loop: transports the protocol's bytes, without knowing what requests mean."""

@@ -1,7 +1,7 @@
-"""The client's end of connections: one per address, many requests in flight, answers matched by their opaque.
+"""The client side of connections: one per address, many requests in flight, answers matched by their opaque.
 
-Frames written in one turn of the event loop leave in one write; futures are resolved straight from the protocol's
-``data_received``. A broker's own requests (change notices, offset resets, ...) go to ``on_request``.
+Frames written in one turn of the event loop leave in one write. ``data_received`` resolves the futures directly. A
+server's own requests (change notices, offset resets, ...) go to ``on_request``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ OnRequest = Callable[[Command, str], "Reply | Awaitable[Reply | None] | None"]
 
 
 class RemotingClient:
-    """Requests to any number of servers. Use it from one event loop only.
+    """Sends requests to any number of servers. Use it from one event loop only.
 
-    ``on_request(command, address)`` answers requests that servers send; ``on_lost(address)`` hears of connections that
-    ended without :meth:`close`. A lost connection is opened again by the next request to its address.
+    ``on_request(command, address)`` answers requests that servers send; ``on_lost(address)`` is called for connections
+    that end without :meth:`close`. The next request to an address reopens its lost connection.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class RemotingClient:
         self.frame_size_max_bytes = frame_size_max_bytes
         self._opaque = -1
         self._connections: dict[str, _Connection] = {}
-        self._retired: set[_Connection] = set()  # open for what was asked there, not for more
+        self._retired: set[_Connection] = set()  # open until their requests are answered, closed to new ones
         self._connecting: dict[str, asyncio.Task[_Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
-        """The answer to ``command`` from ``address`` ("host:port"), whatever its code.
+        """Sends ``command`` to ``address`` ("host:port") and returns the answer, whatever its code.
 
-        Raises UnreachableError (no connection, or it closed), RequestTimeoutError (no answer in ``timeout_s``).
+        Raises UnreachableError (no connection, or it closed), RequestTimeoutError (no answer within ``timeout_s``).
         """
         connection = self._connections.get(address)
         if connection is None or connection.writable is not None:
@@ -71,21 +71,21 @@ class RemotingClient:
         return await connection.call(command, timeout_s)
 
     def call(self, address: str, command: Command, timeout_s: float) -> asyncio.Future[Command] | None:
-        """As :meth:`invoke`, for callbacks: a future of the answer; None when that needs a connection first."""
+        """As :meth:`invoke`, for callbacks: returns a future of the answer, or None when a connection must open first."""
         connection = self._connections.get(address)
         if connection is None or connection.writable is not None:
             return None
         return connection.call(command, timeout_s)
 
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command:
-        """As :meth:`invoke`, and raises RefusedError when the answer's code is not 0."""
+        """As :meth:`invoke`, but raises RefusedError when the answer's code is not 0."""
         answer = await self.invoke(address, command, timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark, address)
         return answer
 
     async def oneway(self, address: str, command: Command, timeout_s: float = 3.0) -> None:
-        """Writes ``command`` without waiting for anything but a connection. Raises UnreachableError."""
+        """Writes ``command``; waits only for a connection. Raises UnreachableError."""
         connection = self._connections.get(address)
         if connection is None or connection.writable is not None:
             connection = await self._ready(address, timeout_s)
@@ -93,11 +93,11 @@ class RemotingClient:
         connection.send(command)
 
     def is_connected(self, address: str) -> bool:
-        """True while a connection to ``address`` stands."""
+        """Return whether a connection to ``address`` is open."""
         return address in self._connections
 
     async def close(self) -> None:
-        """Ends all connections; what waits for an answer gets UnreachableError."""
+        """Closes all connections. Requests that wait for an answer get UnreachableError."""
         self._closed = True
         waiting: list[asyncio.Future[Any]] = [*self._connecting.values(), *self._tasks]
         for task in waiting:
@@ -109,16 +109,16 @@ class RemotingClient:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     def next_opaque(self) -> int:
-        """A number no open request has: counts up to the largest int32, then from 0 again."""
+        """Return a number that no open request has: counts up to the largest int32, then from 0 again."""
         self._opaque = (self._opaque + 1) & 0x7FFF_FFFF
         return self._opaque
 
     async def _ready(self, address: str, timeout_s: float) -> _Connection:
-        """An open connection whose write buffer has room."""
+        """Return an open connection whose write buffer has room."""
         connection = self._connections.get(address) or await self._connect(address, timeout_s)
         if connection.writable is not None:
             try:
-                # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the result.
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the result.
                 async with asyncio.timeout(timeout_s):
                     await asyncio.shield(connection.writable)
             except TimeoutError:
@@ -148,7 +148,7 @@ class RemotingClient:
     def _connect_ended(self, address: str, task: asyncio.Task[_Connection]) -> None:
         del self._connecting[address]
         if not task.cancelled():
-            task.exception()  # marks it as seen: those who waited got it
+            task.exception()  # marks it as seen: the waiting callers got it
 
     async def _open(self, address: str) -> _Connection:
         try:
@@ -167,9 +167,9 @@ class RemotingClient:
             raise UnreachableError(
                 f"no connection to {address} ({os_error_text(error)}): is a server running there?"
             ) from error
-        except ValueError as error:  # the name is none that could be looked up: an empty part, one of 64 letters, a NUL
+        except ValueError as error:  # a name that can't be looked up: an empty part, one of 64 letters, a NUL
             raise UnreachableError(f"no connection to {address}: {error}") from error
-        if self._closed:  # close() came too late to stop the opening, and doesn't know this connection
+        if self._closed:  # close() ran while this connection opened, and missed it
             connection.shut("the client was closed")
             await connection.ended
             raise UnreachableError(f"no request to {address}: the client is closed")
@@ -178,7 +178,7 @@ class RemotingClient:
         return connection
 
     def retire(self, connection: _Connection) -> None:
-        """No new requests go to ``connection``: it ended, or its server asked to go away."""
+        """Stops sending new requests over ``connection``: it ended, or its server asked to go away."""
         self._retired.discard(connection)
         if not connection.closed:
             self._retired.add(connection)
@@ -188,7 +188,7 @@ class RemotingClient:
                 self.on_lost(connection.address)
 
     def serve(self, connection: _Connection, command: Command) -> None:
-        """Hands a server's request to ``on_request`` and sends the answer, at once or when it is ready."""
+        """Passes a server's request to ``on_request`` and sends the answer, at once or when it is ready."""
         if self.on_request is None:
             remark = f" request type {command.code} not supported by this client"
             self._answer(connection, command, Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
@@ -223,7 +223,7 @@ def _failure(command: Command, error: Exception) -> Reply:
 
 
 class _Pending(NamedTuple):
-    """An open request; times are monotonic."""
+    """An open request. Times are monotonic."""
 
     future: asyncio.Future[Command]
     sent_ms: int
@@ -232,7 +232,7 @@ class _Pending(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: frames out, frames in, and the table of open requests."""
+    """One connection: outgoing frames, incoming frames, and the table of open requests."""
 
     def __init__(self, client: RemotingClient, address: str) -> None:
         self.address = address
@@ -253,7 +253,7 @@ class _Connection(asyncio.Protocol):
         self._retiring = False
 
     def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
-        """A future of the answer; fails with RequestTimeoutError or UnreachableError."""
+        """Sends ``command`` and returns a future of its answer; it fails with RequestTimeoutError or UnreachableError."""
         future: asyncio.Future[Command] = self._loop.create_future()
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + int(timeout_s * 1000)
@@ -264,7 +264,7 @@ class _Connection(asyncio.Protocol):
         return future
 
     def send(self, command: Command) -> None:
-        """Queues a request of ours; gives it its opaque and the client's language and version."""
+        """Queues a request of this client, with an opaque and the client's language and version."""
         client = self._client
         command.opaque = client.next_opaque()
         command.language = client.language
@@ -272,7 +272,7 @@ class _Connection(asyncio.Protocol):
         self._write(encode_command(command))
 
     def send_response(self, command: Command) -> None:
-        """Queues an answer to a server's request."""
+        """Queues the answer to a server's request."""
         command.language = self._client.language
         command.version = self._client.version
         self._write(encode_command(command))
@@ -288,7 +288,7 @@ class _Connection(asyncio.Protocol):
         self._out.clear()
 
     def shut(self, reason: str) -> None:
-        """Sends what is queued and closes."""
+        """Sends the queued frames and closes."""
         self._reason = reason
         self._flush()
         if self._transport is not None:
@@ -302,11 +302,11 @@ class _Connection(asyncio.Protocol):
         self._sweeper = self._loop.call_later(delay_s + 0.001, self._sweep)
 
     def _sweep(self) -> None:
-        """Fails what is overdue. One timer serves all requests, set to the earliest deadline.
+        """Fails the overdue requests. One timer serves all requests, set to the earliest deadline.
 
-        A connection that carried nothing since an overdue request was sent may be dead without anybody having been
-        told (a machine without power, a forgetful firewall; the system finds out after a quarter of an hour): it gets
-        no new requests. Java: closeChannelWhenRpcTimeout.
+        When nothing arrived since an overdue request was sent, the connection may be dead without a notice (a machine
+        without power, a firewall that dropped its state; the system takes a quarter of an hour to find out). It gets no
+        new requests. Java: closeChannelWhenRpcTimeout.
         """
         now_ms = self._clock.monotonic_ms()
         self._sweeper, self._sweep_at_ms = None, _NEVER_MS

@@ -1,7 +1,7 @@
-"""A small HTTP server for pages that are read by machines: GET alone, one request a connection, everything limited.
+"""A small HTTP server for pages that machines read: only GET, one request per connection, a limit on everything.
 
-h11 speaks HTTP, this holds the sockets. Pages are written piece by piece as they are made, so a page of any length
-takes little memory, and a client that does not read its page holds up nothing but itself.
+h11 parses HTTP; this module holds the sockets. It writes a page piece by piece as the page is made. So a page of any
+length takes little memory, and a client that does not read its page delays only itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONNECTION_COUNT_MAX = 32
 HEAD_SIZE_MAX_BYTES = 8 * 1024  # request line and headers
 REQUEST_TIME_MAX_S = 5.0
 ANSWER_TIME_MAX_S = 60.0
-UNREAD_MAX_BYTES = 64 * 1024  # of a page, before making it waits for its reader
+UNREAD_MAX_BYTES = 64 * 1024  # of a page; beyond it, making the page waits for its reader
 BACKLOG = 64
 _READ_BYTES = 4096
 _PLAIN = "text/plain; charset=utf-8"
@@ -29,7 +29,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a path answers. ``make`` is called for each request; the first piece decides whether it succeeds."""
+    """The answer for one path. ``make`` is called for each request; if its first piece fails, the request does."""
 
     content_type: str
     make: Callable[[], AsyncGenerator[bytes]]
@@ -37,7 +37,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What clients are allowed. Over the number of connections the one goes that has asked nothing for longest."""
+    """Limits on clients.
+
+    At the connection limit a new one replaces the longest open one that has not sent a request.
+    """
 
     connection_count_max: int = CONNECTION_COUNT_MAX
     request_time_max_s: float = REQUEST_TIME_MAX_S
@@ -48,20 +51,20 @@ class HttpServer:
     """Serves ``pages`` by path. Use it from one running event loop."""
 
     def __init__(self, pages: Mapping[str, Page], limits: HttpLimits | None = None) -> None:
-        self.refused_count = 0  # connections over the limit, and requests that were none
+        self.refused_count = 0  # connections over the limit, and invalid requests
         self._pages = pages
         self._limits = limits or HttpLimits()
         self._listener: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._asking: dict[asyncio.Task[None], None] = {}  # those whose request has not come yet, the oldest first
+        self._asking: dict[asyncio.Task[None], None] = {}  # those without a request so far, the oldest first
 
     @property
     def open_count(self) -> int:
-        """Connections that are served now."""
+        """The number of open connections."""
         return len(self._serving)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens on ``host:port`` (0: any free one) and returns the port. Raises OSError."""
+        """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
         self._listener = await asyncio.start_server(
             self._accept, host, port, limit=HEAD_SIZE_MAX_BYTES, backlog=BACKLOG
         )
@@ -69,7 +72,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stops listening and ends every connection."""
+        """Stops listening and closes every connection."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -91,7 +94,7 @@ class HttpServer:
         task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        """Ends a connection, whether or not its task has begun, or is over."""
+        """Closes a connection, at any stage of its task."""
         self._asking.pop(task, None)
         writer = self._serving.pop(task, None)
         if writer is not None:
@@ -112,10 +115,10 @@ class HttpServer:
             self.refused_count += 1
             with suppress(OSError, TimeoutError, h11.LocalProtocolError):
                 async with asyncio.timeout(self._limits.request_time_max_s):
-                    await _write_short(http, writer, error.error_status_hint, "this is no request that can be read")
+                    await _write_short(http, writer, error.error_status_hint, "this request can't be read")
                     await _close(writer)
         except (OSError, TimeoutError, EOFError):
-            pass  # the client's own doing: it is slow, or has left
+            pass  # the client is slow or has left
         except Exception:
             log.exception("a page could not be made")
 
@@ -142,7 +145,7 @@ class HttpServer:
 
 
 async def _read_request(http: h11.Connection, reader: asyncio.StreamReader) -> h11.Request:
-    """Its head; a body is not waited for. Raises RemoteProtocolError, EOFError, OSError."""
+    """Read the head of a request; don't wait for a body. Raises RemoteProtocolError, EOFError, OSError."""
     received_bytes = 0
     while True:
         event = http.next_event()
@@ -190,6 +193,6 @@ def _send(http: h11.Connection, writer: asyncio.StreamWriter, event: h11.Event) 
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Once what was written has been taken."""
+    """Close once the peer has taken what was written."""
     writer.close()
     await writer.wait_closed()

@@ -1,4 +1,4 @@
-"""What one server allows its peers: every cap is a named number, and what happens at it is a test."""
+"""The limits of one server: every cap is a named number, and a test shows what happens at it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pymq.wire.command import FRAME_SIZE_MAX_BYTES
 
 @dataclass(slots=True, frozen=True)
 class ServerLimits:
-    """At a connection cap the new connection is closed; at any other cap the connection that reached it is."""
+    """At a connection cap the server closes the new connection; at any other cap, the connection that reached it."""
 
     connection_count_max: int = 10_000
     connection_count_per_host_max: int = 1_024
     frame_size_max_bytes: int = FRAME_SIZE_MAX_BYTES
-    # A peer that does not read its answers: reading from it pauses at the first mark, it is closed at the second.
+    # For a peer that does not read its answers: reading from it pauses at the first mark, it is closed at the second.
     write_pause_bytes: int = 1024 * 1024
     write_buffer_max_bytes: int = 16 * 1024 * 1024
     frame_complete_within_ms: int = 30_000
@@ -24,7 +24,7 @@ class ServerLimits:
 
 
 class LimitSettings(Protocol):
-    """The keys about limits that a name server's and a broker's configuration share."""
+    """The limit settings that a name server's and a broker's configuration share."""
 
     connection_count_max: int
     connection_count_per_address_max: int
@@ -35,7 +35,7 @@ class LimitSettings(Protocol):
 
 
 def server_limits(config: LimitSettings) -> ServerLimits:
-    """A server's limits as its configuration has them."""
+    """Return a server's limits from its configuration."""
     return ServerLimits(
         connection_count_max=config.connection_count_max,
         connection_count_per_host_max=config.connection_count_per_address_max,

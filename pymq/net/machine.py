@@ -1,4 +1,4 @@
-"""What is to be known of the machine this process runs on."""
+"""Facts about the machine this process runs on."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def memory_bytes() -> int:
-    """Its memory; what the process may use of it is not asked."""
+    """Return the machine's memory, not the share that this process may use."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

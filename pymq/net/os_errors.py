@@ -1,4 +1,4 @@
-"""What is said of a connection that the system ended or did not open."""
+"""Texts for connections that the system ended or did not open."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 
 def os_error_text(error: Exception) -> str:
-    """The system's own words: "Connection refused". Event loops put a number before them, or texts of their own."""
+    """Return the system's text, "Connection refused". Event loops put a number before it, or use their own text."""
     number = getattr(error, "errno", None)
-    # Negative ones are the name resolver's, whose words the error has.
+    # Negative numbers are the name resolver's; the error itself has their text.
     return (
         os.strerror(number) if isinstance(number, int) and number > 0 else getattr(error, "strerror", "") or str(error)
     )

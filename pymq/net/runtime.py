@@ -1,4 +1,4 @@
-"""Runs a role's coroutine on the fastest loop there is, until it ends or a signal says stop."""
+"""Runs a role's coroutine on the fastest available loop, until it ends or a signal stops it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pymq.errors import StoppedError
 
 T = TypeVar("T")
 
-# Requests leave few cycles behind: looking for them after every 700 new objects, Python's default, costs a tenth of a
-# broker's time.
+# Requests leave few reference cycles behind. Searching for them after every 700 new objects, Python's default, costs a
+# tenth of a broker's time.
 GC_THRESHOLDS = (20_000, 20, 50)
 
 
@@ -21,7 +21,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Runs ``main`` to its end, on uvloop where it is installed."""
     gc.set_threshold(*GC_THRESHOLDS)
     try:
-        import uvloop  # noqa: PLC0415 - it is not there on every system
+        import uvloop  # noqa: PLC0415 - not every system has it
     except ImportError:
         return asyncio.run(main)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -29,17 +29,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 class StopSignals:
-    """SIGINT and SIGTERM while the ``with`` lasts: the first is kept, a second one has its usual effect.
+    """Catches SIGINT and SIGTERM inside the ``with``: records the first; a second one has its usual effect.
 
-    One that comes while the event loop is held up, say by a recovery, is known at once: ask :attr:`came`. Belongs to
-    the main thread, with a running loop.
+    :attr:`came` is true at once, even while the event loop is blocked, for instance by a recovery. Use it in the main
+    thread, with a running loop.
     """
 
     def __enter__(self) -> StopSignals:
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[int] = self._loop.create_future()
         self._came = False
-        # Not the loop's own handlers: they run when the loop does.
+        # Not the loop's own handlers: they run only when the loop does.
         self._before: dict[signal.Signals, Any] = {}
         for each in (signal.SIGINT, signal.SIGTERM):
             self._before[each] = signal.signal(each, self._take)
@@ -54,11 +54,14 @@ class StopSignals:
         return self._came
 
     async def wait(self) -> int:
-        """The number of the first signal, when it has come."""
+        """Waits for the first signal and returns its number."""
         return await self._first
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` returns. A signal cancels it: raises StoppedError unless it was done by then."""
+        """Awaits ``work`` and returns its result.
+
+        A signal cancels it: raises StoppedError unless it was done by then.
+        """
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait((working, self._first), return_when=asyncio.FIRST_COMPLETED)

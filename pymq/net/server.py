@@ -1,7 +1,7 @@
-"""The listening side: connections cut frames, ask the dispatcher, and write all answers of one loop turn at once.
+"""The listening side: connections split frames, call the dispatcher, and write all answers of a loop turn at once.
 
-A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits there
-what the turn's sends staged), then each connection with answers gets one joined write.
+A *turn* is everything read in one round of the event loop. At its end ``on_turn_end`` runs once (a broker commits the
+turn's staged sends there), then each connection with answers gets one joined write.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 SWEEP_PERIOD_S = 1.0
 LOG_LINES_PER_SWEEP_MAX = 10
 
-# Takes (connection, payload); True when it has dealt with the frame, False to go the plain way.
+# Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
 FastPath = Callable[["Connection", bytes], bool]
 
 
 class Server:
-    """Listens on one or more addresses. Give it a running event loop by calling :meth:`start`."""
+    """Listens on one or more addresses. :meth:`start` needs a running event loop."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Server:
         self.closed_for: Counter[str] = Counter()
         self.accepted_count = 0
         self.request_count = 0
-        self.now_ms = 0  # monotonic, as of the last sweep: exact enough for idle checks
+        self.now_ms = 0  # monotonic, as of the last sweep: precise enough for idle checks
         self._clock = clock
         self._on_turn_end = on_turn_end
         self._on_disconnect = on_disconnect
@@ -63,7 +63,7 @@ class Server:
         self._log_lines_left = LOG_LINES_PER_SWEEP_MAX
 
     async def start(self, host: str, port: int) -> int:
-        """Listens on ``host:port`` (0 = any free) and returns the port. May be called for several addresses."""
+        """Listens on ``host:port`` (0: any free port) and returns the port. Call it once per address."""
         self._loop = asyncio.get_running_loop()
         listener = await self._loop.create_server(lambda: Connection(self), host, port, backlog=1024)
         self._listeners.append(listener)
@@ -73,7 +73,7 @@ class Server:
         return bound
 
     async def stop(self) -> None:
-        """Stops listening, writes what is still to be written, closes every connection."""
+        """Stops listening, writes what is queued, closes every connection."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -84,14 +84,14 @@ class Server:
         self.close_connections()
 
     def close_connections(self) -> None:
-        """Closes every connection after what is queued has been written; new ones are taken."""
+        """Closes every connection after its queued frames are written. New connections are still accepted."""
         for connection in list(self.connections):
             connection.close()
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def schedule_turn_end(self) -> None:
-        """Makes sure the turn's end runs once this round of the loop is over."""
+        """Makes the turn's end run once this round of the loop is over."""
         if not self._turn_scheduled and self._loop is not None:
             self._turn_scheduled = True
             self._loop.call_soon(self._end_turn)
@@ -102,7 +102,7 @@ class Server:
             self._loop.call_soon(callback)
 
     def mark_dirty(self, connection: Connection) -> None:
-        """Remembers that ``connection`` has answers to write at the turn's end."""
+        """Notes that ``connection`` has answers to write at the turn's end."""
         self._dirty.append(connection)
         if not self._turn_scheduled:
             self.schedule_turn_end()
@@ -112,7 +112,7 @@ class Server:
             if self._on_turn_end is not None:
                 self._on_turn_end()
         finally:
-            # Only now: what the turn's end itself answers is written below, not in a turn of its own.
+            # Only now: answers that the turn's end itself makes are written below, not in another turn.
             self._turn_scheduled = False
             dirty, self._dirty = self._dirty, []
             for connection in dirty:
@@ -121,7 +121,7 @@ class Server:
     # -- connections ---------------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> str | None:
-        """Registers a new connection; the reason to close it at once, or None."""
+        """Registers a new connection. Returns None, or the reason to close it at once."""
         self.accepted_count += 1
         if len(self.connections) >= self.limits.connection_count_max:
             return "connection-count"
@@ -132,7 +132,7 @@ class Server:
         return None
 
     def forget(self, connection: Connection) -> None:
-        """Drops a closed connection and tells the role it belonged to."""
+        """Removes a closed connection and calls ``on_disconnect``."""
         if connection not in self.connections:
             return
         self.connections.discard(connection)
@@ -143,14 +143,17 @@ class Server:
             self._on_disconnect(connection)
 
     def report_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
-        """Counts a broken frame; logs at most a few lines a second whatever the peers do."""
+        """Counts a broken frame and logs it, at most a few lines a second."""
         self.bad_frames[violation.reason] += 1
         if self._log_lines_left > 0:
             self._log_lines_left -= 1
             log.warning("closing %s: %s", connection.address, violation)
 
     def note_time(self) -> None:
-        """To be called when the loop was held up for long: whoever connected meanwhile has not been idle since then."""
+        """Updates the time.
+
+        Call it after the loop was blocked for long, so that new connections don't count as idle.
+        """
         self.now_ms = self._clock.monotonic_ms()
 
     def _sweep(self) -> None:
@@ -163,7 +166,7 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One accepted connection; the :class:`~pymq.wire.dispatch.Peer` of the handlers it calls."""
+    """One accepted connection, and the :class:`~pymq.wire.dispatch.Peer` of the handlers it calls."""
 
     __slots__ = (
         "_asks",
@@ -190,7 +193,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
-        # Frames that wait because the answers to those before them fill the write buffer.
+        # Frames that wait because the answers to earlier ones fill the write buffer.
         self._held: deque[bytes] = deque()
         self.out_dirty = False
         self._asks: dict[int, tuple[Callable[[Command | None], None], int]] = {}
@@ -233,15 +236,15 @@ class Connection(asyncio.Protocol):
             return
         if not self._frames.pending_size_bytes:
             self._partial_since_ms = None
-        elif frames or self._partial_since_ms is None:  # a whole frame came: the one that has begun is another
+        elif frames or self._partial_since_ms is None:  # a whole frame came, so the partial one is new
             self._partial_since_ms = server.now_ms
         if frames:
             server.schedule_turn_end()
 
     def _serve(self, frames: list[bytes]) -> None:
-        """Handles frames until their answers are as many bytes as one write may hold; the rest waits for that write.
+        """Handles frames until their answers reach the size of one write; the rest waits for that write.
 
-        A few bytes can ask for a MiB: without this, one read would ask for more than there is memory.
+        A few bytes can ask for a MiB. Without this limit one read could ask for more than the memory holds.
         """
         fast_path = self._server.fast_path
         out_max_bytes = self._server.limits.write_pause_bytes
@@ -254,7 +257,7 @@ class Connection(asyncio.Protocol):
                 self._handle(decode_command(payload))
 
     def _serve_held(self) -> None:
-        """Goes on with the frames that waited, once the answers before them are written."""
+        """Continues with the waiting frames, once the answers to earlier ones are written."""
         if self.closed or self._paused or not self._held:
             return
         frames = list(self._held)
@@ -274,7 +277,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The peer doesn't read its answers: it gets no new ones by asking more."""
+        """Stops reading from a peer that doesn't read its answers, so that it gets no more of them."""
         self._paused = True
         self._pause_reading()
 
@@ -302,10 +305,10 @@ class Connection(asyncio.Protocol):
             self._held.clear()
 
     def _serve_unread(self) -> None:
-        """Serves what came before the connection broke.
+        """Serves the requests that arrived before the connection broke.
 
-        A client that commits its offsets and leaves at once: when the answer to its first commit can't be written any
-        more, the other commits are still to be read.
+        A client may commit its offsets and leave at once. When the answer to its first commit can't be written any
+        more, the other commits are still unread.
         """
         unread = take_unread(self._transport)
         if unread:
@@ -333,7 +336,7 @@ class Connection(asyncio.Protocol):
     # -- the rest ------------------------------------------------------------------------------------------------
 
     def write(self, frame: bytes) -> None:
-        """Queues a whole frame; it leaves at the turn's end together with the others."""
+        """Queues a whole frame. It leaves at the turn's end together with the others."""
         if self.closed:
             return
         self._out.append(frame)
@@ -353,7 +356,7 @@ class Connection(asyncio.Protocol):
             self._server.mark_dirty(self)
 
     def flush(self) -> None:
-        """Writes everything queued with one call."""
+        """Writes all queued frames with one call."""
         self.out_dirty = False
         out = self._out
         if not out or self._transport is None or self.closed:
@@ -367,7 +370,7 @@ class Connection(asyncio.Protocol):
             self._server.call_soon(self._serve_held)
 
     def sweep(self, now_ms: int) -> None:
-        """Closes a connection that idles or drips; times out unanswered asks."""
+        """Closes an idle connection, or one whose frame takes too long. Ends overdue asks."""
         if self.closed:
             return
         limits = self._server.limits
@@ -381,14 +384,14 @@ class Connection(asyncio.Protocol):
                     on_answer(None)
 
     def close(self) -> None:
-        """Closes after what is queued has been written."""
+        """Closes after the queued frames are written."""
         self.flush()
         self.closed = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """Closes at once and counts why."""
+        """Closes at once and counts the reason."""
         self._server.closed_for[reason] += 1
         self.closed = True
         if self._transport is not None:

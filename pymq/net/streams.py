@@ -1,4 +1,4 @@
-"""Byte streams to peers on the event loop: the real one of :mod:`pymq.wire.streams`, for replication."""
+"""Byte streams to peers on the event loop, for replication: implements :mod:`pymq.wire.streams` with sockets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pymq.wire.streams import StreamHandler
 
 CONNECT_TIMEOUT_S = 3.0
 BACKLOG = 128
-CLOSE_TIMEOUT_S = 1.0  # in which a peer takes what was written before a close
-# "Little is unsent": less than the low mark after it was more than the high one.
+CLOSE_TIMEOUT_S = 1.0  # time for a peer to take what was written before a close
+# "Little is unsent" means: less than the low mark after it was more than the high one.
 WRITE_HIGH_BYTES = 512 * 1024
 WRITE_LOW_BYTES = 128 * 1024
 
 
 class SocketStream(asyncio.Protocol):
-    """A :class:`~pymq.wire.streams.Stream` over one TCP connection; asyncio calls what its handler is told."""
+    """A :class:`~pymq.wire.streams.Stream` over one TCP connection. Passes asyncio's calls on to its handler."""
 
     def __init__(self, handler: StreamHandler, on_lost: Callable[[SocketStream], None]) -> None:
         self.peer_address = ""
@@ -31,7 +31,7 @@ class SocketStream(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
-        self._is_wanted = False  # somebody waits for little to be unsent
+        self._is_wanted = False  # the handler waits until little is unsent
         self._is_closing = False
 
     # -- Stream ----------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class SocketStream(asyncio.Protocol):
         if not self._is_closing:
             self._is_closing = True
             if self._transport is not None:
-                self._transport.close()  # once what is unsent has gone
+                self._transport.close()  # after the unsent bytes
                 if self.unsent_bytes:
                     asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._transport.abort)
 
@@ -107,7 +107,7 @@ class SocketStream(asyncio.Protocol):
 
 
 class StreamServer:
-    """Listens for streams; ``accept`` makes the handler of each."""
+    """Listens for streams. ``accept`` makes the handler of each."""
 
     def __init__(self, accept: Callable[[], StreamHandler]) -> None:
         self._accept = accept
@@ -115,7 +115,7 @@ class StreamServer:
         self._streams: set[SocketStream] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Listens on ``host:port`` (0: any free one) and returns the port. Raises OSError."""
+        """Listens on ``host:port`` (0: any free port) and returns the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self._made, host, port, backlog=BACKLOG)
         bound: int = self._listener.sockets[0].getsockname()[1]
@@ -136,12 +136,12 @@ class StreamServer:
 
 
 class SocketNetwork:
-    """The :class:`~pymq.wire.streams.Network` of a running broker. Use it from its event loop only."""
+    """The :class:`~pymq.wire.streams.Network` of a running broker. Use it from that broker's event loop only."""
 
     def __init__(self, client: RemotingClient) -> None:
-        """``client`` carries the questions."""
+        """``client`` sends the requests."""
         self._client = client
-        # Opening a connection is not cancelled: event loops forget to end one that is made at that moment.
+        # Never cancel the opening of a connection: event loops leave one open that completes at that moment.
         self._opening: set[asyncio.Task[None]] = set()
         self._asking: set[asyncio.Future[Any]] = set()
         self._streams: set[SocketStream] = set()
@@ -165,7 +165,7 @@ class SocketNetwork:
         answer.add_done_callback(answered)
 
     def close(self) -> None:
-        """Closes every stream that was or is being opened here. Nobody gets an answer any more."""
+        """Closes every stream that was or is being opened here, and gives no more answers."""
         self._is_closed = True
         for asking in self._asking:
             asking.cancel()

@@ -1,4 +1,4 @@
-"""What a peer had sent before its connection broke, still in the system's buffer."""
+"""Reads what a peer sent before its connection broke, from the system's buffer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 import os
 from typing import Any
 
-# As much as one ordinary read takes: a peer gets no more served by breaking its connection than by keeping it.
+# One ordinary read: a peer gets no more served by breaking its connection than by keeping it.
 UNREAD_MAX_BYTES = 256 * 1024
 
 
 def take_unread(transport: asyncio.BaseTransport | None) -> bytes:
-    """Up to UNREAD_MAX_BYTES that wait at the socket of a transport that fell to an error; b"" when there are none.
+    """Read up to UNREAD_MAX_BYTES that wait at the socket of a failed transport; b"" when there are none.
 
-    An event loop closes a transport that could not write, and throws away what it has not read yet. The system keeps
-    that readable, also after the peer's reset. To be called in ``connection_lost``, the last moment the socket is open.
+    An event loop closes a transport that could not write, and discards what it has not read yet. The system keeps those
+    bytes readable, even after the peer's reset. Call this in ``connection_lost``, the last moment the socket is open.
     """
     endpoint: Any = None if transport is None else transport.get_extra_info("socket")
     if endpoint is None or endpoint.fileno() < 0:
         return b""
     try:
         return os.read(endpoint.fileno(), UNREAD_MAX_BYTES)
-    except OSError:  # nothing there, or nothing but the error itself
+    except OSError:  # no bytes, or only the error itself
         return b""
