@@ -1,4 +1,4 @@
-"""What a setting is: a typed, ranged, documented attribute with its RocketMQ name and the origin of its value."""
+"""Settings: typed, ranged, documented attributes with RocketMQ's names and the origin of each value."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _METADATA_KEY = "setting"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key. ``minimum`` and ``maximum`` bound integers, ``choices`` and ``form`` (regular expression, words) text.
+    """One key.
 
-    ``runtime`` allows operators to change it while the server runs.
+    ``minimum`` and ``maximum`` bound integers; ``choices`` and ``form`` (a regular expression and its meaning) bound
+    text. ``runtime`` allows operators to change it while the server runs.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Setting:
         return "text"
 
     def parse(self, text: str) -> Value:
-        """The typed value of ``text``. Raises ConfigError naming the key, the value and what is allowed."""
+        """Return the typed value of ``text``. Raises ConfigError naming the key, the value and what is allowed."""
         if any(ord(character) < 32 or ord(character) == 127 for character in text):
             raise ConfigError(f"{self.name}: control characters (newline, CR, NUL …) are not allowed in a value")
         text = text.strip()
@@ -89,7 +90,7 @@ class Setting:
         return value
 
     def range_text(self) -> str:
-        """`` from 1 to 9`` or nothing."""
+        """Return the bounds as `` from 1 to 9``, or nothing."""
         low = "" if self.minimum is None else f" from {self.minimum}"
         return low + ("" if self.maximum is None else f" to {self.maximum}")
 
@@ -107,24 +108,24 @@ def setting(
     is_size: bool = False,
     is_secret: bool = False,
 ) -> V:
-    """A dataclass field of a :class:`Config`: its RocketMQ name, default and limits on one row."""
+    """Return a dataclass field of a :class:`Config`: its RocketMQ name, default and limits on one row."""
     row = Setting(name, doc, default, "", minimum, maximum, choices, form, runtime, is_size, is_secret)
     return field(default=default, metadata={_METADATA_KEY: row})
 
 
 def format_value(value: Value) -> str:
-    """As RocketMQ writes values into properties: ``true``, ``10911``, text as it is."""
+    """Return a value in the form RocketMQ writes into properties: ``true``, ``10911``, text unchanged."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass
 class Config:
-    """Base of all configurations: attributes with names of their own, addressable by RocketMQ's key names too.
+    """The base of all configurations: attributes in Python's style, also addressable by RocketMQ's key names.
 
     ``warnings`` holds one sentence for each key that was accepted but has no effect; ``unknown`` keeps those keys.
     """
 
-    # Keys RocketMQ knows and PyMQ has no use for -> why.
+    # Keys that RocketMQ has and PyMQ does not use -> why.
     IGNORED: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
@@ -136,17 +137,17 @@ class Config:
     @classmethod
     @functools.cache
     def settings(cls) -> Mapping[str, Setting]:
-        """All keys by RocketMQ name, in the order of the table."""
+        """Return all keys by RocketMQ name, in the order of the table."""
         rows = [(one.name, one.metadata[_METADATA_KEY]) for one in dataclasses.fields(cls) if one.metadata]
         return {row.name: dataclasses.replace(row, attribute=attribute) for attribute, row in rows}
 
     def get(self, name: str) -> Value:
-        """The value of a key by its RocketMQ name. Raises ConfigError for an unknown one."""
+        """Return the value of a key by its RocketMQ name. Raises ConfigError for an unknown key."""
         value: Value = getattr(self, self._setting(name).attribute)
         return value
 
     def origin(self, name: str) -> str:
-        """Where a key's value came from: default, env, file, flag or runtime."""
+        """Return where a key's value came from: default, env, file, flag or runtime."""
         return self._origins.get(name, ORIGIN_DEFAULT)
 
     def set(self, name: str, text: str, origin: str) -> None:
@@ -156,7 +157,7 @@ class Config:
         self._origins[name] = origin
 
     def accept(self, values: Mapping[str, str], origin: str) -> None:
-        """Sets keys of a file: what PyMQ does not use is kept and noted, never fatal. Raises ConfigError."""
+        """Sets the keys of a file. Keys that PyMQ does not use are kept and noted, never fatal. Raises ConfigError."""
         known = self.settings()
         for name, text in values.items():
             if name in known:
@@ -167,8 +168,10 @@ class Config:
                 self.warnings.append(f"{name}: {why or 'PyMQ does not know this key'}; it has no effect")
 
     def change_at_runtime(self, values: Mapping[str, str]) -> list[str]:
-        """Changes keys on the allow-list, all or none; returns the names whose value changed. Raises ConfigError, also
-        for values that do not go together."""
+        """Changes keys of the allow-list, all or none, and returns the names whose value changed.
+
+        Raises ConfigError, also for values that conflict with each other.
+        """
         known = self.settings()
         parsed: dict[str, Value] = {}
         for name, text in values.items():
@@ -196,14 +199,14 @@ class Config:
         return changed
 
     def check(self) -> None:
-        """Raises ConfigError for values of several keys that do not go together."""
+        """Raises ConfigError for values of several keys that conflict."""
 
     def add_listener(self, listener: Callable[[frozenset[str]], None]) -> None:
-        """``listener`` gets the names of the keys that a change at run time touched."""
+        """Calls ``listener`` with the names of the keys that each change at run time touched."""
         self._listeners.append(listener)
 
     def as_properties(self) -> dict[str, str]:
-        """Key -> text of every setting, as configuration requests answer it; secrets masked."""
+        """Return key -> text of every setting, as configuration requests answer it, with secrets masked."""
         result = {}
         for name, row in self.settings().items():
             value = getattr(self, row.attribute)
@@ -229,6 +232,6 @@ class Config:
 
 
 def add_derived(config: Config, name: str, value: Any) -> None:
-    """Fills in a value that follows from others, when nobody set the key."""
+    """Sets a value that follows from others, unless the key was set."""
     if config.origin(name) == ORIGIN_DEFAULT:
         setattr(config, config.settings()[name].attribute, value)

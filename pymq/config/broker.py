@@ -1,6 +1,6 @@
-"""Every key of a broker: RocketMQ's own where there is one, PyMQ's limits beside them."""
+"""Every key of a broker: RocketMQ's own where there is one, and PyMQ's limits beside them."""
 
-# One key a row reads best as a table.
+# One key per row reads best as a table.
 # ruff: noqa: E501, SIM905
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from pymq.units import parse_duration_ms
 
 _THREADS = "PyMQ serves requests on one event loop, without thread pools"
 _HOURS = (r"(2[0-3]|[01]?\d)(;(2[0-3]|[01]?\d))*;?", "hours from 0 to 23 separated by `;`, for example 04;16")
-_LATER = "this version has no such part"
-_PROMETHEUS_ALONE = "PyMQ gives metrics to Prometheus alone"
+_LATER = "this version does not have that part"
+_PROMETHEUS_ALONE = "PyMQ exports metrics only to Prometheus"
 MIB = 1024 * 1024
 
 
 @dataclass
 class BrokerConfig(Config):
-    """One broker. Attributes carry units; the first text of each row is the key in ``broker.conf`` and ``--set``."""
+    """The configuration of one broker. Attributes carry units; each row starts with its key in ``broker.conf``."""
 
     # fmt: off
-    # Who and where
+    # Identity and addresses
     broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster", "Cluster this broker belongs to.")
     broker_name: str = setting("brokerName", "broker-a", "Name of the group of brokers with the same data.")
     broker_id: int = setting("brokerId", 0, "0 is the master, others are slaves.", minimum=0, maximum=BROKER_ID_MAX)
-    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`; the environment's NAMESRV_ADDR is the default. Empty: none.")
+    namesrv_addr: str = setting("namesrvAddr", "127.0.0.1:9876", "Name servers, separated by `;`; the default is NAMESRV_ADDR from the environment. Empty: none.")
     bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
-    listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free one.", minimum=0, maximum=65535)
-    broker_ip1: str = setting("brokerIP1", "", "Address that clients are told; empty: the bind address.")
+    listen_port: int = setting("listenPort", 10911, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
+    broker_ip1: str = setting("brokerIP1", "", "Address that the broker gives to clients; empty: the bind address.")
     broker_role: str = setting("brokerRole", "ASYNC_MASTER", "SYNC_MASTER answers a send once enough slaves have it; a brokerId above 0 means SLAVE.", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), runtime=True)
 
     # Replication
-    broker_ip2: str = setting("brokerIP2", "", "Address that slaves are told; empty: brokerIP1.")
-    ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, any free one when that is taken.", minimum=0, maximum=65535)
-    ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: as the name servers say.")
-    ha_full_sync: bool = setting("haFullSync", False, "Slave: a new one takes its master's whole log, not only from the last segment on.")
-    in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, before its send is answered.", minimum=1, maximum=16, runtime=True)
-    auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: be content with the slaves that are in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)
-    min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Least copies, the master's included, with enableAutoInSyncReplicas; 1 allows none but the master's.", minimum=1, maximum=16, runtime=True)
-    slave_timeout_ms: int = setting("slaveTimeout", 3000, "SYNC_MASTER: ms a send waits for slaves until it is answered FLUSH_SLAVE_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
-    ha_max_gap_not_in_sync_bytes: int = setting("haMaxGapNotInSync", 256 * MIB, "Bytes a slave may lie behind and count as in sync.", minimum=1, maximum=2**40, runtime=True, is_size=True)
-    ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which a heartbeat is sent, both ways.", minimum=100, maximum=600_000)
-    ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a connection for replication is closed.", minimum=500, maximum=600_000)
+    broker_ip2: str = setting("brokerIP2", "", "Address that the broker gives to slaves; empty: brokerIP1.")
+    ha_listen_port: int = setting("haListenPort", 0, "Port for slaves; 0: listenPort + 1, or any free port when that is taken.", minimum=0, maximum=65535)
+    ha_master_address: str = setting("haMasterAddress", "", "Slave: its master's HA address (host:port); empty: ask the name servers.")
+    ha_full_sync: bool = setting("haFullSync", False, "Slave: when new, copy the master's whole log instead of starting at its last segment.")
+    in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, that a send waits for.", minimum=1, maximum=16, runtime=True)
+    auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: accept fewer slaves in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)
+    min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Least copies, the master's included, with enableAutoInSyncReplicas; 1 allows the master's alone.", minimum=1, maximum=16, runtime=True)
+    slave_timeout_ms: int = setting("slaveTimeout", 3000, "SYNC_MASTER: ms a send waits for slaves before the answer is FLUSH_SLAVE_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
+    ha_max_gap_not_in_sync_bytes: int = setting("haMaxGapNotInSync", 256 * MIB, "Bytes a slave may lag and still count as in sync.", minimum=1, maximum=2**40, runtime=True, is_size=True)
+    ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which either side sends a heartbeat.", minimum=100, maximum=600_000)
+    ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a replication connection is closed.", minimum=500, maximum=600_000)
     ha_transfer_batch_bytes: int = setting("haTransferBatchSize", 256 * 1024, "Most log bytes in one frame to a slave.", minimum=1024, maximum=2 * MIB, is_size=True)
-    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: least ms between two times that it takes changed topics, groups and offsets from its master.", minimum=50, maximum=60_000)
+    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: least ms between two copies of changed topics, groups and offsets from its master.", minimum=50, maximum=60_000)
     slave_read_enable: bool = setting("slaveReadEnable", True, "Slave: serve pulls. Master: send consumers that are far behind to a slave.", runtime=True)
-    access_message_in_memory_max_ratio: int = setting("accessMessageInMemoryMaxRatio", 40, "Master: per cent of the machine's memory a consumer may lie behind before it is sent to a slave.", minimum=0, maximum=95, runtime=True)
+    access_message_in_memory_max_ratio: int = setting("accessMessageInMemoryMaxRatio", 40, "Master: percent of the machine's memory a consumer may lag before it is sent to a slave.", minimum=0, maximum=95, runtime=True)
 
     # Store
     store_path_root_dir: str = setting("storePathRootDir", "", "Data directory; empty: `~/.pymq/<brokerName>-<brokerId>`.")
-    flush_disk_type: str = setting("flushDiskType", "ASYNC_FLUSH", "SYNC_FLUSH answers a send after fdatasync.", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), runtime=True)
+    flush_disk_type: str = setting("flushDiskType", "ASYNC_FLUSH", "SYNC_FLUSH answers a send only after fdatasync.", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), runtime=True)
     mapped_file_size_commit_log_bytes: int = setting("mappedFileSizeCommitLog", 1024 * MIB, "Size of a commit log segment.", minimum=64 * 1024, maximum=1024 * MIB, is_size=True)
     mapped_file_size_consume_queue_bytes: int = setting("mappedFileSizeConsumeQueue", 6_000_000, "Size of a consume queue file.", minimum=400, maximum=1024 * MIB, is_size=True)
     max_hash_slot_num: int = setting("maxHashSlotNum", 5_000_000, "Hash slots of an index file.", minimum=1, maximum=100_000_000)
     max_index_num: int = setting("maxIndexNum", 20_000_000, "Entries of an index file.", minimum=2, maximum=100_000_000)
     message_index_enable: bool = setting("messageIndexEnable", True, "Index messages by key.")
     flush_interval_commit_log_ms: int = setting("flushIntervalCommitLog", 500, "ASYNC_FLUSH: ms between flushes of the log.", minimum=1, maximum=60_000)
-    flush_commit_log_least_pages: int = setting("flushCommitLogLeastPages", 0, "ASYNC_FLUSH: 4 KiB pages a flush of the log waits for; RocketMQ's 4 lets a quiet broker's newest messages wait 10 s.", minimum=0, maximum=1_000_000, runtime=True)
-    flush_commit_log_thorough_interval_ms: int = setting("flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: ms after which fewer pages are flushed too.", minimum=100, maximum=600_000, runtime=True)
-    sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, "SYNC_FLUSH: ms a send waits for the disk until it is answered FLUSH_DISK_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
+    flush_commit_log_least_pages: int = setting("flushCommitLogLeastPages", 0, "ASYNC_FLUSH: 4 KiB pages that a flush of the log waits for; with RocketMQ's 4, a quiet broker's newest messages wait 10 s.", minimum=0, maximum=1_000_000, runtime=True)
+    flush_commit_log_thorough_interval_ms: int = setting("flushCommitLogThoroughInterval", 10_000, "ASYNC_FLUSH: ms after which fewer pages are flushed as well.", minimum=100, maximum=600_000, runtime=True)
+    sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, "SYNC_FLUSH: ms a send waits for the disk before the answer is FLUSH_DISK_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
     flush_interval_consume_queue_ms: int = setting("flushIntervalConsumeQueue", 1000, "ms between flushes of the queues.", minimum=10, maximum=600_000)
     flush_consumer_offset_interval_ms: int = setting("flushConsumerOffsetInterval", 5000, "ms between saves of consumer offsets.", minimum=100, maximum=600_000, runtime=True)
     flush_delay_offset_interval_ms: int = setting("flushDelayOffsetInterval", 10_000, "ms between saves of the delay levels' progress.", minimum=100, maximum=600_000, runtime=True)
@@ -73,68 +73,68 @@ class BrokerConfig(Config):
     # Retention
     file_reserved_time_hours: int = setting("fileReservedTime", 72, "Hours a segment is kept after its last change.", minimum=0, maximum=876_000, runtime=True)
     delete_when: str = setting("deleteWhen", "04", "Hours of the day, local time, in which old segments are deleted.", form=_HOURS, runtime=True)
-    disk_max_used_space_ratio: int = setting("diskMaxUsedSpaceRatio", 75, "Per cent of the disk in use over which old segments go at any hour (10 to 95; 0: off).", minimum=0, maximum=100, runtime=True)
-    disk_space_clean_forcibly_ratio: int = setting("diskSpaceCleanForciblyRatio", 85, "Per cent over which the oldest segments go whatever their age (30 to 85; 0: off).", minimum=0, maximum=100, runtime=True)
-    disk_space_warning_level_ratio: int = setting("diskSpaceWarningLevelRatio", 90, "Per cent over which writes are refused (35 to 90; 0: off).", minimum=0, maximum=100, runtime=True)
-    clean_file_forcibly_enable: bool = setting("cleanFileForciblyEnable", True, "Whether diskSpaceCleanForciblyRatio may delete.", runtime=True)
-    commit_log_bytes_max: int = setting("commitLogBytesMax", 0, "Size of the log over which the oldest segments go whatever their age; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
-    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments go whatever their age, and writes are refused when none is left to go; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
-    delete_file_batch_max: int = setting("deleteFileBatchMax", 10, "Most segments deleted in one pass.", minimum=1, maximum=1000, runtime=True)
-    clean_resource_interval_ms: int = setting("cleanResourceInterval", 10_000, "ms between passes; the first comes a minute after the start.", minimum=100, maximum=3_600_000, runtime=True)
+    disk_max_used_space_ratio: int = setting("diskMaxUsedSpaceRatio", 75, "Percent of the disk in use above which old segments are deleted at any hour (10 to 95; 0: off).", minimum=0, maximum=100, runtime=True)
+    disk_space_clean_forcibly_ratio: int = setting("diskSpaceCleanForciblyRatio", 85, "Percent above which the oldest segments are deleted whatever their age (30 to 85; 0: off).", minimum=0, maximum=100, runtime=True)
+    disk_space_warning_level_ratio: int = setting("diskSpaceWarningLevelRatio", 90, "Percent above which writes are refused (35 to 90; 0: off).", minimum=0, maximum=100, runtime=True)
+    clean_file_forcibly_enable: bool = setting("cleanFileForciblyEnable", True, "Let diskSpaceCleanForciblyRatio delete segments.", runtime=True)
+    commit_log_bytes_max: int = setting("commitLogBytesMax", 0, "Size of the log above which the oldest segments are deleted whatever their age; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
+    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments are deleted whatever their age; writes are refused when none is left to delete; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
+    delete_file_batch_max: int = setting("deleteFileBatchMax", 10, "Most segments that one pass deletes.", minimum=1, maximum=1000, runtime=True)
+    clean_resource_interval_ms: int = setting("cleanResourceInterval", 10_000, "ms between passes; the first runs a minute after the start.", minimum=100, maximum=3_600_000, runtime=True)
 
     # Integrity and cold segments
     block_digest_enable: bool = setting("blockDigestEnable", True, "Keep a digest of each 4 KiB of the log and compare it on every read.")
-    scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 4 * MIB, "Bytes of sealed segments read again each second to find damage early; 0: off.", minimum=0, maximum=2**40, runtime=True, is_size=True)
-    scrub_interval_hours: int = setting("scrubIntervalHours", 168, "Hours between the end of one scrubbing pass and the next; the first comes a minute after the start.", minimum=1, maximum=876_000, runtime=True)
-    cold_segment_hours: int = setting("coldSegmentHours", 0, "Hours after its last change when a sealed segment is compressed (`pymq store thaw` makes it plain for Apache); 0: never.", minimum=0, maximum=876_000, runtime=True)
-    cold_bytes_per_second: int = setting("coldBytesPerSecond", 16 * MIB, "Bytes a second that are compressed, and compared afterwards.", minimum=4096, maximum=2**40, runtime=True, is_size=True)
+    scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 4 * MIB, "Bytes of sealed segments that are read again each second to find damage early; 0: off.", minimum=0, maximum=2**40, runtime=True, is_size=True)
+    scrub_interval_hours: int = setting("scrubIntervalHours", 168, "Hours between the end of one scrubbing pass and the next; the first runs a minute after the start.", minimum=1, maximum=876_000, runtime=True)
+    cold_segment_hours: int = setting("coldSegmentHours", 0, "Hours after its last change when a sealed segment is compressed (`pymq store thaw` decompresses it for Apache); 0: never.", minimum=0, maximum=876_000, runtime=True)
+    cold_bytes_per_second: int = setting("coldBytesPerSecond", 16 * MIB, "Bytes per second that compression, and the comparison after it, may take.", minimum=4096, maximum=2**40, runtime=True, is_size=True)
 
     # Topics, groups, messages
     broker_permission: int = setting("brokerPermission", 6, "2 write, 4 read, 6 both.", minimum=0, maximum=7, runtime=True)
     auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True, "Create a topic on the first send to it.", runtime=True)
     auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True, "Create a group on its first use.", runtime=True)
-    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102, the most an auto-created topic gets.", minimum=1, maximum=65535)
-    trace_topic_enable: bool = setting("traceTopicEnable", True, "Make the topic for message traces at start.")
+    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, "Queues of the template topic TBW102: the most that an auto-created topic gets.", minimum=1, maximum=65535)
+    trace_topic_enable: bool = setting("traceTopicEnable", True, "Create the topic for message traces at start.")
     max_message_size_bytes: int = setting("maxMessageSize", 4 * MIB, "Largest body of a send request.", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
     message_delay_level: str = setting("messageDelayLevel", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "Delays of the levels 1, 2, ….")
-    max_msgs_num_batch: int = setting("maxMsgsNumBatch", 64, "Most messages answered to a look-up by key.", minimum=1, maximum=1024, runtime=True)
-    default_query_max_num: int = setting("defaultQueryMaxNum", 32, "Messages answered to a look-up by unique key.", minimum=1, maximum=1024, runtime=True)
+    max_msgs_num_batch: int = setting("maxMsgsNumBatch", 64, "Most messages in the answer to a look-up by key.", minimum=1, maximum=1024, runtime=True)
+    default_query_max_num: int = setting("defaultQueryMaxNum", 32, "Most messages in the answer to a look-up by unique key.", minimum=1, maximum=1024, runtime=True)
 
     # Serving
     long_polling_enable: bool = setting("longPollingEnable", True, "Hold a pull until a message arrives.", runtime=True)
     short_polling_time_ms: int = setting("shortPollingTimeMills", 1000, "ms a pull is held when long polling is off.", minimum=10, maximum=30_000, runtime=True)
-    enable_property_filter: bool = setting("enablePropertyFilter", True, "Serve SQL92 expressions over message properties (RocketMQ: false unless set).", runtime=True)
+    enable_property_filter: bool = setting("enablePropertyFilter", True, "Serve SQL92 expressions over message properties (RocketMQ's default is false).", runtime=True)
     notify_consumer_ids_changed_enable: bool = setting("notifyConsumerIdsChangedEnable", True, "Tell consumers when their group changes.", runtime=True)
     use_server_side_reset_offset: bool = setting("useServerSideResetOffset", True, "Reset offsets in the broker rather than through the clients.", runtime=True)
     max_transfer_bytes: int = setting("maxTransferBytesOnMessageInMemory", 262_144, "Most bytes of messages in one pull answer (the first message is always sent).", minimum=1024, maximum=15 * MIB, runtime=True, is_size=True)
-    max_transfer_count: int = setting("maxTransferCountOnMessageInMemory", 1024, "Most messages in one pull answer (a client asks for 32 unless told otherwise).", minimum=1, maximum=1024, runtime=True)
+    max_transfer_count: int = setting("maxTransferCountOnMessageInMemory", 1024, "Most messages in one pull answer (a client asks for 32 by default).", minimum=1, maximum=1024, runtime=True)
     register_period_ms: int = setting("registerNameServerPeriod", 30_000, "ms between registrations at the name servers.", minimum=10_000, maximum=60_000, runtime=True)
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000)
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000)
-    lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms an ordered consumer's lock on a queue lives.", minimum=1000, maximum=3_600_000)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte until a connection is closed.", minimum=5, maximum=86_400)
+    lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000)
+    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte after which a connection is closed.", minimum=5, maximum=86_400)
 
     # Metrics
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: brokerIP1.")
-    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557, "Port to serve metrics on; 0 takes any free one.", minimum=0, maximum=65535)
-    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value`, more of them separated by commas.", form=METRICS_LABEL)
-    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric (RocketMQ: 50000); those known first stay.", minimum=100, maximum=1_000_000, runtime=True)
+    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5557, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
+    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
+    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric (RocketMQ: 50000); the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
 
-    # Limits: each stops a way to exhaust the broker
+    # Limits: each one stops a way to exhaust the broker
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed body may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
-    batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages of one batch.", minimum=1, maximum=32_767, runtime=True)
+    batch_count_max: int = setting("maxBatchNums", 32_767, "Most messages in one batch.", minimum=1, maximum=32_767, runtime=True)
     connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000)
     connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000)
-    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms in which a begun frame must be complete.", minimum=100, maximum=600_000)
-    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers a client leaves unread before it is cut off.", minimum=65_536, maximum=1024 * MIB, is_size=True)
+    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000)
+    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, is_size=True)
     parked_pull_count_max: int = setting("parkedPullCountMax", 100_000, "Most pulls held at once.", minimum=0, maximum=10_000_000)
     topic_count_max: int = setting("maxTopics", 10_000, "Most topics, retry and dead-letter topics not counted.", minimum=20, maximum=1_000_000, runtime=True)
     group_count_max: int = setting("maxGroups", 10_000, "Most consumer groups.", minimum=20, maximum=1_000_000, runtime=True)
     groups_per_client_max: int = setting("maxGroupsPerClient", 256, "Most groups one heartbeat may name.", minimum=1, maximum=65_536, runtime=True)
-    subscriptions_per_group_max: int = setting("maxSubscriptionsPerGroup", 1024, "Most topics a group may subscribe.", minimum=1, maximum=65_536, runtime=True)
-    strict_offsets: bool = setting("strictOffsets", False, "Refuse to move a committed offset back (code 29); a reset still may.", runtime=True)
+    subscriptions_per_group_max: int = setting("maxSubscriptionsPerGroup", 1024, "Most topics that a group may subscribe to.", minimum=1, maximum=65_536, runtime=True)
+    strict_offsets: bool = setting("strictOffsets", False, "Refuse to move a committed offset back (code 29), except by a reset.", runtime=True)
 
     # fmt: on
     IGNORED: ClassVar[Mapping[str, str]] = {
@@ -173,12 +173,12 @@ class BrokerConfig(Config):
 
     @property
     def namesrv_addresses(self) -> list[str]:
-        """The name servers' addresses, in the order given."""
+        """The name servers' addresses, in the configured order."""
         return [part.strip() for part in self.namesrv_addr.split(";") if part.strip()]
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """Hours of the day in which old segments are deleted."""
+        """The hours of the day in which old segments are deleted."""
         return frozenset(int(hour) for hour in self.delete_when.split(";") if hour)
 
     @property
@@ -188,5 +188,5 @@ class BrokerConfig(Config):
 
 
 def parse_delay_levels_ms(text: str) -> list[int]:
-    """``"1s 5s 2h"`` -> [1000, 5000, 7200000]. Raises UsageError for a level that is no duration."""
+    """Return the delays of ``"1s 5s 2h"``: [1000, 5000, 7200000]. Raises UsageError for a level that is no duration."""
     return [parse_duration_ms(part) for part in text.split()]

@@ -1,4 +1,4 @@
-"""Builds a configuration: defaults, then the environment, then a properties file, then flags; the later wins."""
+"""Builds a configuration from defaults, the environment, a properties file and flags, in this order; the last wins."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def load_broker_config(
     *,
     env: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """A broker's configuration from ``path`` (``broker.conf``) and ``overrides`` (flags and ``--set``, by key name).
+    """Return a broker's configuration from ``path`` (``broker.conf``) and ``overrides`` (flags and ``--set``, by key).
 
-    ``env``: the process environment; only NAMESRV_ADDR is read, which a file overrides as with RocketMQ. Raises
+    ``env`` is the process environment; only NAMESRV_ADDR is read, and a file overrides it, as with RocketMQ. Raises
     ConfigError for an unreadable file, a bad value, or an unknown key in ``overrides``.
     """
     config = BrokerConfig()
@@ -39,17 +39,17 @@ def load_broker_config(
 
 
 def load_namesrv_config(path: str | None = None, overrides: Mapping[str, str] | None = None) -> NamesrvConfig:
-    """A name server's configuration; parameters and errors as :func:`load_broker_config`."""
+    """Return a name server's configuration; parameters and errors as for :func:`load_broker_config`."""
     config = NamesrvConfig()
     _fill(config, path, overrides, None)
     return config
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java properties text -> key and value, both stripped; the last duplicate wins.
+    """Parse Java properties text into stripped keys and values; the last duplicate wins.
 
-    ``#`` and ``!`` start comments, ``=`` or ``:`` (or a blank) ends a key, a backslash at a line's end joins the next
-    line. Unicode escapes are left as they are: no key of RocketMQ needs one.
+    ``#`` and ``!`` start comments; ``=``, ``:`` or a blank ends a key; a backslash at a line's end joins the next line.
+    Unicode escapes stay as they are: no key of RocketMQ needs one.
     """
     result: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -97,17 +97,17 @@ def _read(path: str) -> str:
     try:
         file = Path(path)
         if file.stat().st_size > FILE_SIZE_BYTES_MAX:
-            raise ConfigError(f"{path}: a configuration file of over {FILE_SIZE_BYTES_MAX} bytes can't be meant")
+            raise ConfigError(f"{path} has over {FILE_SIZE_BYTES_MAX} bytes: is it a configuration file?")
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"can't read the configuration file {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no UTF-8 text: {error}") from error
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
 
 
 def _check_broker(config: BrokerConfig) -> None:
     for key in ("brokerName", "brokerClusterName"):
-        # Both become topic names, and the broker's name a directory.
+        # Both become topic names, and the broker's name also a directory.
         if not _NAME.match(str(config.get(key))):
             raise ConfigError(f"{key}={config.get(key)!r}: use 1 to 127 characters of %|a-zA-Z0-9_-")
     if config.broker_role == SLAVE and config.broker_id == 0:
@@ -121,15 +121,15 @@ def _check_broker(config: BrokerConfig) -> None:
     except UsageError as error:
         raise ConfigError(f"messageDelayLevel: {error}") from error
     if not 1 <= len(levels) <= 64:
-        raise ConfigError(f"messageDelayLevel has {len(levels)} levels: write 1 to 64 of them")
+        raise ConfigError(f"messageDelayLevel has {len(levels)} levels: write 1 to 64 levels")
     for address in config.namesrv_addresses:
         host, separator, port = address.rpartition(":")
         if not separator or not host or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(f"namesrvAddr: {address!r} is no address: write host:port, more of them separated by ;")
+            raise ConfigError(f"namesrvAddr: {address!r} is not an address: write host:port, several separated by ;")
 
 
 def _advertise(config: BrokerConfig) -> None:
-    """Settles the address that clients are told, which is also part of every message id."""
+    """Determines the address that the broker gives to clients, which is also part of every message id."""
     try:
         bind = ipaddress.ip_address(config.bind_address)
     except ValueError:
@@ -137,7 +137,7 @@ def _advertise(config: BrokerConfig) -> None:
     if not config.broker_ip1:
         if bind.is_unspecified:
             raise ConfigError(
-                f"bindAddress={config.bind_address} listens everywhere and clients need one address: set brokerIP1"
+                f"bindAddress={config.bind_address} listens on all addresses, but clients need one: set brokerIP1"
             )
         config.broker_ip1 = config.bind_address
         return

@@ -1,4 +1,4 @@
-"""What the settings of metrics say, the same for every role."""
+"""Values of the metrics settings, the same for every role."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ METRICS_LABEL = (rf"(?:{_PAIR}(?:,{_PAIR})*)?", "key:value pairs separated by co
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """``"zone:a,rack:7"`` -> their values by key. ``text`` has been checked against :data:`METRICS_LABEL`."""
+    """Return the values of ``"zone:a,rack:7"`` by key. ``text`` must match :data:`METRICS_LABEL`."""
     pairs = (pair.partition(":") for pair in text.split(",") if pair)
     return {key: value.strip() for key, _, value in pairs}

@@ -1,6 +1,6 @@
 """Every key of a name server."""
 
-# One key a row reads best as a table.
+# One key per row reads best as a table.
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ MIB = 1024 * 1024
 
 @dataclass
 class NamesrvConfig(Config):
-    """One name server; it keeps nothing on disk."""
+    """The configuration of one name server, which keeps nothing on disk."""
 
     # fmt: off
     bind_address: str = setting("bindAddress", "127.0.0.1", "Address to listen on.")
-    listen_port: int = setting("listenPort", 9876, "Port to listen on; 0 takes any free one.", minimum=0, maximum=65535)
-    scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, "ms between looks for brokers that went silent.", minimum=100, maximum=600_000, runtime=True)
+    listen_port: int = setting("listenPort", 9876, "Port to listen on; 0 takes any free port.", minimum=0, maximum=65535)
+    scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, "ms between checks for silent brokers.", minimum=100, maximum=600_000, runtime=True)
     order_message_enable: bool = setting("orderMessageEnable", False, "Answer `orderTopicConf` with routes.", runtime=True)
     return_order_topic_config: bool = setting("returnOrderTopicConfigToBroker", True, "Answer a registration with the order configuration.", runtime=True)
-    delete_topic_with_registration: bool = setting("deleteTopicWithBrokerRegistration", False, "Forget topics that a full registration no longer names.", runtime=True)
-    support_acting_master: bool = setting("supportActingMaster", False, "Let the lowest slave stand in for a lost master in routes.", runtime=True)
+    delete_topic_with_registration: bool = setting("deleteTopicWithBrokerRegistration", False, "Remove topics that a full registration no longer names.", runtime=True)
+    support_acting_master: bool = setting("supportActingMaster", False, "Let the slave with the lowest id act for a lost master in routes.", runtime=True)
     broker_count_max: int = setting("maxBrokers", 10_000, "Most brokers.", minimum=1, maximum=1_000_000, runtime=True)
     topic_count_max: int = setting("maxTopics", 100_000, "Most topics.", minimum=20, maximum=10_000_000, runtime=True)
     kv_count_max: int = setting("maxKvEntries", 10_000, "Most KV entries.", minimum=1, maximum=1_000_000, runtime=True)
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))
     metrics_prom_exporter_host: str = setting("metricsPromExporterHost", "", "Address to serve metrics on; empty: the bind address.")
-    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free one.", minimum=0, maximum=65535)
-    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value`, more of them separated by commas.", form=METRICS_LABEL)
-    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric; those known first stay.", minimum=100, maximum=1_000_000, runtime=True)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte until a connection is closed.", minimum=5, maximum=86_400)
+    metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
+    metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
+    metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric; the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
+    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte after which a connection is closed.", minimum=5, maximum=86_400)
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed registration may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
     connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000)
     connection_count_per_address_max: int = setting("connectionCountPerAddressMax", 1024, "Most connections from one address.", minimum=1, maximum=1_000_000)
-    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms in which a begun frame must be complete.", minimum=100, maximum=600_000)
-    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers a client leaves unread before it is cut off.", minimum=65_536, maximum=1024 * MIB, is_size=True)
+    frame_time_ms_max: int = setting("frameTimeMsMax", 30_000, "ms within which a frame must be complete.", minimum=100, maximum=600_000)
+    unread_answers_bytes_max: int = setting("unreadAnswersBytesMax", 16 * MIB, "Most bytes of answers that a client may leave unread before its connection is closed.", minimum=65_536, maximum=1024 * MIB, is_size=True)
 
     # fmt: on
     IGNORED: ClassVar[Mapping[str, str]] = {
@@ -51,5 +51,5 @@ class NamesrvConfig(Config):
         "serverWorkerThreads": "PyMQ serves requests on one event loop, without thread pools",
         "serverSelectorThreads": "PyMQ serves requests on one event loop, without thread pools",
         "enableControllerInNamesrv": "this version has no controller",
-        "clusterTest": "this version has no such part",
+        "clusterTest": "this version does not have that part",
     }

@@ -1,4 +1,4 @@
-"""Settings of replication that can't go together, at the start or when they are changed."""
+"""Checks for conflicting replication settings, at the start and when they change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_replication(config: BrokerConfig) -> None:
-    """Raises ConfigError for a combination with which replication can't work."""
+    """Raises ConfigError for a combination that breaks replication."""
     if config.min_in_sync_replicas > config.in_sync_replicas:
         raise ConfigError(
             f"minInSyncReplicas={config.min_in_sync_replicas} is more than inSyncReplicas={config.in_sync_replicas}: "
@@ -22,11 +22,11 @@ def check_replication(config: BrokerConfig) -> None:
     if heartbeat_ms >= silence_ms:
         raise ConfigError(
             f"haSendHeartbeatInterval={heartbeat_ms} is not less than haHousekeepingInterval={silence_ms}: every quiet "
-            f"connection for replication would be closed before its next heartbeat; set it to {silence_ms // 4} or less"
+            f"replication connection would be closed before its next heartbeat; set it to {silence_ms // 4} or less"
         )
     if config.ha_listen_port and config.ha_listen_port == config.listen_port:
         raise ConfigError(
-            f"haListenPort={config.ha_listen_port} is listenPort too: set another one, or 0 for listenPort + 1"
+            f"haListenPort={config.ha_listen_port} equals listenPort: set another port, or 0 for listenPort + 1"
         )
     host, _, port = config.ha_master_address.rpartition(":")
     if config.ha_master_address and not (host and port.isdigit() and 0 < int(port) < 65536):
@@ -37,7 +37,7 @@ def check_replication(config: BrokerConfig) -> None:
 
 
 def replication_warnings(config: BrokerConfig) -> list[str]:
-    """What works but is hardly meant, a sentence each."""
+    """Return one sentence for each combination that works but is probably a mistake."""
     found = []
     heartbeat_ms, silence_ms = config.ha_send_heartbeat_interval_ms, config.ha_housekeeping_interval_ms
     if heartbeat_ms * 2 > silence_ms:
@@ -50,6 +50,6 @@ def replication_warnings(config: BrokerConfig) -> list[str]:
     if config.ha_max_gap_not_in_sync_bytes < config.ha_transfer_batch_bytes:
         found.append(
             f"haMaxGapNotInSync={config.ha_max_gap_not_in_sync_bytes} is less than one frame (haTransferBatchSize="
-            f"{config.ha_transfer_batch_bytes}): a slave that is being sent one does not count as in sync"
+            f"{config.ha_transfer_batch_bytes}): a slave does not count as in sync while it receives one"
         )
     return found

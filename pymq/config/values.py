@@ -1,4 +1,4 @@
-"""RocketMQ's words for what a setting may be, for whoever decides by them."""
+"""RocketMQ's values for settings that other modules compare with."""
 
 from __future__ import annotations
 

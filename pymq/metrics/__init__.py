@@ -1,1 +1,1 @@
-"""Figures for Prometheus: what a metric is, its text, and the endpoint that every role serves it from."""
+"""Figures for Prometheus: what a metric is, its text, and the endpoint from which every role serves it."""

@@ -1,4 +1,4 @@
-"""What passes a role's listening side, whatever it answers."""
+"""Figures of a role's listening side, the same for every role."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from pymq.metrics.family import Family, Reading, counter, gauge, single
 from pymq.net.server import Server
 
 CONNECTIONS = gauge("pymq_connections", "Open connections of clients and other servers.")
-ACCEPTED = counter("pymq_connections_accepted_total", "Connections that came.")
-CLOSED = counter("pymq_connections_closed_total", "Connections closed here because of a limit, by its name.", "reason")
-REQUESTS = counter("pymq_requests_total", "Frames that came.")
-BAD_FRAMES = counter("pymq_bad_frames_total", "Frames that broke the protocol, by what was wrong.", "reason")
+ACCEPTED = counter("pymq_connections_accepted_total", "Accepted connections.")
+CLOSED = counter(
+    "pymq_connections_closed_total",
+    "Connections closed by this server because of a limit, by the limit's name.",
+    "reason",
+)
+REQUESTS = counter("pymq_requests_total", "Received frames.")
+BAD_FRAMES = counter("pymq_bad_frames_total", "Frames that broke the protocol, by the kind of violation.", "reason")
 
 
 class ConnectionMetrics:
-    """Of one server."""
+    """The figures of one server's connections."""
 
     metrics = (CONNECTIONS, ACCEPTED, CLOSED, REQUESTS, BAD_FRAMES)
 

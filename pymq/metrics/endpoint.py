@@ -1,8 +1,8 @@
-"""The endpoint that Prometheus scrapes: ``/metrics``, and ``/-/healthy`` for whoever asks whether anybody is there.
+"""The endpoint that Prometheus scrapes: ``/metrics``, and ``/-/healthy`` for liveness checks.
 
-A scrape runs on the role's own event loop, where all figures may be read as they are. It is made in slices of a
-millisecond and rests twice as long after each, and all scrapes take turns: however many clients ask for however many
-topics, they get a third of the loop's time at most.
+A scrape runs on the role's own event loop, where it can read all figures directly. It runs in slices of a millisecond
+and rests twice as long after each slice. All scrapes take turns. So however many clients ask for however many topics,
+they take at most a third of the loop's time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ REST_FACTOR = 2.0
 
 
 class MetricsEndpoint:
-    """Serves what ``collectors`` gives, which is asked for at each scrape, and the process's figures.
+    """Serves the figures of ``collectors`` and of the process.
 
-    ``labels``: on every line; asked for at each scrape as well.
+    ``collectors`` and ``labels`` are called at each scrape; the labels are on every line.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class MetricsEndpoint:
         self._server = HttpServer(pages, limits)
 
     async def start(self, host: str, port: int) -> str:
-        """Listens on ``host:port`` (0: any free one) and returns the address.
+        """Listens on ``host:port`` (0: any free port) and returns the address.
 
-        Raises UsageError when that can't be had.
+        Raises UsageError when that is not possible.
         """
         try:
             bound = await self._server.start(host, port)
@@ -70,7 +70,7 @@ class MetricsEndpoint:
             yield piece
 
     async def _next(self, pieces: Iterator[bytes]) -> bytes | None:
-        """The next slice; the rest after it belongs to the turn."""
+        """Return the next slice, after a rest; slice and rest are one turn."""
         async with self._turn:
             begun_s = self._now_s()
             piece = next(pieces, None)

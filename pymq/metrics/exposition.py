@@ -1,6 +1,6 @@
 """Prometheus' text format (version 0.0.4), made in slices of time.
 
-The client library's own writer takes seven times as long for a line, and has no way to rest between two.
+The client library's own writer takes seven times as long per line and can't rest between two lines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from math import isnan
 from pymq.metrics.family import BUCKET, BUCKET_LABEL, Collector, Family, Metric, Reading, gauge
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SLICE_S = 0.001  # for so long a scrape holds up whatever else the event loop does
+SLICE_S = 0.001  # the time for which a scrape may block the event loop
 LEFT_OUT = gauge(
     "pymq_metrics_left_out",
     "Series of a metric that are left out because there are more than the limit (`metricsOtelCardinalityLimit`).",
@@ -26,9 +26,9 @@ def slices(
     now_s: Callable[[], float],
     slice_s: float = SLICE_S,
 ) -> Iterator[bytes]:
-    """The whole text in pieces, none of which took much longer than ``slice_s`` to make.
+    """Yield the whole text in pieces, each of which took little longer than ``slice_s`` to make.
 
-    ``labels`` are on every line; a metric's own label of the same name comes instead.
+    ``labels`` are on every line, except where the metric has a label of the same name.
     """
     lines: list[str] = []
     end_s = now_s() + slice_s
@@ -43,12 +43,12 @@ def slices(
 
 
 def escape(text: str) -> str:
-    """A label's value as it stands between quotation marks."""
+    """Escape a label's value for its place between quotation marks."""
     return text.translate(_ESCAPES) if '"' in text or "\\" in text or "\n" in text else text
 
 
 def number_text(value: float) -> str:
-    """A reading as Go and Prometheus write it."""
+    """Format a reading as Go and Prometheus do."""
     if value == float("inf"):
         return "+Inf"
     if value == float("-inf"):

@@ -1,7 +1,7 @@
 """What a metric is, and the readings of one scrape.
 
-Collectors give families one after the other, and a family's readings one after the other, so that a scrape of many
-topics can be made in small pieces: nothing is added up before it is asked for.
+Collectors yield families one by one, and a family yields its readings one by one, so that a scrape of many topics can
+be made in small pieces: no reading is computed before it is asked for.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 Item = TypeVar("Item")
-# A histogram's lines: counts up to a bound (an additional label), the number of things and the sum of their sizes.
+# The lines of a histogram: counts up to a bound (an additional label), the number of items and the sum of their sizes.
 BUCKET, COUNT, SUM = "_bucket", "_count", "_sum"
 BUCKET_LABEL = "le"
 
 
 class Kind(StrEnum):
-    """As Prometheus names them."""
+    """Prometheus' names for the kinds of metrics."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -28,9 +28,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of docs/metrics.md. ``labels`` come beside those that every metric of the process has.
+    """One row of docs/metrics.md. ``labels`` are the metric's own, besides those of every metric of the process.
 
-    ``unit``: of the readings, empty for a number of things. A histogram's name is without ``_bucket`` and its like.
+    ``unit`` is the unit of the readings, empty for a count. A histogram's name is without ``_bucket`` and the like.
     """
 
     name: str
@@ -41,21 +41,24 @@ class Metric:
 
 
 class Reading(NamedTuple):
-    """``labels``: the values of the metric's labels, in their order. ``suffix``: of a histogram's lines."""
+    """One value. ``labels`` are the values of the metric's labels, in order; ``suffix`` names a histogram's line."""
 
     labels: tuple[str, ...]
     value: float
     suffix: str = ""
 
 
-# Stands for work that gave no reading: a scrape may rest here.
+# Marks work that gave no reading, after which a scrape may rest.
 PAUSE = None
 
 Readings = Iterable[Reading | None]
 
 
 class Family(NamedTuple):
-    """A metric and its readings. ``left_out``: how many there are beyond the limit; None where nothing can be."""
+    """A metric and its readings.
+
+    ``left_out`` counts those beyond the limit; it is None for a metric without a limit.
+    """
 
     metric: Metric
     readings: Readings
@@ -63,46 +66,46 @@ class Family(NamedTuple):
 
 
 class Collector(Protocol):
-    """Gives one part's families. ``metrics`` is all that it may give."""
+    """Yields one part's families. ``metrics`` lists every metric that it may yield."""
 
     @property
     def metrics(self) -> Sequence[Metric]: ...
 
     def collect(self) -> Iterator[Family | None]:
-        """The present figures; PAUSE between families where work was done."""
+        """Yield the present figures, with PAUSE after work that gave no family."""
         ...
 
 
 def gauge(name: str, meaning: str, *labels: str, unit: str = "") -> Metric:
-    """A metric whose readings go up and down."""
+    """Return a metric whose readings go up and down."""
     return Metric(name, Kind.GAUGE, unit, labels, meaning)
 
 
 def counter(name: str, meaning: str, *labels: str, unit: str = "") -> Metric:
-    """A metric whose readings grow, from 0 at the start of the process or of what they count for."""
+    """Return a metric whose readings grow, from 0 at the start of the process or of the counted object."""
     return Metric(name, Kind.COUNTER, unit, labels, meaning)
 
 
 def histogram(name: str, meaning: str, *labels: str, unit: str) -> Metric:
-    """A metric of counts by size."""
+    """Return a metric of counts by size."""
     return Metric(name, Kind.HISTOGRAM, unit, labels, meaning)
 
 
 def single(metric: Metric, value: float) -> Family:
-    """A family of one reading without labels."""
+    """Return a family of one reading without labels."""
     return Family(metric, (Reading((), value),))
 
 
 def state_set(metric: Metric, states: Iterable[str], current: str) -> Family:
-    """One reading for each state there can be: 1 for the current one, 0 for others."""
+    """Return one reading for each possible state: 1 for the current one, 0 for the others."""
     known = list(states)
     every = known if current in known else [*known, current]
     return Family(metric, [Reading((state,), float(state == current)) for state in every])
 
 
 def bounded(items: Collection[Item], count_max: int) -> tuple[list[Item], int]:
-    """(the first ``count_max`` of the items, how many more there are): those that were known first stay.
+    """Return the first ``count_max`` items and the number of further ones. The oldest items stay.
 
-    Takes no longer for more items than that: a dictionary's items are best given as they are.
+    It takes no longer for more items than that, so pass a dictionary's view without copying it.
     """
     return list(islice(items, count_max)), max(0, len(items) - count_max)

@@ -1,4 +1,4 @@
-"""What filters did for each group, the same metrics wherever a filter runs."""
+"""The work of filters for each group: the same metrics wherever a filter runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KEY = ("topic", "consumer_group", "filter")
 
 MESSAGES = counter(
     "pymq_filter_messages_total",
-    "Messages that a group's filter matched, skipped, or could not judge (`result`).",
+    "Messages that a group's filter matched, skipped, or could not evaluate (`result`).",
     *(*_KEY, "result"),
 )
 TIME = counter(
     "pymq_filter_seconds_total",
-    "Time the filter took; in a broker, of the reads through it, the disk's included.",
+    "Time the filter took; in a broker, the time of reads through it, including the disk's.",
     *_KEY,
     unit="seconds",
 )
@@ -25,7 +25,7 @@ FILTER_METRICS = (MESSAGES, TIME)
 
 
 class FilterWork(NamedTuple):
-    """Of one group's filter for a topic."""
+    """The work of one group's filter for a topic."""
 
     topic: str
     group: str
@@ -37,7 +37,10 @@ class FilterWork(NamedTuple):
 
 
 def filter_families(found: list[FilterWork], left_out: int | None = None) -> Iterator[Family]:
-    """Each key may come once. ``left_out``: groups' topics beyond the limit, where there is one."""
+    """Yield the families of ``found``, in which each key may occur once.
+
+    ``left_out`` is the number of topics of groups beyond the limit, where there is one.
+    """
     yield Family(MESSAGES, (reading for one in found for reading in _outcomes(one)), left_out)
     yield Family(TIME, (Reading((one.topic, one.group, one.filter_name), one.seconds) for one in found), left_out)
 

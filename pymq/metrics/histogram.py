@@ -1,4 +1,4 @@
-"""Times counted by how long they were: a few additions for each, told to Prometheus as a histogram."""
+"""Counts times by their length, with a few additions for each, and exports them as a Prometheus histogram."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import accumulate
 
 from pymq.metrics.family import BUCKET, COUNT, SUM, Family, Metric, Reading
 
-# Upper bounds of the usual times in a broker: a fast disk's flush to a stuck one's.
+# Upper bounds of the usual times in a broker, from a fast disk's flush to a stuck disk's.
 TIME_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 class TimeHistogram:
-    """Counts times by ``bounds_ms``, which grow. Any one thread at a time may add; another one may read."""
+    """Counts times by ``bounds_ms``, in ascending order. One thread at a time may add while another one reads."""
 
     def __init__(self, bounds_ms: Sequence[int] = TIME_BOUNDS_MS) -> None:
         self._bounds_ms = tuple(bounds_ms)
@@ -29,7 +29,7 @@ class TimeHistogram:
         return sum(self._counts)
 
     def family(self, metric: Metric) -> Family:
-        """In seconds, as Prometheus wants times."""
+        """Return the family with times in seconds, as Prometheus wants them."""
         counts = list(accumulate(self._counts))
         bounds = [*(f"{bound_ms / 1000:g}" for bound_ms in self._bounds_ms), "+Inf"]
         buckets = [Reading((bound,), count, BUCKET) for bound, count in zip(bounds, counts, strict=True)]

@@ -1,4 +1,4 @@
-"""The process's own figures, as Prometheus' client library finds them: processor time, memory, files, collections."""
+"""The process's own figures from Prometheus' client library: processor time, memory, files, garbage collections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOTAL = "_total"
 
 
 class ProcessMetrics:
-    """Reads files of the system that are in memory. :attr:`metrics` is what this system gives."""
+    """Reads files of the system that are in memory. :attr:`metrics` lists what this system provides."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

@@ -1,1 +1,1 @@
-"""The name server: which brokers are alive and where each topic's queues live. Keeps everything in memory only."""
+"""The name server: which brokers are alive and where each topic's queues are. Keeps everything in memory only."""

@@ -1,4 +1,4 @@
-"""BrokerManager: which brokers are on line, under which cluster, name and id, and until when they are believed."""
+"""BrokerManager: which brokers are online, under which cluster, name and id, and when each of them expires."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pymq.model.route import MASTER_ID, BrokerData
 from pymq.model.tables import DataVersion
 
 HEARTBEAT_TIMEOUT_MS = 120_000
-# A peer may ask for another time-out, but not for one that makes a dead broker stay for days.
+# A peer may ask for another timeout, but not for one that keeps a dead broker for days.
 HEARTBEAT_TIMEOUT_MIN_MS = 1_000
 HEARTBEAT_TIMEOUT_MAX_MS = 3_600_000
-# Brokers report once a minute at the least: whoever is silent for longer holds its id against nobody.
+# Brokers report at least once a minute. A broker that is silent for longer loses its id to the next that claims it.
 HOLDER_SILENCE_MAX_MS = 65_000
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerIdentity:
-    """Who a broker says it is; ``address`` is "host:port", ``broker_id`` 0 for the master of ``broker_name``."""
+    """A broker's identity. ``address`` is "host:port"; ``broker_id`` is 0 for the master of ``broker_name``."""
 
     cluster: str
     broker_name: str
@@ -32,7 +32,7 @@ class BrokerIdentity:
 
 @dataclass(slots=True)
 class LiveBroker:
-    """One broker process that was heard of; ``last_seen_ms`` is monotonic."""
+    """One registered broker process. ``last_seen_ms`` is monotonic."""
 
     identity: BrokerIdentity
     ha_address: str
@@ -41,7 +41,7 @@ class LiveBroker:
     timeout_ms: int
     last_seen_ms: int
     filter_servers: list[str]
-    epoch: int = 0  # of a PyMQ master's newest reign; 0 for others
+    epoch: int = 0  # a PyMQ master's newest epoch; 0 for others
 
 
 class BrokerManager:
@@ -49,7 +49,7 @@ class BrokerManager:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._clusters: dict[str, dict[str, None]] = {}  # an ordered set of broker names each
+        self._clusters: dict[str, dict[str, None]] = {}  # values are ordered sets of broker names
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}  # by address: one address is one process
 
@@ -57,106 +57,106 @@ class BrokerManager:
         return len(self._live)
 
     def get(self, broker_name: str) -> BrokerData | None:
-        """The addresses known under a broker name."""
+        """Return the addresses known under a broker name."""
         return self._brokers.get(broker_name)
 
     def all(self) -> dict[str, BrokerData]:
-        """broker name -> its addresses. A copy of the table, not of its values."""
+        """Return broker name -> its addresses. A copy of the table, not of its values."""
         return dict(self._brokers)
 
     def clusters(self) -> dict[str, list[str]]:
-        """cluster -> broker names."""
+        """Return cluster -> broker names."""
         return {cluster: list(names) for cluster, names in self._clusters.items()}
 
     def live(self, address: str) -> LiveBroker | None:
-        """The broker that answers at an address."""
+        """Return the broker that registered an address."""
         return self._live.get(address)
 
     def all_live(self) -> list[LiveBroker]:
-        """Every broker that is on line."""
+        """Return every broker that is online."""
         return list(self._live.values())
 
     def silent_ms(self, broker: LiveBroker) -> int:
-        """How long ago it was heard of."""
+        """Return the time since the last report or heartbeat of ``broker``."""
         return self._clock.monotonic_ms() - broker.last_seen_ms
 
     def put(self, broker: LiveBroker, acting_master: bool | None) -> bool:
-        """Enters a broker into all tables; True when nothing stood under its name and id before.
+        """Enters a broker into all tables. Returns True when its name and id were free.
 
-        The same address under another id of the name is replaced: that is a slave that became master. An address
-        that stood under another name must have been removed before.
+        The same address under another id of the name is replaced: a slave became master. An address under another name
+        must be removed first.
         """
-        who = broker.identity
-        data = self._brokers.get(who.broker_name)
+        identity = broker.identity
+        data = self._brokers.get(identity.broker_name)
         if data is None:
-            data = BrokerData(cluster=who.cluster, broker_name=who.broker_name, broker_addrs={})
-            self._brokers[who.broker_name] = data
-        elif data.cluster != who.cluster:
-            self._leave_cluster(data.cluster, who.broker_name)
-            data.cluster = who.cluster
-        self._clusters.setdefault(who.cluster, {})[who.broker_name] = None
+            data = BrokerData(cluster=identity.cluster, broker_name=identity.broker_name, broker_addrs={})
+            self._brokers[identity.broker_name] = data
+        elif data.cluster != identity.cluster:
+            self._leave_cluster(data.cluster, identity.broker_name)
+            data.cluster = identity.cluster
+        self._clusters.setdefault(identity.cluster, {})[identity.broker_name] = None
         data.enable_acting_master = bool(acting_master)
         for broker_id, address in list(data.broker_addrs.items()):
-            if address == who.address and broker_id != who.broker_id:
+            if address == identity.address and broker_id != identity.broker_id:
                 del data.broker_addrs[broker_id]
-        first = who.broker_id not in data.broker_addrs
-        data.broker_addrs[who.broker_id] = who.address
-        self._live[who.address] = broker
+        first = identity.broker_id not in data.broker_addrs
+        data.broker_addrs[identity.broker_id] = identity.address
+        self._live[identity.address] = broker
         return first
 
     def touch(self, address: str) -> bool:
-        """Notes that a broker was heard of; False when it is unknown."""
+        """Notes a sign of life of a broker. Returns False when it is unknown."""
         broker = self._live.get(address)
         if broker is not None:
             broker.last_seen_ms = self._clock.monotonic_ms()
         return broker is not None
 
-    def remove(self, who: BrokerIdentity) -> bool:
-        """Takes a broker out of all tables; True when its broker name has no address left.
+    def remove(self, identity: BrokerIdentity) -> bool:
+        """Removes a broker from all tables. Returns True when its broker name has no address left.
 
-        An id that meanwhile belongs to another address keeps that address, and an address that meanwhile belongs to
-        another broker name stays alive.
+        An id that has gone to another address keeps that address. An address that has gone to another broker name stays
+        alive.
         """
-        live = self._live.get(who.address)
-        if live is not None and live.identity.broker_name == who.broker_name:
-            del self._live[who.address]
-        data = self._brokers.get(who.broker_name)
+        live = self._live.get(identity.address)
+        if live is not None and live.identity.broker_name == identity.broker_name:
+            del self._live[identity.address]
+        data = self._brokers.get(identity.broker_name)
         if data is None:
             return False
-        if data.broker_addrs.get(who.broker_id) == who.address:
-            del data.broker_addrs[who.broker_id]
+        if data.broker_addrs.get(identity.broker_id) == identity.address:
+            del data.broker_addrs[identity.broker_id]
         if data.broker_addrs:
             return False
-        del self._brokers[who.broker_name]
-        self._leave_cluster(data.cluster, who.broker_name)
+        del self._brokers[identity.broker_name]
+        self._leave_cluster(data.cluster, identity.broker_name)
         return True
 
     def of_connection(self, connection: object) -> list[LiveBroker]:
-        """The brokers that last registered over this connection."""
+        """Return the brokers that last registered over this connection."""
         return [broker for broker in self._live.values() if broker.connection is connection]
 
     def overdue(self) -> list[LiveBroker]:
-        """The brokers that were silent for longer than their time-out."""
+        """Return the brokers that were silent for longer than their timeout."""
         now_ms = self._clock.monotonic_ms()
         return [broker for broker in self._live.values() if now_ms - broker.last_seen_ms > broker.timeout_ms]
 
     def master_of(self, broker_name: str) -> LiveBroker | None:
-        """The live master of a broker name."""
+        """Return the live master of a broker name."""
         data = self._brokers.get(broker_name)
         address = data.broker_addrs.get(MASTER_ID) if data else None
         return self._live.get(address) if address else None
 
-    def holder(self, who: BrokerIdentity) -> LiveBroker | None:
-        """The broker at another address that has the name and id of ``who`` and was heard of lately."""
-        data = self._brokers.get(who.broker_name)
-        address = data.broker_addrs.get(who.broker_id) if data else None
-        live = self._live.get(address) if address and address != who.address else None
+    def holder(self, identity: BrokerIdentity) -> LiveBroker | None:
+        """Return the broker at another address that has this name and id and reported lately."""
+        data = self._brokers.get(identity.broker_name)
+        address = data.broker_addrs.get(identity.broker_id) if data else None
+        live = self._live.get(address) if address and address != identity.address else None
         if live is None or self._clock.monotonic_ms() - live.last_seen_ms > HOLDER_SILENCE_MAX_MS:
             return None
         return live
 
     def filter_servers(self, broker_name: str) -> dict[str, list[str]]:
-        """broker address -> its filter servers, for the brokers of a name that have any."""
+        """Return broker address -> its filter servers, for the brokers of a name that have any."""
         data = self._brokers.get(broker_name)
         if data is None:
             return {}

@@ -22,7 +22,7 @@ class KvConfig:
         return sum(map(len, self._tables.values()))
 
     def put(self, namespace: str, key: str, value: str, *, count_max: int) -> None:
-        """Sets one value. Raises Refusal when a name or value is too long, or there are ``count_max`` values."""
+        """Sets one value. Raises Refusal when a name or value is too long, or when there are ``count_max`` values."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text) > NAME_LENGTH_MAX or not text.isprintable():
                 raise Refusal(
@@ -44,7 +44,7 @@ class KvConfig:
         return self._tables.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Forgets a value; nothing happens when there is none."""
+        """Deletes a value; does nothing when there is none."""
         table = self._tables.get(namespace)
         if table is not None:
             table.pop(key, None)
@@ -52,6 +52,6 @@ class KvConfig:
                 del self._tables[namespace]
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """All values of a namespace; None when there is none."""
+        """Return all values of a namespace; None when there is none."""
         table = self._tables.get(namespace)
         return dict(table) if table is not None else None

@@ -1,4 +1,4 @@
-"""A name server's figures for Prometheus, read at each scrape from its tables. RocketMQ's name server has none."""
+"""A name server's figures for Prometheus, read from its tables at each scrape. RocketMQ's name server has none."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ NODE_TYPE = "namesrv"
 _BROKER = ("cluster", "broker_name", "broker_id", "address")
 
 INFO = gauge("pymq_namesrv_info", "Always 1; the label says which version runs.", "pymq_version")
-BROKERS = gauge("pymq_namesrv_brokers", "Brokers that are on line.", "cluster")
-MASTERS = gauge("pymq_namesrv_masters", "Masters among them.", "cluster")
-SILENT = gauge("pymq_namesrv_broker_silent_seconds", "Time since a broker was heard of.", *_BROKER, unit="seconds")
-TOPICS = gauge("pymq_namesrv_topics", "Topics that brokers have.")
-KV_ENTRIES = gauge("pymq_namesrv_kv_entries", "Shared values (order configurations and their like).")
-REGISTRATIONS = counter("pymq_namesrv_registrations_total", "Reports of brokers that were taken.")
-UNREGISTRATIONS = counter("pymq_namesrv_unregistrations_total", "Brokers that said good-bye.")
-EXPIRED = counter("pymq_namesrv_expired_brokers_total", "Brokers that were silent for too long.")
-LOST = counter("pymq_namesrv_lost_brokers_total", "Brokers whose connection ended.")
+BROKERS = gauge("pymq_namesrv_brokers", "Brokers that are online.", "cluster")
+MASTERS = gauge("pymq_namesrv_masters", "Masters that are online.", "cluster")
+SILENT = gauge("pymq_namesrv_broker_silent_seconds", "Time since a broker's last report.", *_BROKER, unit="seconds")
+TOPICS = gauge("pymq_namesrv_topics", "Topics of all brokers.")
+KV_ENTRIES = gauge("pymq_namesrv_kv_entries", "Shared values, for example order configurations.")
+REGISTRATIONS = counter("pymq_namesrv_registrations_total", "Accepted broker reports.")
+UNREGISTRATIONS = counter("pymq_namesrv_unregistrations_total", "Brokers that unregistered.")
+EXPIRED = counter("pymq_namesrv_expired_brokers_total", "Brokers removed because they were silent for too long.")
+LOST = counter("pymq_namesrv_lost_brokers_total", "Brokers removed because their connection ended.")
 
 
 class TableMetrics:
-    """Of one name server."""
+    """The figures of one name server's tables."""
 
     metrics = (INFO, BROKERS, MASTERS, SILENT, TOPICS, KV_ENTRIES, REGISTRATIONS, UNREGISTRATIONS, EXPIRED, LOST)
 
@@ -44,8 +44,10 @@ class TableMetrics:
         yield Family(MASTERS, [Reading((cluster,), masters[cluster]) for cluster in brokers])
         shown, left_out = bounded(live, self._server.config.metrics_series_max)
         silent = (
-            Reading((who.cluster, who.broker_name, str(who.broker_id), who.address), silent_ms / 1000)
-            for who, silent_ms in ((broker.identity, table.brokers.silent_ms(broker)) for broker in shown)
+            Reading(
+                (identity.cluster, identity.broker_name, str(identity.broker_id), identity.address), silent_ms / 1000
+            )
+            for identity, silent_ms in ((broker.identity, table.brokers.silent_ms(broker)) for broker in shown)
         )
         yield Family(SILENT, silent, left_out)
         yield single(TOPICS, len(table.topics))

@@ -1,4 +1,4 @@
-"""The one table from request code to header, handler and permission of a name server."""
+"""A name server's route table: request code -> header, handler and permission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPEN, ADMIN, INNER = Permission.OPEN, Permission.ADMIN, Permission.INNER
 
 
 def namesrv_routes(table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> list[Route]:
-    """Every request code a name server serves."""
+    """Return a route for every request code that a name server serves."""
     client = ClientPacketHandler(table, kv, config)
     broker = BrokerPacketHandler(table, kv, config)
     console = ConsolePacketHandler(table, kv, config)

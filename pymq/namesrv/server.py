@@ -1,4 +1,4 @@
-"""NameServer: puts table, handlers and the listening side together, and looks for silent brokers now and then."""
+"""NameServer: connects table, handlers and the listening side, and looks for silent brokers at intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class NameServer:
-    """One name server. ``table`` and ``kv`` are all it knows; ``server`` holds the connections and their counters."""
+    """One name server.
+
+    ``table`` and ``kv`` are its whole state; ``server`` holds the connections and their counters.
+    """
 
     def __init__(self, *, clock: Clock, config: NamesrvConfig | None = None) -> None:
         self.config = config or NamesrvConfig()
@@ -33,7 +36,7 @@ class NameServer:
         self._ticker: asyncio.TimerHandle | None = None
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
-        """Listens on ``host:port``, by default where the configuration says (port 0: any free one); the port."""
+        """Listens on ``host:port``, by default as configured (port 0: any free port), and returns the port."""
         host = self.config.bind_address if host is None else host
         bound = await self.server.start(host, self.config.listen_port if port is None else port)
         self.address = format_address(host, bound)
@@ -42,16 +45,16 @@ class NameServer:
         return bound
 
     async def stop(self) -> None:
-        """Closes the listener and all connections. What was registered is forgotten with the object."""
+        """Closes the listener and all connections. The registrations exist only in this object."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
         await self.server.stop()
 
     def tick(self) -> None:
-        """Drops the brokers that have been silent for too long."""
-        for who in self.table.expire():
-            log.warning("broker off line, no sign of life: %s", who)
+        """Removes the brokers that were silent for too long."""
+        for identity in self.table.expire():
+            log.warning("broker offline, no sign of life: %s", identity)
 
     def _schedule_tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -62,5 +65,5 @@ class NameServer:
         self.tick()
 
     def _connection_closed(self, connection: Connection) -> None:
-        for who in self.table.connection_closed(connection):
-            log.warning("broker off line, its connection from %s is closed: %s", connection.address, who)
+        for identity in self.table.connection_closed(connection):
+            log.warning("broker offline, its connection from %s is closed: %s", connection.address, identity)

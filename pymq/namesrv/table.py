@@ -1,16 +1,16 @@
 """RouteTable: everything a name server knows of brokers and topics, as a state machine without I/O.
 
-It is told registrations, heartbeats, closed connections and the passing of time, and answers look-ups. The rules are
+Its inputs are registrations, heartbeats, closed connections and the passing of time; it answers look-ups. The rules are
 those of Java's RouteInfoManager, with two exceptions.
 
-A first registration that holds a single topic is accepted (Java answers ``register broker failed``). Java refuses it
-because a broker that announces one new topic while the name server restarts would hide its other topics until its next
-full report. Here the topic is simply known earlier, and the full report adds the others, since a topic that is missing
-in the table is always taken.
+A first registration with a single topic is accepted (Java answers ``register broker failed``). Java refuses it because
+a broker that announces one new topic while the name server restarts would hide its other topics until its next full
+report. Here that topic is known earlier, and the full report adds the others, because a topic that is missing in the
+table is always added.
 
-An id belongs to the broker that has it as long as that is heard of (in Java the one that reports last has it, so that
-two masters of one name take turns). A master that was made later takes it over: by its ``epoch`` (PyMQ) or the state
-version of its topics (RocketMQ under a controller).
+A broker keeps its id while it reports. In Java the id goes to the broker that reports last, so that two masters of one
+name alternate. A newer master takes the id over: by its ``epoch`` (PyMQ) or the state version of its topics (RocketMQ
+under a controller).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from pymq.namesrv.topics import TopicManager
 
 @dataclass(slots=True, frozen=True)
 class Registration:
-    """What one broker reports of itself. ``topics`` may hold only the new ones: none is forgotten for being absent.
+    """One broker's report. ``topics`` may hold only the new ones: a missing topic is not removed.
 
-    ``connection`` is anything that identifies the connection it came over. ``acting_master`` is None for brokers
-    before 5.0, which don't know the word.
+    ``connection`` is any object that identifies the connection of the report. ``acting_master`` is None for brokers
+    before 5.0, which don't send it.
     """
 
     identity: BrokerIdentity
@@ -55,27 +55,27 @@ class Registration:
 
 @dataclass(slots=True, frozen=True)
 class MasterInfo:
-    """What a registering slave is told of its master; both empty for a master, or when there is none."""
+    """The answer to a registering slave: its master's addresses. Empty for a master, or when there is no master."""
 
     address: str = ""
     ha_address: str = ""
 
 
 class RouteTable:
-    """Registrations in, routes out."""
+    """Registrations go in, routes come out."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.topics = TopicManager()
         self.brokers = BrokerManager(clock)
-        # Since the start, for whoever counts: reports taken, and brokers that went by each of the ways there are.
+        # Counted since the start, for metrics: accepted reports, and removed brokers by cause.
         self.registration_count = 0
         self.unregistration_count = 0
         self.expired_count = 0
         self.lost_count = 0
 
-    def rival(self, report: Registration) -> LiveBroker | None:
-        """The broker that has the id of ``report`` and keeps it; None when it may be registered."""
+    def conflicting_broker(self, report: Registration) -> LiveBroker | None:
+        """Return the broker that holds the id of ``report`` and keeps it; None when ``report`` may be registered."""
         holder = self.brokers.holder(report.identity)
         if holder is None:
             return None
@@ -83,56 +83,56 @@ class RouteTable:
         return None if is_newer or report.data_version.state_version > holder.data_version.state_version else holder
 
     def register(self, report: Registration, *, forget_missing_topics: bool = False) -> MasterInfo:
-        """Takes a full, incremental or unchanged report, which must have no :meth:`rival`.
+        """Applies a full, incremental or unchanged report that has no :meth:`conflicting_broker`.
 
-        ``forget_missing_topics``: the report lists all topics there are.
+        ``forget_missing_topics`` means that the report lists all topics of the broker.
         """
         self.registration_count += 1
-        who = report.identity
-        known = self.brokers.live(who.address)
-        if known is not None and known.identity.broker_name != who.broker_name:
+        identity = report.identity
+        known = self.brokers.live(identity.address)
+        if known is not None and known.identity.broker_name != identity.broker_name:
             self._remove(known.identity)
             known = None
         changed = known is None or known.data_version != report.data_version
         first = self.brokers.put(self._live_entry(report), report.acting_master)
         if self._speaks_for_topics(report):
             if forget_missing_topics:
-                self._forget_others(who.broker_name, report.topics)
+                self._forget_others(identity.broker_name, report.topics)
             self._take_topics(report, replace=changed or first)
-        master = self.brokers.master_of(who.broker_name) if who.broker_id != MASTER_ID else None
+        master = self.brokers.master_of(identity.broker_name) if identity.broker_id != MASTER_ID else None
         return MasterInfo(master.identity.address, master.ha_address) if master else MasterInfo()
 
     def heartbeat(self, address: str) -> bool:
-        """A broker lives on without a report; False when it is unknown and must register first."""
+        """Keeps a broker alive without a report. Returns False when it is unknown and must register first."""
         return self.brokers.touch(address)
 
-    def unregister(self, who: BrokerIdentity) -> None:
-        """A broker says good-bye."""
+    def unregister(self, identity: BrokerIdentity) -> None:
+        """Removes a broker at its own request."""
         self.unregistration_count += 1
-        self._remove(who)
+        self._remove(identity)
 
     def connection_closed(self, connection: object) -> list[BrokerIdentity]:
-        """Removes the brokers that registered over a connection, at once; which ones."""
+        """Removes the brokers that registered over a connection, at once, and returns them."""
         gone = self._remove_all(self.brokers.of_connection(connection))
         self.lost_count += len(gone)
         return gone
 
     def expire(self) -> list[BrokerIdentity]:
-        """Removes the brokers that were silent for too long; which ones."""
+        """Removes the brokers that were silent for too long, and returns them."""
         gone = self._remove_all(self.brokers.overdue())
         self.expired_count += len(gone)
         return gone
 
     def data_version(self, address: str) -> DataVersion | None:
-        """The version of the topic table a broker last reported."""
+        """Return the version of the topic table that a broker last reported."""
         live = self.brokers.live(address)
         return live.data_version if live else None
 
     def route(self, topic: str, order_conf: str | None = None, *, acting_master: bool = False) -> TopicRoute | None:
-        """Where a topic's queues live; None when no broker that is alive carries it.
+        """Return where a topic's queues are; None when no live broker has it.
 
-        ``acting_master``: the slave with the lowest id is given as id 0 where the master is gone, may be stood in
-        for, and the queues are read only.
+        With ``acting_master`` the slave with the lowest id appears as id 0 when the master is gone, the broker allows
+        an acting master, and the queues are read-only.
         """
         queues = self.topics.queues(topic)
         names = [share.broker_name for share in queues]
@@ -153,16 +153,17 @@ class RouteTable:
         return route
 
     def member_group(self, broker_name: str) -> BrokerData | None:
-        """All ids and addresses under one broker name."""
+        """Return all ids and addresses under one broker name."""
         data = self.brokers.get(broker_name)
         return _copy(data) if data else None
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
-        """Topics with queues on any broker of a cluster."""
+        """Return the topics with queues on any broker of a cluster."""
         return self.topics.of_brokers(set(self.brokers.clusters().get(cluster, ())))
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """The topics every cluster has by its own names, and the address of one broker that knows the others."""
+        """Return the topics that carry the names of clusters and brokers, and the address of one broker that knows the
+        rest."""
         names: dict[str, None] = {}
         for cluster, broker_names in self.brokers.clusters().items():
             names.update(dict.fromkeys((cluster, *broker_names)))
@@ -171,11 +172,11 @@ class RouteTable:
         return list(names), None
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forgets a topic everywhere, or on the brokers of one cluster. A broker that has it reports it again."""
+        """Removes a topic everywhere, or on the brokers of one cluster. A broker that has it reports it again."""
         self.topics.remove(topic, self.brokers.clusters().get(cluster, []) if cluster else None)
 
     def register_topic(self, topic: str, queues: Sequence[QueueData]) -> None:
-        """Enters one topic's queues on brokers that are registered; others are passed over."""
+        """Enters one topic's queues on registered brokers; skips the others."""
         for share in queues:
             if self.brokers.get(share.broker_name) is not None:
                 self.topics.put_queues(topic, share)
@@ -194,7 +195,7 @@ class RouteTable:
         )
 
     def _speaks_for_topics(self, report: Registration) -> bool:
-        """Topics are taken from the master, else from the 5.x slave with the lowest id."""
+        """Return whether the table takes topics from this sender: the master, else the 5.x slave with the lowest id."""
         if report.identity.broker_id == MASTER_ID:
             return True
         data = self.brokers.get(report.identity.broker_name)
@@ -202,14 +203,14 @@ class RouteTable:
         return report.acting_master is not None and report.identity.broker_id == min(data.broker_addrs)
 
     def _take_topics(self, report: Registration, *, replace: bool) -> None:
-        who = report.identity
-        read_only = bool(report.acting_master) and who.broker_id != MASTER_ID
+        identity = report.identity
+        read_only = bool(report.acting_master) and identity.broker_id != MASTER_ID
         for topic, config in report.topics.items():
-            if not replace and self.topics.has(topic, who.broker_name):
+            if not replace and self.topics.has(topic, identity.broker_name):
                 continue
             if read_only:
                 config = msgspec.structs.replace(config, perm=config.perm & ~PERM_WRITE)  # noqa: PLW2901
-            self.topics.put(who.broker_name, config)
+            self.topics.put(identity.broker_name, config)
 
     def _forget_others(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
         for topic in self.topics.of_brokers({broker_name}):
@@ -221,13 +222,13 @@ class RouteTable:
             self._remove(broker.identity)
         return [broker.identity for broker in gone]
 
-    def _remove(self, who: BrokerIdentity) -> None:
-        if self.brokers.remove(who):
-            self.topics.remove_broker(who.broker_name)
+    def _remove(self, identity: BrokerIdentity) -> None:
+        if self.brokers.remove(identity):
+            self.topics.remove_broker(identity.broker_name)
             return
-        data = self.brokers.get(who.broker_name)
+        data = self.brokers.get(identity.broker_name)
         if data is not None and data.enable_acting_master and data.master_address is None:
-            self.topics.wipe_write(who.broker_name)
+            self.topics.wipe_write(identity.broker_name)
 
 
 def _copy(data: BrokerData) -> BrokerData:

@@ -1,4 +1,4 @@
-"""TopicManager: which broker names carry which topic, with how many queues and which permission."""
+"""TopicManager: which broker names have which topic, with how many queues and which permission."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from pymq.model.route import QueueData
 from pymq.model.tables import PERM_READ_WRITE, PERM_WRITE, TopicConfig
 
-# Java: TopicSysFlag. "Units" are a deployment scheme of which only the three topic lists are left.
+# Java: TopicSysFlag. "Units" are a deployment scheme; only the three topic lists remain of it.
 SYS_FLAG_UNIT = 0x1
 SYS_FLAG_UNIT_SUBSCRIPTION = 0x2
 
 
 class TopicManager:
-    """topic -> broker name -> queues. Pure state, no clock: brokers report, clients look up."""
+    """topic -> broker name -> queues. Pure state without a clock: brokers report, clients look up."""
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}
@@ -27,11 +27,11 @@ class TopicManager:
         return topic in self._queues
 
     def names(self) -> list[str]:
-        """All topic names, in the order of their first registration."""
+        """Return all topic names, in the order of their first registration."""
         return list(self._queues)
 
     def queues(self, topic: str) -> list[QueueData]:
-        """The topic's queues, one entry a broker name; empty when no broker has the topic."""
+        """Return the topic's queues, one entry per broker name; empty when no broker has the topic."""
         return list(self._queues.get(topic, {}).values())
 
     def has(self, topic: str, broker_name: str) -> bool:
@@ -55,7 +55,7 @@ class TopicManager:
         self._queues.setdefault(topic, {})[queues.broker_name] = queues
 
     def remove(self, topic: str, broker_names: Iterable[str] | None = None) -> None:
-        """Forgets a topic, on every broker or on those named."""
+        """Removes a topic, on every broker or on the named ones."""
         shares = self._queues.get(topic)
         if shares is None:
             return
@@ -65,28 +65,28 @@ class TopicManager:
             del self._queues[topic]
 
     def remove_broker(self, broker_name: str) -> None:
-        """Forgets every topic's share on one broker name."""
+        """Removes every topic's share on one broker name."""
         for topic in self.of_brokers({broker_name}):
             self.remove(topic, (broker_name,))
 
     def wipe_write(self, broker_name: str) -> int:
-        """Takes the write permission from every topic on a broker name; how many topics it has."""
+        """Removes the write permission from every topic on a broker name. Returns how many topics it has."""
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write(self, broker_name: str) -> int:
-        """Sets every topic on a broker name to read and write (other bits are dropped, as in Java)."""
+        """Sets every topic on a broker name to read and write. Drops the other bits, as in Java."""
         return self._change_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def of_brokers(self, broker_names: set[str]) -> list[str]:
-        """Topics with queues on any of these broker names."""
+        """Return the topics with queues on any of these broker names."""
         return [topic for topic, shares in self._queues.items() if not broker_names.isdisjoint(shares)]
 
     def unit_topics(self) -> list[str]:
-        """Topics with the unit flag."""
+        """Return the topics with the unit flag."""
         return [topic for topic, flag in self._sys_flags() if flag & SYS_FLAG_UNIT]
 
     def unit_subscription_topics(self, *, without_unit: bool = False) -> list[str]:
-        """Topics with the unit-subscription flag; ``without_unit`` leaves out those that are units themselves."""
+        """Return the topics with the unit-subscription flag; ``without_unit`` leaves out those with the unit flag."""
         return [
             topic
             for topic, flag in self._sys_flags()

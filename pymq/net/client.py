@@ -71,7 +71,8 @@ class RemotingClient:
         return await connection.call(command, timeout_s)
 
     def call(self, address: str, command: Command, timeout_s: float) -> asyncio.Future[Command] | None:
-        """As :meth:`invoke`, for callbacks: returns a future of the answer, or None when a connection must open first."""
+        """As :meth:`invoke`, for callbacks: returns a future of the answer, or None when a connection must open
+        first."""
         connection = self._connections.get(address)
         if connection is None or connection.writable is not None:
             return None
@@ -253,7 +254,8 @@ class _Connection(asyncio.Protocol):
         self._retiring = False
 
     def call(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
-        """Sends ``command`` and returns a future of its answer; it fails with RequestTimeoutError or UnreachableError."""
+        """Sends ``command`` and returns a future of its answer; it fails with RequestTimeoutError or
+        UnreachableError."""
         future: asyncio.Future[Command] = self._loop.create_future()
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + int(timeout_s * 1000)

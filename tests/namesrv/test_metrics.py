@@ -1,4 +1,4 @@
-"""A name server's figures: who is on line, who came and went."""
+"""A name server's figures: which brokers are online, which came and went."""
 
 from __future__ import annotations
 

@@ -185,24 +185,26 @@ def test_an_id_stays_with_its_living_broker(
     table: RouteTable, broker_id: int, fields: dict[str, object], is_taken: bool
 ) -> None:
     table.register(report(identity(broker_id=broker_id, port=1), "T", epoch=2, data_version=version(5)))
-    rival = table.rival(report(identity(broker_id=broker_id, port=2), "T", **fields))
-    assert (rival is not None and rival.identity.address == "127.0.0.1:1") == is_taken
-    assert table.rival(report(identity(broker_id=broker_id, port=1), "T")) is None, "its own, whatever it says"
-    assert table.rival(report(identity(broker_id=broker_id + 5, port=2), "T")) is None
-    assert table.rival(report(identity("other", broker_id=broker_id, port=2), "T")) is None
+    holder = table.conflicting_broker(report(identity(broker_id=broker_id, port=2), "T", **fields))
+    assert (holder is not None and holder.identity.address == "127.0.0.1:1") == is_taken
+    assert table.conflicting_broker(report(identity(broker_id=broker_id, port=1), "T")) is None, (
+        "its own, whatever it says"
+    )
+    assert table.conflicting_broker(report(identity(broker_id=broker_id + 5, port=2), "T")) is None
+    assert table.conflicting_broker(report(identity("other", broker_id=broker_id, port=2), "T")) is None
 
 
 def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, clock: ManualClock) -> None:
     newcomer = report(identity(port=2), "T")
     table.register(report(identity(port=1), "T", connection="first"))
     clock.advance(HOLDER_SILENCE_MAX_MS)
-    assert table.rival(newcomer) is not None
+    assert table.conflicting_broker(newcomer) is not None
     clock.advance(1)
-    assert table.rival(newcomer) is None
+    assert table.conflicting_broker(newcomer) is None
     table.heartbeat("127.0.0.1:1")
-    assert table.rival(newcomer) is not None
+    assert table.conflicting_broker(newcomer) is not None
     table.connection_closed("first")
-    assert table.rival(newcomer) is None
+    assert table.conflicting_broker(newcomer) is None
 
 
 def test_a_master_that_is_overruled_cannot_come_back_with_its_old_epoch(table: RouteTable) -> None:
@@ -210,7 +212,7 @@ def test_a_master_that_is_overruled_cannot_come_back_with_its_old_epoch(table: R
     table.register(report(old, "T", epoch=1))
     table.register(report(new, "T", epoch=2))
     assert table.brokers.all()["broker-a"].broker_addrs == {0: new.address}
-    assert table.rival(report(old, "T", epoch=1)) is not None
+    assert table.conflicting_broker(report(old, "T", epoch=1)) is not None
     table.unregister(old)
     assert table.brokers.all()["broker-a"].broker_addrs == {0: new.address}
 

@@ -1,1 +1,1 @@
-"""What the name server does for each kind of peer: clients look up, brokers report, consoles administer."""
+"""The name server's answers for each kind of peer: clients look up, brokers report, consoles administer."""

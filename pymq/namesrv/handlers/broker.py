@@ -35,7 +35,7 @@ _PERM_MAX = 15
 
 
 class BrokerPacketHandler:
-    """Takes registrations, heartbeats and good-byes."""
+    """Handles registrations, heartbeats and unregistrations."""
 
     def __init__(self, table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> None:
         self._table = table
@@ -43,7 +43,7 @@ class BrokerPacketHandler:
         self._config = config
 
     def register(self, command: Command, header: RegisterBrokerHeader, peer: Peer) -> Reply:
-        """REGISTER_BROKER (103): a full or partial report, or none to stay alive."""
+        """REGISTER_BROKER (103): a full or partial report, or an empty one that only keeps the broker alive."""
         if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
@@ -74,7 +74,7 @@ class BrokerPacketHandler:
         forget_missing = self._config.delete_topic_with_registration
         master = self._table.register(report, forget_missing_topics=forget_missing)
         if not known:
-            log.info("broker on line: %s with %d topics", identity, len(topics))
+            log.info("broker online: %s with %d topics", identity, len(topics))
         answer = RegisterBrokerAnswer(ha_server_addr=master.ha_address or None, master_addr=master.address or None)
         return Reply(ext=answer, body=self._order_body())
 
@@ -82,7 +82,7 @@ class BrokerPacketHandler:
         """UNREGISTER_BROKER (104)."""
         identity = _identity(header)
         self._table.unregister(identity)
-        log.info("broker said good-bye: %s", identity)
+        log.info("broker unregistered: %s", identity)
         return Reply()
 
     def query_data_version(self, command: Command, header: BrokerIdentityHeader, peer: Peer) -> Reply:
@@ -100,7 +100,7 @@ class BrokerPacketHandler:
         return Reply()
 
     def member_group(self, command: Command, header: BrokerMemberGroupHeader, peer: Peer) -> Reply:
-        """GET_BROKER_MEMBER_GROUP (901); a group nobody registered is empty."""
+        """GET_BROKER_MEMBER_GROUP (901); a group without a registration is empty."""
         data = self._table.member_group(header.broker_name)
         addresses = data.broker_addrs if data else {}
         return Reply(body=encode_member_group(header.cluster_name, header.broker_name, addresses))
@@ -127,15 +127,16 @@ class BrokerPacketHandler:
         return Reply()
 
     def _check_id_is_free(self, report: Registration) -> None:
-        rival = self._table.rival(report)
-        if rival is None:
+        holder = self._table.conflicting_broker(report)
+        if holder is None:
             return
-        who, holder = report.identity, rival.identity
-        what = "master" if who.broker_id == MASTER_ID else f"slave {who.broker_id}"
+        identity = report.identity
+        role = "master" if identity.broker_id == MASTER_ID else f"slave {identity.broker_id}"
         raise Refusal(
             ResponseCode.NO_PERMISSION,
-            f"{holder.address} is {what} of broker {who.broker_name}, with epoch {rival.epoch}, and was heard of "
-            f"lately; {who.address} comes with epoch {report.epoch}: stop one of them, or give it another brokerId",
+            f"{holder.identity.address} is {role} of broker {identity.broker_name}, with epoch {holder.epoch}, and "
+            f"reported lately; {identity.address} has epoch {report.epoch}: stop one of them, or give it another "
+            "brokerId",
         )
 
     def _check_room(self, identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> None:
@@ -147,7 +148,7 @@ class BrokerPacketHandler:
             )
         new_count = sum(topic not in table.topics for topic in topics)
         if new_count and len(table.topics) + new_count > config.topic_count_max:
-            table.heartbeat(identity.address)  # what is known of a live broker stays
+            table.heartbeat(identity.address)  # the broker keeps its current entry
             raise self._topics_full(new_count)
 
     def _topics_full(self, new_count: int) -> Refusal:
@@ -167,7 +168,7 @@ def _invalid(text: str) -> Refusal:
 
 
 def _identity(header: RegisterBrokerHeader | BrokerIdentityHeader) -> BrokerIdentity:
-    """The sender's names, checked: they are shown, logged and given to every client. Raises Refusal."""
+    """Return the sender's names, checked, because they are shown, logged and given to every client. Raises Refusal."""
     for field, text in (("brokerName", header.broker_name), ("clusterName", header.cluster_name)):
         if not text or len(text) > NAME_LENGTH_MAX or not text.isprintable():
             raise _invalid(f"{field} {text[:60]!r}: give 1 to {NAME_LENGTH_MAX} printable characters")
@@ -184,7 +185,7 @@ def _identity(header: RegisterBrokerHeader | BrokerIdentityHeader) -> BrokerIden
 
 
 def _usable_topics(identity: BrokerIdentity, topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """The topics without those no client could use: one bad entry must not make a whole broker invisible."""
+    """Drop the topics that no client could use: one bad entry must not make a whole broker invisible."""
     usable = {config.topic_name: config for config in topics.values() if _topic_problem(config) is None}
     if len(usable) < len(topics):
         problem = next(filter(None, map(_topic_problem, topics.values())), "two entries have one name")

@@ -1,4 +1,4 @@
-"""ClientPacketHandler: the one question of producers and consumers, where a topic's queues live."""
+"""ClientPacketHandler: the one request of producers and consumers, where a topic's queues are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConsolePacketHandler: what mqadmin, dashboards and ``pymq`` commands ask of a name server and change on it."""
+"""ConsolePacketHandler: the requests of mqadmin, dashboards and ``pymq`` commands to a name server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsolePacketHandler:
-    """Lists, permissions, shared values and the name server's own settings."""
+    """Answers requests about topic lists, permissions, shared values and the name server's own settings."""
 
     def __init__(self, table: RouteTable, kv: KvConfig, config: NamesrvConfig) -> None:
         self._table = table
@@ -74,7 +74,7 @@ class ConsolePacketHandler:
     def add_write_perm(self, command: Command, header: BrokerNameHeader, peer: Peer) -> Reply:
         """ADD_WRITE_PERM_OF_BROKER (327)."""
         count = self._table.topics.add_write(header.broker_name)
-        log.info("%s gave back the write permission of %d topics on %r", peer.address, count, header.broker_name[:255])
+        log.info("%s restored the write permission of %d topics on %r", peer.address, count, header.broker_name[:255])
         return Reply(ext=AddWritePermAnswer(add_topic_count=count))
 
     def delete_topic(self, command: Command, header: DeleteTopicInNamesrvHeader, peer: Peer) -> Reply:

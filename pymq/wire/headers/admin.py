@@ -1,4 +1,4 @@
-"""Headers of what operators ask a broker: topics, groups, offsets, statistics."""
+"""Headers of administration requests to a broker: topics, groups, offsets, statistics."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ class TopicHeader(Header, kw_only=True, frozen=True):
 
 
 class GetTopicConfigHeader(Header, kw_only=True, frozen=True):
-    """GET_TOPIC_CONFIG (351). ``lo``: mqadmin asks with ``true``, which means "the physical topic"."""
+    """GET_TOPIC_CONFIG (351). mqadmin sends ``lo`` as ``true``, which means "the physical topic"."""
 
     topic: str
     lo: bool | None = None
 
 
 class ConsumeStatsHeader(Header, kw_only=True, frozen=True):
-    """GET_CONSUME_STATS (208): of all the group's topics, or of one. ``topic_list``: several, joined by ``;``."""
+    """GET_CONSUME_STATS (208): for all topics of the group, or for one.
+
+    ``topic_list`` holds several, joined by ``;``.
+    """
 
     consumer_group: str
     topic: str | None = None
@@ -128,7 +131,7 @@ class CorrectionOffsetHeader(Header, kw_only=True, frozen=True):
 
 
 class CloneGroupOffsetHeader(Header, kw_only=True, frozen=True):
-    """CLONE_GROUP_OFFSET (314); without a topic all topics of the group."""
+    """CLONE_GROUP_OFFSET (314); without a topic, for all topics of the group."""
 
     src_group: str
     dest_group: str
@@ -144,7 +147,7 @@ class StatsDataHeader(Header, kw_only=True, frozen=True):
 
 
 class BrokerConsumeStatsHeader(Header, kw_only=True, frozen=True):
-    """GET_BROKER_CONSUME_STATS (317): only ordered groups, or only the others."""
+    """GET_BROKER_CONSUME_STATS (317): for the ordered groups only, or for the others only."""
 
     is_order: bool = False
 
@@ -180,6 +183,6 @@ class ConsumeDirectlyHeader(Header, kw_only=True, frozen=True):
 
 
 class BrokerConfigAnswer(Header, kw_only=True, frozen=True):
-    """Answer to GET_BROKER_CONFIG (26): the configuration's version as JSON text; the body is ``name=value`` lines."""
+    """The answer to GET_BROKER_CONFIG (26): the configuration's version as JSON; the body is ``name=value`` lines."""
 
     version: str | None = None

@@ -1,4 +1,4 @@
-"""Headers of filter servers: 301 (one reports to its broker) and 302 (a consumer brings what it wants to one)."""
+"""Headers of filter servers: 301 (one reports to its broker) and 302 (a consumer uploads its filter class)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pymq.wire.header import Header, Int32, Int64
 
 
 class RegisterFilterServerHeader(Header, kw_only=True, frozen=True):
-    """REGISTER_FILTER_SERVER (301): "host:port" that consumers reach."""
+    """REGISTER_FILTER_SERVER (301): the "host:port" that consumers connect to."""
 
     filter_server_addr: str
 
 
 class RegisterFilterServerAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 301: the broker's name and id."""
+    """The answer to 301: the broker's name and id."""
 
     broker_name: str
     broker_id: Int64
@@ -29,7 +29,10 @@ class RegisterFilterClassHeader(
         "class_crc": "classCRC",
     },
 ):
-    """REGISTER_MESSAGE_FILTER_CLASS (302). ``class_crc``: CRC-32 of the body, sign bit cleared; 0 is not checked."""
+    """REGISTER_MESSAGE_FILTER_CLASS (302).
+
+    ``class_crc`` is the body's CRC-32 without sign bit; 0 turns the check off.
+    """
 
     consumer_group: str
     topic: str

@@ -15,8 +15,10 @@ class QueryConsumerOffsetHeader(Header, kw_only=True, frozen=True):
 
 
 class UpdateConsumerOffsetHeader(Header, kw_only=True, frozen=True):
-    """UPDATE_CONSUMER_OFFSET (15). ``pymq_only_forward``, which RocketMQ does not know: an offset that isn't greater
-    than the committed one changes nothing."""
+    """UPDATE_CONSUMER_OFFSET (15).
+
+    With ``pymq_only_forward``, which RocketMQ does not know, only an offset above the committed one has an effect.
+    """
 
     consumer_group: str
     topic: str
@@ -42,12 +44,12 @@ class QueueOffsetHeader(Header, kw_only=True, frozen=True):
 
 
 class OffsetAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 14, 29, 30, 31."""
+    """The answer to 14, 29, 30, 31."""
 
     offset: Int64
 
 
 class TimestampAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 32."""
+    """The answer to 32."""
 
     timestamp: Int64

@@ -23,7 +23,7 @@ class PullMessageHeader(Header, kw_only=True, frozen=True):
 
 
 class PullMessageAnswer(Header, kw_only=True, frozen=True):
-    """Answer to a pull; the first four fields are there on every code (C++, Go and Node don't check)."""
+    """The answer to a pull. The first four fields are present on every code, because C++, Go and Node don't check."""
 
     suggest_which_broker_id: Int64 = 0
     next_begin_offset: Int64
@@ -66,14 +66,14 @@ class QueryMessageAnswer(
         "index_last_update_offset": "indexLastUpdatePhyoffset",
     },
 ):
-    """How far the index has come."""
+    """The state of the index: the newest time and commit log offset it contains."""
 
     index_last_update_timestamp: Int64
     index_last_update_offset: Int64
 
 
 class ViewMessageHeader(Header, kw_only=True, frozen=True):
-    """VIEW_MESSAGE_BY_ID (33): the commit log offset out of an offset message id."""
+    """VIEW_MESSAGE_BY_ID (33): the commit log offset from an offset message id."""
 
     offset: Int64
     topic: str | None = None

@@ -6,9 +6,9 @@ from pymq.wire.header import Header, Int32, Int64
 
 
 class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
-    """REGISTER_BROKER (103). ``body_crc32`` is over the body as sent, 0 for none; absent flags are of older brokers.
+    """REGISTER_BROKER (103). ``body_crc32`` covers the body as sent, 0 for none. Older brokers leave flags out.
 
-    ``pymq_epoch``: of a PyMQ broker's newest reign; RocketMQ's name servers don't read it.
+    ``pymq_epoch`` is a PyMQ broker's newest epoch; RocketMQ's name servers don't read it.
     """
 
     broker_name: str
@@ -24,7 +24,7 @@ class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
 
 
 class RegisterBrokerAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 103: where a slave finds its master."""
+    """The answer to 103: where a slave finds its master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -40,13 +40,13 @@ class BrokerIdentityHeader(Header, kw_only=True, frozen=True):
 
 
 class DataVersionAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 322: must the broker send its whole table?"""
+    """The answer to 322: whether the broker must send its whole table."""
 
     changed: bool
 
 
 class BrokerHeartbeatHeader(Header, kw_only=True, frozen=True):
-    """BROKER_HEARTBEAT (904): the sender lives, nothing else."""
+    """BROKER_HEARTBEAT (904): reports only that the sender is alive."""
 
     cluster_name: str
     broker_addr: str
@@ -80,19 +80,19 @@ class BrokerNameHeader(Header, kw_only=True, frozen=True):
 
 
 class WipeWritePermAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 205."""
+    """The answer to 205."""
 
     wipe_topic_count: Int32
 
 
 class AddWritePermAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 327."""
+    """The answer to 327."""
 
     add_topic_count: Int32
 
 
 class DeleteTopicInNamesrvHeader(Header, kw_only=True, frozen=True):
-    """DELETE_TOPIC_IN_NAMESRV (216); without a cluster the topic goes everywhere."""
+    """DELETE_TOPIC_IN_NAMESRV (216); without a cluster it applies to all of them."""
 
     topic: str
     cluster_name: str | None = None
@@ -120,7 +120,7 @@ class KvKeyHeader(Header, kw_only=True, frozen=True):
 
 
 class KvValueAnswer(Header, kw_only=True, frozen=True):
-    """Answer to 101."""
+    """The answer to 101."""
 
     value: str
 

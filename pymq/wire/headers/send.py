@@ -43,7 +43,7 @@ V2_LETTERS = {
 
 
 class SendMessageV2Header(Header, rename=V2_LETTERS, kw_only=True, frozen=True):
-    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): the same in letters."""
+    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): the fields of 10 as letters."""
 
     producer_group: str
     topic: str
@@ -75,7 +75,8 @@ def send_v2_fields(
     batch: bool,
     broker_name: str,
 ) -> dict[str, str]:
-    """An ordinary send's named fields: what encode_header makes of SendMessageV2Header, in a third of the time."""
+    """Return an ordinary send's named fields: the same as encode_header of SendMessageV2Header, in a third of the
+    time."""
     return {
         "a": producer_group,
         "b": topic,
@@ -104,7 +105,7 @@ class SendMessageAnswer(
         "transaction_id": "transactionId",
     },
 ):
-    """Answer to a send. ``message_id`` is the offset message id, comma-joined for a batch."""
+    """The answer to a send. ``message_id`` is the offset message id; a batch's are joined by commas."""
 
     message_id: str
     queue_id: Int32
