@@ -1,6 +1,6 @@
-"""The client library: producers, consumers and administration, asyncio first; ``pymq.client.sync`` blocks instead.
+"""The client library: producers, consumers and administration for asyncio; ``pymq.client.sync`` has blocking ones.
 
-Names are loaded when they are first used, so that a command that only administrates never imports a consumer.
+Names load on first use, so that a command that only administrates never imports a consumer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which member of a group reads which queues: pure strategies, the same at every member.
+"""Strategies that assign queues to the members of a group: pure functions, with the same result at each member.
 
 Java: AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle.
 """
@@ -14,7 +14,7 @@ Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQu
 
 
 def average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues go to one client; the first ``len(queues) % len(clients)`` clients get one more."""
+    """Gives neighboring queues to one client; the first ``len(queues) % len(clients)`` clients get one more."""
     ordered, clients = sorted(queues), sorted(client_ids)
     if client_id not in clients:
         return []
@@ -26,7 +26,7 @@ def average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence
 
 
 def average_by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Queue k goes to client ``k % len(clients)``, as cards are dealt."""
+    """Gives queue k to client ``k % len(clients)``."""
     clients = sorted(client_ids)
     if client_id not in clients:
         return []
@@ -37,7 +37,7 @@ STRATEGIES: dict[str, Strategy] = {"AVG": average, "AVG_BY_CIRCLE": average_by_c
 
 
 def strategy_named(name: str) -> Strategy:
-    """The strategy called ``name``. Raises UsageError naming the ones there are."""
+    """Returns the strategy called ``name``. Raises UsageError that lists the known ones."""
     found = STRATEGIES.get(name)
     if found is None:
         raise UsageError(f"there is no rebalance strategy {name!r}: choose one of {', '.join(sorted(STRATEGIES))}")

@@ -1,4 +1,4 @@
-"""Reads the named fields of answers: a field that is missing is the server's fault and is told as that."""
+"""Reads the header fields of answers; a missing or wrong field is reported as the server's fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pymq.wire.header import HeaderT, decode_header
 
 
 def read_answer(cls: type[HeaderT], answer: Command, address: str) -> HeaderT:
-    """The typed header of ``answer``. Raises ProtocolViolation naming ``address`` and the missing or wrong field."""
+    """Returns the typed header of ``answer``. Raises ProtocolViolation that names ``address`` and the bad field."""
     try:
         return decode_header(cls, answer.ext)
     except Refusal as error:

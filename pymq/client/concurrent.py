@@ -1,4 +1,4 @@
-"""Concurrent consumption: any message of any queue at once, up to a number of handler calls, failures sent back."""
+"""Concurrent consumption: a limited number of handler calls run at once, in any order; failures are sent back."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _Work = tuple[ProcessQueue, list[StoredMessage]]
 
 
 class ConcurrentConsumption:
-    """A pool of workers that share one line of batches."""
+    """A pool of workers that share one queue of message batches."""
 
     def __init__(self, state: ConsumerState, handler: MessageHandler) -> None:
         self._state = state
         self._handler = handler
-        self._line: asyncio.Queue[_Work] = asyncio.Queue()
-        self._running = 0
+        self._batches: asyncio.Queue[_Work] = asyncio.Queue()
+        self._running_count = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopping = False
@@ -37,16 +37,16 @@ class ConcurrentConsumption:
             self._state.instance.spawn(self._work())
 
     def submit(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
-        """Puts messages, which the process queue holds already, in line."""
+        """Queues messages for the workers; the process queue must hold them already."""
         size = self._state.settings.batch_count_max
         for start in range(0, len(messages), size):
-            self._line.put_nowait((process_queue, messages[start : start + size]))
+            self._batches.put_nowait((process_queue, messages[start : start + size]))
 
     def begin(self, process_queue: ProcessQueue) -> None:
-        """Nothing to do for a new queue: its messages come through :meth:`submit`."""
+        """Does nothing: the messages of a new queue come through :meth:`submit`."""
 
     async def end(self, process_queue: ProcessQueue) -> None:
-        """The queue was dropped: what is in line is thrown away when its turn comes."""
+        """Does nothing: workers discard the waiting batches of a dropped queue."""
 
     async def stop(self, timeout_s: float) -> None:
         """Starts no further handler call and waits for the running ones, ``timeout_s`` at most."""
@@ -56,26 +56,26 @@ class ConcurrentConsumption:
                 await self._idle.wait()
         except TimeoutError:
             log.warning(
-                "%d handler calls still ran after %g s: their messages will come again", self._running, timeout_s
+                "%d handler calls still ran after %g s: their messages will come again", self._running_count, timeout_s
             )
 
     async def _work(self) -> None:
         while True:
-            process_queue, messages = await self._line.get()
+            process_queue, messages = await self._batches.get()
             if self._stopping:
                 continue
             if process_queue.dropped:
                 process_queue.remove(messages)
                 continue
-            self._running += 1
+            self._running_count += 1
             self._idle.clear()
             try:
                 await self._handle(process_queue, messages)
             except Exception:
-                log.exception("messages of %s stay undone", process_queue.queue)
+                log.exception("messages of %s were not handled", process_queue.queue)
             finally:
-                self._running -= 1
-                if not self._running:
+                self._running_count -= 1
+                if not self._running_count:
                     self._idle.set()
 
     async def _handle(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
@@ -86,23 +86,23 @@ class ConcurrentConsumption:
             return
         kept: list[StoredMessage] = []
         if result is ConsumeResult.RECONSUME_LATER:
-            kept = await self._give_back(messages)
+            kept = await self._send_back_all(messages)
         done = [message for message in messages if message not in kept] if kept else messages
         process_queue.remove(done)
         if kept:
-            self._state.instance.spawn(self._again_later(process_queue, kept))
+            self._state.instance.spawn(self._submit_later(process_queue, kept))
         if not process_queue.dropped:
             self._state.offsets.move(process_queue.queue, process_queue.commit_offset())
 
-    async def _give_back(self, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """Sends messages back; the ones that nobody took are returned. Broadcasting has no retries."""
+    async def _send_back_all(self, messages: list[StoredMessage]) -> list[StoredMessage]:
+        """Sends messages back and returns those that could not be sent. Broadcasting has no retries."""
         if self._state.settings.broadcasting:
-            log.warning("broadcasting consumers get no retry: %s is dropped", [one.message_id for one in messages])
+            log.warning("broadcasting consumers get no retry: %s are dropped", [one.message_id for one in messages])
             return []
         level = self._state.settings.delay_level
         return [message for message in messages if not await send_back(self._state, message, level)]
 
-    async def _again_later(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
+    async def _submit_later(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
         await asyncio.sleep(KEPT_RETRY_INTERVAL_S)
         for message in messages:
             message.reconsume_times += 1

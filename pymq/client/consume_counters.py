@@ -1,4 +1,4 @@
-"""Plain counts of what a consumer pulled and handled per topic, for the running info that operators ask for."""
+"""Counts of what a consumer pulled and handled per topic, for the running info that operators request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message handler says about the messages it got."""
+"""The result a message handler returns for the messages it received."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import Enum
 
 
 class ConsumeResult(Enum):
-    """SUCCESS: done (None means the same). RECONSUME_LATER: give them again.
+    """SUCCESS: the messages are done (None means the same). RECONSUME_LATER: deliver them again.
 
-    Concurrent consumers get them again through the group's retry topic, after a delay that grows; orderly ones get
-    the same messages again after a pause, before anything that follows them in their queue.
+    A concurrent consumer receives them again through the group's retry topic, after a delay that grows with each
+    retry. An orderly one receives the same messages after a pause, before any later message of their queue.
     """
 
     SUCCESS = "SUCCESS"

@@ -1,4 +1,4 @@
-"""How a push consumer behaves: every limit and interval with its unit, and the state its parts share."""
+"""Settings of a push consumer, each limit and interval with its unit, and the state that its parts share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings:
-    """Settings of a push consumer; defaults are the Java client's where it has the same one."""
+    """Settings of a push consumer; the defaults are the Java client's for each setting that it has."""
 
     orderly: bool = False
     broadcasting: bool = False
@@ -35,7 +35,7 @@ class ConsumerSettings:
     long_poll_ms: int = 15_000
     cached_count_max: int = 1000  # per queue; above it pulling pauses
     cached_bytes_max: int = 100 * 1024 * 1024  # per queue
-    max_reconsume_times: int = -1  # -1: 16 for concurrent, without end for orderly consumption
+    max_reconsume_times: int = -1  # -1: 16 for concurrent, unlimited for orderly consumption
     delay_level: int = 0  # of retries; 0: the broker counts up from 10 s
     suspend_ms: int = 1000  # orderly: pause before the same message again
     commit_interval_s: float = 5.0
@@ -46,7 +46,7 @@ class ConsumerSettings:
     offsets_path: Path | None = None  # broadcasting: file that keeps the offsets over a restart
 
     def check(self) -> None:
-        """Raises UsageError for a value that can't work."""
+        """Raises UsageError for a value that is out of range."""
         if self.consume_from not in (FIRST, LAST) and not self.consume_from.isdigit():
             raise UsageError(
                 f"consume_from is {self.consume_from!r}: write first, last, or a time in Unix milliseconds"
@@ -57,7 +57,7 @@ class ConsumerSettings:
 
     @property
     def reconsume_count_max(self) -> int:
-        """How often a message is given again before it goes to the dead letters."""
+        """The number of deliveries after the first one, before a message goes to the dead letters."""
         if self.max_reconsume_times >= 0:
             return self.max_reconsume_times
         return UNLIMITED if self.orderly else RECONSUME_COUNT_DEFAULT
@@ -70,9 +70,9 @@ class ConsumerSettings:
 
 @dataclass
 class ConsumerState:
-    """What the parts of one push consumer share. ``queues`` are the ones assigned to this member now.
+    """The state that the parts of one push consumer share. ``queues`` are the ones assigned to this member now.
 
-    ``fail`` stops the consumer with an error that it can't work on with.
+    ``fail`` stops the consumer because of an error that it can't recover from.
     """
 
     group: str

@@ -1,6 +1,7 @@
-"""Filters that a filter server runs: how a subscription names one, and which server a pull goes to.
+"""Filters that a filter server runs: builds their subscriptions and picks the server that a pull goes to.
 
-A group's heartbeats tell the broker, which the filter server asks; pulls outside of a group carry it themselves.
+Members of a group send the filter to the broker in their heartbeats, and the filter server gets it from the broker.
+A pull outside of a group carries the filter itself.
 Java: PullAPIWrapper.computePullFromWhichFilterServer.
 """
 
@@ -19,10 +20,10 @@ from pymq.wire.command import Command
 log = logging.getLogger(__name__)
 
 
-def served_subscription(topic: str, name: str, expression: str, version: int, *, on_error: str) -> Subscription:
-    """A subscription through the filter ``name`` of a filter server, which checks name and expression.
+def filter_server_subscription(topic: str, name: str, expression: str, version: int, *, on_error: str) -> Subscription:
+    """Returns a subscription through the filter ``name`` of a filter server, which checks name and expression.
 
-    Raises UsageError for an unknown policy, or a name that can't be one.
+    Raises UsageError for an unknown policy or an illegal name.
     """
     from pymq.filter.running import parse_on_error  # noqa: PLC0415 - importing a client imports no plugins
 
@@ -33,12 +34,12 @@ def served_subscription(topic: str, name: str, expression: str, version: int, *,
 async def ask_filter_servers(
     instance: ClientInstance, queue: MessageQueue, broker_address: str, command: Callable[[], Command], timeout_s: float
 ) -> tuple[Command, str]:
-    """The answer of one of the broker's filter servers, picked by chance, and that server's address.
+    """Returns the answer of one of the broker's filter servers, picked at random, and that server's address.
 
-    One that is away is passed over, and the route asked for anew before the request fails: a pull that failed has
-    moved no offset, so the next server answers the same. ``timeout_s`` is for each of them.
+    A server that can't be reached is skipped, and the route is renewed once before the request fails: a failed pull
+    has moved no offset, so the next server gives the same answer. ``timeout_s`` applies to each server.
 
-    Raises UnreachableError when there is none, or none answers; NotFoundError.
+    Raises UnreachableError when there is no server or none answers; NotFoundError.
     """
     failures: dict[str, UnreachableError] = {}
     for look_up in (instance.routes.route, instance.routes.renew):
@@ -54,18 +55,18 @@ async def ask_filter_servers(
                 return await instance.remoting.invoke(address, command(), timeout_s), address
             except UnreachableError as error:
                 failures[address] = error
-                log.info("filter server %s is passed over: %s", address, error)
+                log.info("filter server %s is skipped: %s", address, error)
                 instance.renew_route(queue.topic)
-    raise _nobody(queue, broker_address, failures)
+    raise _no_answer(queue, broker_address, failures)
 
 
-def _nobody(queue: MessageQueue, broker_address: str, failures: dict[str, UnreachableError]) -> UnreachableError:
+def _no_answer(queue: MessageQueue, broker_address: str, failures: dict[str, UnreachableError]) -> UnreachableError:
     start = f"start one with pymq filter-server --broker {broker_address}"
     if not failures:
         return UnreachableError(
             f"no filter server is registered with broker {queue.broker_name} at {broker_address}: {start}"
         )
-    told = "; ".join(f"{address}: {error}" for address, error in failures.items())
+    causes = "; ".join(f"{address}: {error}" for address, error in failures.items())
     return UnreachableError(
-        f"no filter server of broker {queue.broker_name} at {broker_address} answers ({told}): {start}"
+        f"no filter server of broker {queue.broker_name} at {broker_address} answers ({causes}): {start}"
     )

@@ -1,4 +1,4 @@
-"""What brokers ask a push consumer: membership notices, offset resets, status, and one message handled directly."""
+"""Serves the requests of brokers to a push consumer: membership changes, offset resets, status, direct consumption."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESET_WAIT_S = 10.0
 
 
 class GroupRequests:
-    """Answers for one consumer; :meth:`handle` is the connection's ``on_request``."""
+    """Answers brokers for one consumer; :meth:`handle` is the connection's ``on_request``."""
 
     def __init__(self, state: ConsumerState, handler: MessageHandler, rebalancer: Rebalancer) -> None:
         self._state = state
@@ -51,7 +51,7 @@ class GroupRequests:
         self._started_monotonic_ms = self._clock.monotonic_ms()
 
     def handle(self, command: Command, address: str) -> Reply | Awaitable[Reply | None] | None:
-        """The answer to a broker's request. Raises PymqError, which becomes an answer with code 1."""
+        """Returns the answer to a broker's request. Raises PymqError, which becomes an answer with code 1."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             self._members_changed(command)
             return None
@@ -63,7 +63,7 @@ class GroupRequests:
             return Reply(body=encode_admin_body(self.running_info()))
         if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
             return self._consume(command)
-        log.info("%s asks for code %d, which a consumer doesn't serve", address, command.code)
+        log.info("%s sent request code %d, which a consumer doesn't serve", address, command.code)
         return Reply(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported by this consumer"
         )
@@ -77,7 +77,7 @@ class GroupRequests:
         if header.group != self._state.group:
             return
         offsets = _offset_table(command.body)
-        log.info("offsets of %s are reset by an operator: %s", header.topic, offsets)
+        log.info("an operator resets the offsets of %s: %s", header.topic, offsets)
         for queue, offset in offsets.items():
             if queue.topic == header.topic:
                 await self._rebalancer.restart(queue, offset, RESET_WAIT_S)
@@ -92,7 +92,7 @@ class GroupRequests:
         return Reply(body=encode_admin_body(ClientConsumerStatus(message_queue_table=table)))
 
     def running_info(self) -> ConsumerRunningInfo:
-        """Subscriptions, queues and rates of this consumer as operators see them."""
+        """Returns this consumer's subscriptions, queues and rates as operators see them."""
         settings = self._state.settings
         return ConsumerRunningInfo(
             properties=self._filter_figures()
@@ -109,7 +109,7 @@ class GroupRequests:
         )
 
     def _filter_figures(self) -> dict[str, str]:
-        """Of the filters that run here, by topic."""
+        """Returns the figures of the filters that run in this client, by topic."""
         return {
             f"filter.{topic}": one.local.figures()
             for topic, one in self._state.subscriptions.items()
@@ -145,7 +145,7 @@ class GroupRequests:
         return to_fields(status)  # type: ignore[return-value]
 
     async def _consume(self, command: Command) -> Reply:
-        """Handles one message an operator picked, outside the queues; its outcome moves no offset."""
+        """Handles one message that an operator picked; the result moves no offset."""
         header = decode_header(ConsumeDirectlyHeader, command.ext)
         message = decode_record(command.body)
         message.broker_name = header.broker_name or ""
@@ -165,7 +165,7 @@ class GroupRequests:
 
 
 def _offset_table(body: bytes) -> dict[MessageQueue, int]:
-    """The offsets of a reset request, in the form Java and Go read or in the list form of C++."""
+    """Decodes the offsets of a reset request, from the map that Java and Go read or from C++'s list."""
     try:
         return decode_admin_body(QueueOffsets, body).offset_table
     except PymqError:

@@ -1,4 +1,4 @@
-"""Calls the application's message handler: plain functions in threads, coroutines on the loop, failures as retries."""
+"""Calls the application's message handler: plain functions run in threads, coroutines on the loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OnMessage = Callable[[list[StoredMessage]], "ConsumeResult | Awaitable[ConsumeRe
 
 
 class MessageHandler:
-    """``on_message(messages)`` with at most ``thread_count_max`` threads if it is a plain function."""
+    """Calls ``on_message(messages)``, a plain function in at most ``thread_count_max`` threads."""
 
     def __init__(self, on_message: OnMessage, counters: ConsumeCounters, clock: Clock, thread_count_max: int) -> None:
         self._on_message = on_message
@@ -31,7 +31,7 @@ class MessageHandler:
         self._threads = None if self._is_coroutine else ThreadPoolExecutor(thread_count_max, "pymq-handler")
 
     async def call(self, messages: list[StoredMessage]) -> ConsumeResult:
-        """The handler's verdict; None counts as SUCCESS, an exception is logged and counts as RECONSUME_LATER."""
+        """Returns the handler's result. None counts as SUCCESS; an exception is logged and means RECONSUME_LATER."""
         started_ms = self._clock.monotonic_ms()
         try:
             result = await self.call_unguarded(messages)
@@ -44,7 +44,7 @@ class MessageHandler:
         return ConsumeResult.RECONSUME_LATER if later else ConsumeResult.SUCCESS
 
     async def call_unguarded(self, messages: list[StoredMessage]) -> ConsumeResult | None:
-        """The handler's return value; raises what the handler raises."""
+        """Returns the handler's return value and raises what the handler raises."""
         if self._threads is None:
             result: Any = self._on_message(messages)
         else:
@@ -55,6 +55,6 @@ class MessageHandler:
         return checked
 
     def close(self) -> None:
-        """Ends the threads once what runs in them is done."""
+        """Ends the threads once their running calls are done."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""A consumer as its heartbeats describe it."""
+"""Builds a consumer's part of its heartbeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FROM_WHERE = {FIRST: "CONSUME_FROM_FIRST_OFFSET", LAST: "CONSUME_FROM_LAST_OFFS
 
 
 def subscription_data(subscription: Subscription) -> SubscriptionData:
-    """One subscription with its tags and their hashes."""
+    """Describes one subscription with its tags and their hashes."""
     return SubscriptionData(
         topic=subscription.topic,
         sub_string=subscription.expression,
@@ -23,7 +23,7 @@ def subscription_data(subscription: Subscription) -> SubscriptionData:
 
 
 def consumer_data(state: ConsumerState) -> ConsumerData:
-    """The group and all its subscriptions."""
+    """Describes the group and all its subscriptions."""
     return ConsumerData(
         group_name=state.group,
         message_model="BROADCASTING" if state.settings.broadcasting else "CLUSTERING",

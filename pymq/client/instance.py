@@ -1,4 +1,4 @@
-"""What every client needs around its requests: an identity, connections, routes, heartbeats and background jobs."""
+"""The base of every client: an identity, connections, routes, heartbeats and background jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pymq.client.name_servers import NameServers
 from pymq.client.route_cache import RouteCache
-from pymq.client.to_end import to_end
+from pymq.client.uninterrupted import uninterrupted
 from pymq.clock import Clock, SystemClock
 from pymq.errors import PymqError, UnreachableError
 from pymq.model.hosts import parse_address
@@ -32,10 +32,10 @@ LEAVE_TIMEOUT_S = 1.0
 
 
 class ClientInstance:
-    """One client: at most one producer group and one consumer group, a connection per address.
+    """One client: at most one producer group and one consumer group, with one connection per address.
 
-    ``on_request(command, address)`` gets what brokers ask; ``describe_consumer()`` gives the consumer's part of a
-    heartbeat, None for clients that are in no consumer group.
+    ``on_request(command, address)`` receives the requests of brokers. ``describe_consumer()`` returns the consumer's
+    part of a heartbeat; it is None for clients that are in no consumer group.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ClientInstance:
         self._on_route_change = on_route_change
         self._poll_interval_s = poll_interval_s
         self._heartbeat_interval_s = heartbeat_interval_s
-        self._greeted: set[str] = set()
+        self._heartbeat_sent_to: set[str] = set()
         self._consumer_group: str | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running = False
@@ -76,7 +76,7 @@ class ClientInstance:
         return self._running
 
     def start(self) -> None:
-        """Begins the background work: routes and heartbeats."""
+        """Starts the background jobs that refresh routes and send heartbeats."""
         self._running = True
         self.every(self._poll_interval_s, self.routes.refresh, "refresh routes")
         if self._producer_group or self._describe_consumer:
@@ -110,7 +110,7 @@ class ClientInstance:
         self.spawn(loop())
 
     def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
-        """A task that ends with the client at the latest."""
+        """Starts a task, which is cancelled when the client closes."""
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
@@ -122,21 +122,21 @@ class ClientInstance:
             log.error("a background task of %s failed", self.client_id, exc_info=task.exception())
 
     async def heartbeat_all(self) -> None:
-        """Tells every broker of every route who is here; a broker that can't be reached is left for the next time."""
+        """Sends a heartbeat to every broker of every route; one that can't be reached gets the next heartbeat."""
         addresses = self._heartbeat_addresses()
         await asyncio.gather(*[self._heartbeat_quietly(address) for address in addresses])
 
     async def heartbeat(self, address: str) -> None:
-        """Tells one broker. Raises UnreachableError, RefusedError.
+        """Sends a heartbeat to one broker. Raises UnreachableError, RefusedError.
 
-        The answer is waited for even if the caller is cancelled: a goodbye that overtakes a heartbeat in Java's broker,
-        where each has threads of its own, would leave a member that isn't there any more.
+        Waits for the answer even if the caller is cancelled. Java's broker handles heartbeats and unregistrations in
+        different threads: an unregistration that overtakes a heartbeat would leave a member that is gone.
         """
-        self._greeted.add(address)
+        self._heartbeat_sent_to.add(address)
         try:
-            await to_end(self.remoting.invoke_ok(address, self._heartbeat_command()))
+            await uninterrupted(self.remoting.invoke_ok(address, self._heartbeat_command()))
         except PymqError:
-            self._greeted.discard(address)
+            self._heartbeat_sent_to.discard(address)
             raise
 
     async def _heartbeat_quietly(self, address: str) -> None:
@@ -146,7 +146,7 @@ class ClientInstance:
             log.info("no heartbeat to %s: %s", address, error)
 
     def _heartbeat_addresses(self) -> set[str]:
-        """Masters; for consumers slaves too, as they may read there."""
+        """Returns the addresses of all masters; for a consumer those of slaves too, because it may read from them."""
         result: set[str] = set()
         for broker in self.routes.brokers():
             for broker_id, address in broker.broker_addrs.items():
@@ -166,15 +166,15 @@ class ClientInstance:
 
     def _route_changed(self, topic: str) -> None:
         if self._running and (self._producer_group or self._describe_consumer):
-            new = self._heartbeat_addresses() - self._greeted
-            self._greeted |= new
+            new = self._heartbeat_addresses() - self._heartbeat_sent_to
+            self._heartbeat_sent_to |= new
             for address in new:
                 self.spawn(self._heartbeat_quietly(address))
         if self._on_route_change is not None:
             self._on_route_change(topic)
 
     def renew_route(self, topic: str) -> None:
-        """Looks in the background whether a topic has moved; call it when a broker can't be reached."""
+        """Renews a topic's route in the background; call it when a broker can't be reached."""
         if self._running:
             self.spawn(self._renew_quietly(topic))
 
@@ -185,7 +185,7 @@ class ClientInstance:
             log.debug("the route of %s stays as it is: %s", topic, error)
 
     def _lost(self, address: str) -> None:
-        self._greeted.discard(address)
+        self._heartbeat_sent_to.discard(address)
 
     async def _leave_groups(self) -> None:
         header = UnregisterClientHeader(
@@ -193,21 +193,21 @@ class ClientInstance:
         )
         if not self._producer_group and not self._consumer_group:
             return
-        # Also where a heartbeat failed: it may have been heard all the same.
-        known = self._greeted | self._heartbeat_addresses()
+        # Brokers whose heartbeat failed are included: they may have received it.
+        known = self._heartbeat_sent_to | self._heartbeat_addresses()
         addresses = [address for address in known if self.remoting.is_connected(address)]
-        command_to = [self._leave(address, request(RequestCode.UNREGISTER_CLIENT, header)) for address in addresses]
-        await asyncio.gather(*command_to)
+        leaving = [self._leave(address, request(RequestCode.UNREGISTER_CLIENT, header)) for address in addresses]
+        await asyncio.gather(*leaving)
 
     async def _leave(self, address: str, command: Command) -> None:
         try:
             await self.remoting.invoke(address, command, LEAVE_TIMEOUT_S)
         except UnreachableError as error:
-            log.debug("no goodbye to %s: %s", address, error)
+            log.debug("could not unregister at %s: %s", address, error)
 
 
 def local_host_towards(address: str) -> str:
-    """This machine's address as ``address`` sees it; 127.0.0.1 when that can't be found out. Sends nothing."""
+    """Returns this machine's address as ``address`` sees it, 127.0.0.1 when that is unknown. Sends nothing."""
     host, port = parse_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

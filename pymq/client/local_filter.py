@@ -1,4 +1,4 @@
-"""Filters that run in the client: the broker sends everything, the plugin decides what the handler sees."""
+"""Filters that run in the client: the broker sends all messages, and the plugin picks those for the handler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """What to deliver; ``stop_offset``: of the message at which to pull again, None when all were judged."""
+    """Messages to deliver. ``stop_offset``: where the next pull starts if the filter stopped, else None."""
 
     messages: list[StoredMessage]
     stop_offset: int | None
@@ -27,15 +27,15 @@ class LocalFilter:
         self.running = running
 
     def keep(self, messages: list[StoredMessage]) -> Kept:
-        """The wanted ones of a queue's messages, up to the first that can't be judged when the policy is to stop there.
+        """Returns the messages of a queue that match; policy stop ends them before the first one the filter fails on.
 
-        Raises FilterStopError when that is the first of them.
+        Raises FilterStopError when the filter stops at the first message.
         """
-        kept, judged_count = self.running.keep(messages, [of_stored(message) for message in messages])
-        return Kept(kept, messages[judged_count].queue_offset if judged_count < len(messages) else None)
+        kept, filtered_count = self.running.keep(messages, [of_stored(message) for message in messages])
+        return Kept(kept, messages[filtered_count].queue_offset if filtered_count < len(messages) else None)
 
     def figures(self) -> str:
-        """What operators see of it, on one line."""
+        """Returns the filter's counters on one line, for operators."""
         stats = self.running.stats
         return (
             f"{self.running.name}: matched {stats.matched}, skipped {stats.skipped}, errors {stats.errors}, "
@@ -46,11 +46,11 @@ class LocalFilter:
 def filtered_subscription(
     topic: str, name: str, expression: str, version: int, *, clock: Clock, on_error: str
 ) -> Subscription:
-    """A subscription through the filter ``name``; ``tag`` and ``sql92`` are left to the broker, which knows them.
+    """Returns a subscription through the filter ``name``; the broker itself runs ``tag`` and ``sql92``.
 
     Raises UsageError for an unknown filter or policy, ExpressionError for a wrong expression.
     """
-    # Plugins are loaded where they are used: importing a client imports none.
+    # Plugins load on first use: importing a client imports none.
     from pymq.filter.registry import installed_filters  # noqa: PLC0415
     from pymq.filter.running import RunningFilter, parse_on_error  # noqa: PLC0415
 

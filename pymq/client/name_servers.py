@@ -1,4 +1,4 @@
-"""The name servers a client knows: asks the one that worked last, and the next one when it can't be reached."""
+"""Requests to name servers: uses the one that answered last, and the next one when it can't be reached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pymq.wire.command import Command
 
 
 def parse_name_servers(text: str | Sequence[str]) -> list[str]:
-    """``"a:9876;b:9876"`` or a list of such texts -> the addresses. Raises UsageError for none, or for no address."""
+    """Splits ``"a:9876;b:9876"``, or a list of such texts, into addresses. Raises UsageError for none or a bad one."""
     if not isinstance(text, str):
         text = ";".join(text)
     addresses = [part.strip() for part in re.split("[;,]", text) if part.strip()]
@@ -28,7 +28,7 @@ def parse_name_servers(text: str | Sequence[str]) -> list[str]:
 
 
 class NameServers:
-    """Requests to any one of several equal servers; starts with a random one so that clients spread."""
+    """Sends requests to any one of several equal servers, first to a random one so that clients spread."""
 
     def __init__(self, addresses: str | Sequence[str], remoting: RemotingClient, rng: random.Random) -> None:
         self.addresses = parse_name_servers(addresses)
@@ -36,7 +36,7 @@ class NameServers:
         self._current = rng.randrange(len(self.addresses))
 
     async def invoke(self, command: Command, timeout_s: float = 3.0) -> Command:
-        """The first answer anyone gives, whatever its code; each server gets ``timeout_s``.
+        """Returns the first answer of any server, whatever its code; each server gets ``timeout_s``.
 
         Raises UnreachableError when none answers.
         """

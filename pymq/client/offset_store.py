@@ -1,4 +1,4 @@
-"""Where a consumer's progress is kept: at the brokers for a group that shares, in a local file for broadcasting."""
+"""Stores a consumer's offsets: at the brokers for clustering, in a local file for broadcasting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from pymq.client.queue_offsets import QueueOffsets
-from pymq.client.to_end import to_end
+from pymq.client.uninterrupted import uninterrupted
 from pymq.errors import PymqError
 from pymq.model.message import MessageQueue
 
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class OffsetStore(Protocol):
-    """Offsets by queue: moved in memory while consuming, stored now and then."""
+    """Offsets by queue: moved in memory while consuming, stored at intervals."""
 
     def current(self, queue: MessageQueue) -> int | None:
-        """The offset in memory; None for a queue that wasn't consumed from yet."""
+        """Returns the offset in memory, None for a queue that was not consumed from yet."""
         ...
 
     def move(self, queue: MessageQueue, offset: int, *, back: bool = False) -> None:
@@ -32,24 +32,24 @@ class OffsetStore(Protocol):
         ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """The offset as stored; None when there is none. Raises RefusedError, UnreachableError."""
+        """Returns the stored offset, None when there is none. Raises RefusedError, UnreachableError."""
         ...
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:
-        """Stores what changed of ``queues``, for good when it returns; failures are logged and tried again then."""
+        """Stores the offsets of ``queues`` that changed, durably. A failure is logged; the next call tries again."""
         ...
 
-    def may_travel(self, queue: MessageQueue) -> bool:
-        """True when a pull of ``queue`` may take the offset along to the broker."""
+    def can_commit_by_pull(self, queue: MessageQueue) -> bool:
+        """Returns True when a pull request of ``queue`` may carry the offset to the broker."""
         ...
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is another member's now."""
+        """Drops the offset of a queue that now belongs to another member."""
         ...
 
 
 class _Table:
-    """The part both stores share: offsets in memory and what was stored of them."""
+    """The base of both stores: offsets in memory, and the values last stored."""
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
@@ -76,12 +76,12 @@ class _Table:
 
 
 class BrokerOffsets(_Table):
-    """Clustering: every queue's offset at its broker (codes 14 and 15).
+    """Clustering: keeps every queue's offset at its broker (codes 14 and 15).
 
-    Java's broker handles the requests of one connection in many threads and takes whichever offset comes last. So each
-    commit is answered before the next one of its queue is sent: an older one must not overwrite a newer one. And a
-    group's first commit to a topic goes alone: of two that find no table of the topic yet, each makes one, and the
-    second table replaces the first (Java: ConsumerOffsetManager.commitOffset).
+    Java's broker handles the requests of one connection in many threads, and the last offset it handles wins. So this
+    store waits for the answer to a commit before it sends the next one of that queue: an older offset must not
+    overwrite a newer one. A group's first commit to a topic is sent alone: of two commits that find no table for the
+    topic, each creates one, and the second table replaces the first (Java: ConsumerOffsetManager.commitOffset).
     """
 
     def __init__(self, group: str, requests: QueueOffsets) -> None:
@@ -89,17 +89,17 @@ class BrokerOffsets(_Table):
         self._group = group
         self._requests = requests
         self._one_at_a_time = asyncio.Lock()
-        self._begun: set[tuple[str, str]] = set()  # topic, broker: where a commit was answered
+        self._committed_tables: set[tuple[str, str]] = set()  # (topic, broker) pairs that have answered a commit
 
     async def stored(self, queue: MessageQueue) -> int | None:
         return await self._requests.committed(self._group, queue)
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:
-        """Returns once the brokers have answered. What is sent is waited for even if the caller is cancelled."""
-        await to_end(self._store(list(queues)))
+        """Returns once the brokers have answered all commits, even if the caller is cancelled."""
+        await uninterrupted(self._store(list(queues)))
 
-    def may_travel(self, queue: MessageQueue) -> bool:
-        return (queue.topic, queue.broker_name) in self._begun
+    def can_commit_by_pull(self, queue: MessageQueue) -> bool:
+        return (queue.topic, queue.broker_name) in self._committed_tables
 
     async def _store(self, queues: list[MessageQueue]) -> None:
         async with self._one_at_a_time:
@@ -109,11 +109,11 @@ class BrokerOffsets(_Table):
             await asyncio.gather(*[self._commit_to(table, changes) for table, changes in tables.items()])
 
     async def _commit_to(self, table: tuple[str, str], changes: list[tuple[MessageQueue, int]]) -> None:
-        if table not in self._begun:
+        if table not in self._committed_tables:
             first, *changes = changes
             if not await self._commit(*first):
                 return
-            self._begun.add(table)
+            self._committed_tables.add(table)
         await asyncio.gather(*[self._commit(queue, offset) for queue, offset in changes])
 
     async def _commit(self, queue: MessageQueue, offset: int) -> bool:
@@ -127,7 +127,7 @@ class BrokerOffsets(_Table):
 
 
 class FileOffsets(_Table):
-    """Broadcasting: all offsets in one JSON file, replaced as a whole; in memory only without a path."""
+    """Broadcasting: keeps all offsets in one JSON file, replaced as a whole. Without a path, in memory only."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class FileOffsets(_Table):
             self._loaded = self._load()
         return self._offsets.get(queue, self._loaded.get(queue))
 
-    def may_travel(self, queue: MessageQueue) -> bool:
+    def can_commit_by_pull(self, queue: MessageQueue) -> bool:
         return False
 
     async def store(self, queues: Iterable[MessageQueue]) -> None:

@@ -1,4 +1,4 @@
-"""Orderly consumption: each queue's messages one after the other, the next ones only when these are done."""
+"""Orderly consumption: handles the messages of each queue in order, each batch after the one before it is done."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCK_RETRY_INTERVAL_S = 0.1
 
 
 class OrderlyConsumption:
-    """One task per queue. In clustering a queue is worked on only while its broker holds it locked for this client."""
+    """One task per queue. In clustering mode it runs only while the broker has the queue locked for this client."""
 
     def __init__(self, state: ConsumerState, handler: MessageHandler, locks: QueueLocks) -> None:
         self._state = state
@@ -29,20 +29,20 @@ class OrderlyConsumption:
         self._slots = asyncio.Semaphore(state.settings.concurrency_max)
 
     def start(self) -> None:
-        """Nothing runs before a queue is assigned."""
+        """Does nothing: :meth:`begin` starts a task when a queue is assigned."""
 
     def begin(self, process_queue: ProcessQueue) -> None:
         """Starts a new queue's task."""
         self._tasks[process_queue] = self._state.instance.spawn(self._run(process_queue))
 
     def submit(self, process_queue: ProcessQueue, messages: list[StoredMessage]) -> None:
-        """Takes messages, which the process queue holds already, behind the earlier ones."""
+        """Queues messages behind the earlier ones; the process queue must hold them already."""
         process_queue.waiting += messages
 
     async def end(self, process_queue: ProcessQueue) -> None:
-        """Lets the running handler finish and its result count, then ends the queue's task.
+        """Waits for the running handler, applies its result, and ends the queue's task.
 
-        The lock must be held until then: the next owner starts where this one ends.
+        The caller must hold the lock until then: the next owner starts at the offset this one reached.
         """
         task = self._tasks.pop(process_queue, None)
         if task is None:
@@ -51,13 +51,14 @@ class OrderlyConsumption:
         await asyncio.wait([task], timeout=self._state.settings.stop_timeout_s)
         if not task.done():
             log.warning(
-                "the handler on %s still ran at its hand-over: its messages will come again", process_queue.queue
+                "the handler on %s still ran when the queue was released: its messages will come again",
+                process_queue.queue,
             )
             task.cancel()
         process_queue.remove(process_queue.waiting)
 
     async def stop(self, timeout_s: float) -> None:
-        """Ends all queues as :meth:`end` does, together."""
+        """Ends the tasks of all queues at the same time, as :meth:`end` does for one."""
         for process_queue in self._tasks:
             process_queue.close()
         if self._tasks:
@@ -80,7 +81,7 @@ class OrderlyConsumption:
                 await self._pause(process_queue)
 
     async def _handle(self, process_queue: ProcessQueue) -> bool:
-        """Hands the oldest messages to the handler; True when the same ones must come again."""
+        """Calls the handler with the oldest messages; returns True when it must be called with the same ones again."""
         messages = process_queue.waiting[: self._state.settings.batch_count_max]
         result = await self._handler.call(messages)
         process_queue.last_consume_ms = self._state.instance.clock.now_ms()
@@ -94,7 +95,7 @@ class OrderlyConsumption:
         return False
 
     async def _all_given_up(self, messages: list[StoredMessage]) -> bool:
-        """Counts one more try; True when all messages are beyond the limit and went to the dead letters."""
+        """Counts one more attempt; returns True when all messages passed the limit and are in the dead letters."""
         limit = self._state.settings.reconsume_count_max
         given_up = True
         for message in messages:

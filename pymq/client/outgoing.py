@@ -1,4 +1,4 @@
-"""A message on its way out: checked, with its properties and body as they travel, and the request that carries it."""
+"""Prepares messages for sending: checks them, encodes properties and body, and builds the send request."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header, send_
 BODY_SIZE_MAX_BYTES = 4 * 1024 * 1024  # Java: DefaultMQProducer.maxMessageSize
 AUTO_CREATE_QUEUE_COUNT = 4
 
-# Reserved names that an application sets through its properties because Message has no field for them.
+# Reserved names that an application may set as properties, because Message has no field for them.
 _SETTABLE = {names.UNIQ_KEY, names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.SHARDING_KEY}
 _SETTABLE |= {"INSTANCE_ID", "BUYER_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"}
 _FORBIDDEN = names.RESERVED - _SETTABLE
 
-# 0: stored as asked; the others: stored here, but flushing or replication was not confirmed.
+# SUCCESS: stored as requested; the others: stored, but flushing or replication was not confirmed.
 _STATUS = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
     ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
@@ -35,7 +35,7 @@ _STATUS = {
 
 
 class Outgoing:
-    """One send request's content; :meth:`command` may be called again for another queue."""
+    """The content of one send request; :meth:`command` may be called again for another queue."""
 
     __slots__ = ("batch", "body", "flag", "message_id", "properties", "sys_flag", "topic")
 
@@ -51,7 +51,7 @@ class Outgoing:
         self.batch = batch
 
     def command(self, group: str, queue: MessageQueue, born_ms: int) -> Command:
-        """The request for ``queue``; ``born_ms`` is Unix time."""
+        """Returns the request that sends to ``queue``; ``born_ms`` is Unix time."""
         fields = send_v2_fields(
             producer_group=group,
             topic=self.topic,
@@ -71,7 +71,7 @@ class Outgoing:
     def retry_command(
         self, group: str, queue: MessageQueue, born_ms: int, reconsume_times: int, max_reconsume_times: int
     ) -> Command:
-        """The request that puts a message into a retry topic, with how often it was given and how often it may be."""
+        """Returns the request that sends a message to a retry topic, with its number of retries and their limit."""
         header = SendMessageV2Header(
             producer_group=group,
             topic=self.topic,
@@ -90,7 +90,7 @@ class Outgoing:
 
 
 def prepare(message: Message, ids: UniqueIdMaker, compress: str, compress_above_bytes: int) -> Outgoing:
-    """One message, its body compressed when longer than ``compress_above_bytes``. Raises UsageError."""
+    """Prepares one message; a body longer than ``compress_above_bytes`` is compressed. Raises UsageError."""
     body, sys_flag = message.body, 0
     if len(body) > compress_above_bytes:
         packed, flags = compress_body(body, compress)
@@ -101,7 +101,7 @@ def prepare(message: Message, ids: UniqueIdMaker, compress: str, compress_above_
 
 
 def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_bytes: int) -> Outgoing:
-    """Many messages as one body. Raises UsageError for what can't be in one batch."""
+    """Prepares many messages as one body. Raises UsageError for messages that can't form one batch."""
     _check_batch(messages)
     keys: list[str] = []
     entries: list[bytes] = []
@@ -117,11 +117,13 @@ def prepare_batch(messages: Sequence[Message], ids: UniqueIdMaker, size_max_byte
 
 
 def _check_batch(messages: Sequence[Message]) -> None:
-    """Java: MessageBatch.generateFromList."""
+    """Raises UsageError for messages that can't form one batch (Java: MessageBatch.generateFromList)."""
     if not messages:
         raise UsageError("the batch is empty: give at least one message")
     if len(messages) > BATCH_COUNT_MAX:
-        raise UsageError(f"the batch has {len(messages)} messages, the limit is {BATCH_COUNT_MAX}: send smaller ones")
+        raise UsageError(
+            f"the batch has {len(messages)} messages, the limit is {BATCH_COUNT_MAX}: send smaller batches"
+        )
     first = messages[0]
     if first.topic.startswith(RETRY_PREFIX):
         raise UsageError("messages to a retry topic can't be sent as a batch: send them one by one")
@@ -135,7 +137,7 @@ def _check_batch(messages: Sequence[Message]) -> None:
 
 
 def _properties(message: Message, ids: UniqueIdMaker) -> tuple[bytes, str]:
-    """(encoded properties, unique key). Raises UsageError for reserved names, separators inside, and too many bytes."""
+    """Returns (encoded properties, unique key). Raises UsageError for reserved names, separators or too many bytes."""
     if message.properties:
         for name in message.properties:
             if name in _FORBIDDEN:
@@ -152,7 +154,7 @@ def _properties(message: Message, ids: UniqueIdMaker) -> tuple[bytes, str]:
 
 
 def send_result(answer: Command, outgoing: Outgoing, queue: MessageQueue, address: str) -> SendResult:
-    """What the broker's answer says. Raises RefusedError, and ProtocolViolation when a field is missing in it."""
+    """Converts the broker's answer. Raises RefusedError, and ProtocolViolation when the answer lacks a field."""
     status = _STATUS.get(answer.code)
     if status is None:
         raise RefusedError(answer.code, answer.remark, address)

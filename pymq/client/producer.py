@@ -22,7 +22,7 @@ COMPRESS_ABOVE_BYTES = 4096
 SEND_TIMEOUT_S = 3.0
 RETRY_COUNT = 2
 
-# Java: DefaultMQProducer.retryResponseCodes. Another broker may take what one refuses with these.
+# Java: DefaultMQProducer.retryResponseCodes. Another broker may accept a message that one refuses with these codes.
 RETRY_CODES = frozenset(
     {
         ResponseCode.TOPIC_NOT_EXIST,
@@ -76,7 +76,7 @@ class Producer:
 
     @property
     def client_id(self) -> str:
-        """How brokers list this client."""
+        """The id under which brokers list this client."""
         return self._instance.client_id
 
     async def __aenter__(self) -> Producer:
@@ -89,16 +89,16 @@ class Producer:
         await self.stop()
 
     async def start(self) -> None:
-        """Begins background work. The first connection is made by the first send."""
+        """Starts background jobs. The first send opens the first connection."""
         if not self._instance.running:
             self._instance.start()
 
     async def stop(self) -> None:
-        """Leaves the group and closes all connections; open sends fail with UnreachableError."""
+        """Leaves the group and closes all connections; pending sends fail with UnreachableError."""
         await self._instance.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Queues of ``topic`` that can be written to. Raises NotFoundError, UnreachableError."""
+        """Returns the writable queues of ``topic``. Raises NotFoundError, UnreachableError."""
         return list(await self._instance.routes.queues_to_write(check_topic(topic)))
 
     async def send(
@@ -111,8 +111,8 @@ class Producer:
     ) -> SendResult:
         """Sends and waits until the broker has stored the message.
 
-        Without ``queue`` and ``selector`` a failed attempt is repeated on another broker within ``timeout_s``; with
-        one of them the queue was chosen for a reason and nothing is repeated.
+        Without ``queue`` and ``selector`` a failed attempt is repeated on another broker within ``timeout_s``. With
+        one of them the caller chose the queue, and a failure is not repeated elsewhere.
         Raises UsageError (the message can't be sent as it is), NotFoundError (no such topic), RefusedError,
         UnreachableError, RequestTimeoutError.
         """
@@ -130,14 +130,14 @@ class Producer:
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> asyncio.Task[SendResult]:
-        """As :meth:`send`, as a task that runs beside the caller."""
+        """Starts a task that does the same as :meth:`send`."""
         sending = self.send(message, timeout_s=timeout_s, queue=queue, selector=selector)
         return asyncio.get_running_loop().create_task(sending)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
-        """Sends without an answer: nobody hears whether it was stored. Raises as far as it sees a failure here."""
+        """Sends without waiting for an answer: failures in the broker go unnoticed. Raises for earlier failures."""
         outgoing = self._prepare(message)
         chosen = queue
         if chosen is None and selector is not None:
@@ -153,7 +153,7 @@ class Producer:
     ) -> SendResult:
         """Sends messages of one topic in one request; all are stored in one queue with consecutive offsets, or none.
 
-        Raises as :meth:`send`; UsageError also for mixed topics, delays, or a batch that is too large.
+        Raises what :meth:`send` raises; UsageError also for mixed topics, delays, or a batch that is too large.
         """
         for message in messages:
             self._check(message)
@@ -183,7 +183,7 @@ class Producer:
         return selector(queues, message)
 
     async def _send_anywhere(self, outgoing: Outgoing, timeout_s: float) -> SendResult:
-        """Attempts on different brokers until one takes it, the attempts are used up, or the time is."""
+        """Tries different brokers until one accepts it, or the attempts or the time are used up."""
         deadline_ms = self._clock.monotonic_ms() + timeout_s * 1000
         last_broker: str | None = None
         for attempts_left in range(self.retry_count, -1, -1):
@@ -213,7 +213,7 @@ class Producer:
         return result
 
     def _broker_failed(self, queue: MessageQueue) -> None:
-        """Leaves the broker alone for a while and looks whether its topic has moved."""
+        """Avoids the broker for a while and renews the topic's route."""
         self._health.failed(queue.broker_name)
         self._instance.renew_route(queue.topic)
 

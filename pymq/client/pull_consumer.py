@@ -1,4 +1,4 @@
-"""Reads queues at offsets the caller chooses: no group membership, no commits unless asked."""
+"""Reads queues at offsets that the caller chooses: no group membership, and commits only on request."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from pymq.client.instance import ROUTE_POLL_INTERVAL_S, ClientInstance
-from pymq.client.pulling import keep_wanted, pull_once
+from pymq.client.pulling import filter_result, pull_once
 from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.subscription import EVERYTHING, TAG, Subscription
-from pymq.client.wanted import Wanted
+from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
 from pymq.errors import UnreachableError
 from pymq.model import sysflag
@@ -22,7 +22,7 @@ SUBSCRIPTION_COUNT_MAX = 64
 
 
 class PullConsumer:
-    """A reader under the name of ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`."""
+    """A reader that uses the name of ``group``. Use it with ``async with``, or :meth:`start` and :meth:`stop`."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class PullConsumer:
             namesrv, clock=clock, rng=rng, instance_name=instance_name, poll_interval_s=poll_interval_s
         )
         self._offsets = QueueOffsets(self._instance)
-        self._broker_ids: dict[MessageQueue, int] = {}  # what brokers suggested: a slave when the master is far behind
-        self._subscriptions: dict[tuple[str, Wanted], Subscription] = {}  # the one used last at the end
+        self._broker_ids: dict[MessageQueue, int] = {}  # suggested by brokers: a slave for messages far behind the end
+        self._subscriptions: dict[tuple[str, SubscriptionOptions], Subscription] = {}  # least recently used first
 
     async def __aenter__(self) -> PullConsumer:
         await self.start()
@@ -52,16 +52,16 @@ class PullConsumer:
         await self.stop()
 
     async def start(self) -> None:
-        """Begins background work (routes)."""
+        """Starts the background job that refreshes routes."""
         if not self._instance.running:
             self._instance.start()
 
     async def stop(self) -> None:
-        """Closes all connections; open pulls fail with UnreachableError."""
+        """Closes all connections; pending pulls fail with UnreachableError."""
         await self._instance.close()
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Readable queues of ``topic``, sorted, as a name server says now.
+        """Asks a name server for the readable queues of ``topic`` and returns them sorted.
 
         Raises NotFoundError, UnreachableError, RefusedError, UsageError (no legal topic name).
         """
@@ -83,19 +83,19 @@ class PullConsumer:
         via: str | None = None,
         suspend_ms: int = 0,
     ) -> PullResult:
-        """Messages of ``queue`` from ``offset`` on; with ``suspend_ms`` the broker waits so long for the first one.
+        """Pulls messages of ``queue`` from ``offset`` on; the broker waits for the first one up to ``suspend_ms``.
 
-        Brokers cap ``count_max`` and ``bytes_max``. Go on at the result's ``next_offset``, also when nothing matched;
-        OFFSET_ILLEGAL says that ``offset`` is no longer, or not yet, stored. What is wanted is said as in
+        Brokers cap ``count_max`` and ``bytes_max``. Continue at the result's ``next_offset``, even without a match.
+        OFFSET_ILLEGAL means that ``offset`` is no longer, or not yet, stored. Select messages as in
         :meth:`PushConsumer.subscribe`: ``sql`` instead of a tag ``expression``, or a ``filter`` with its expression,
-        which runs here or, with ``via="filter-server"``, in a filter server of the queue's broker. With ``on_error``
-        stop, the result ends before a message that the filter can't judge, and the pull from there on fails.
+        which runs in this client or, with ``via="filter-server"``, in a filter server of the queue's broker. With
+        ``on_error="stop"`` the result ends before a message that the filter fails on, and the pull from there fails.
 
         Raises UsageError (a wrong expression), NotFoundError, RefusedError, UnreachableError (also when no filter
         server answers), FilterStopError.
         """
-        wanted = Wanted(expression, sql, expression_type, filter, on_error, via)
-        subscription = self._subscription(queue.topic, wanted)
+        options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
+        subscription = self._subscription(queue.topic, options)
         try:
             result = await pull_once(
                 self._instance,
@@ -114,36 +114,36 @@ class PullConsumer:
             self._instance.renew_route(queue.topic)
             raise
         self._broker_ids[queue] = result.suggested_broker_id
-        keep_wanted(result, subscription)
+        filter_result(result, subscription)
         return result
 
-    def _subscription(self, topic: str, wanted: Wanted) -> Subscription:
-        """Kept while it is used: compiling a filter is work, and some keep state from pull to pull."""
-        key = topic, wanted
+    def _subscription(self, topic: str, options: SubscriptionOptions) -> Subscription:
+        """Returns a subscription from the cache: compiling filters is slow, and some keep state between pulls."""
+        key = topic, options
         found = self._subscriptions.pop(key, None)
         if found is None:
-            found = wanted.subscription(topic, 0, self._instance.clock)
+            found = options.subscription(topic, 0, self._instance.clock)
             if len(self._subscriptions) >= SUBSCRIPTION_COUNT_MAX:
                 del self._subscriptions[next(iter(self._subscriptions))]
         self._subscriptions[key] = found
         return found
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The first offset that is still stored."""
+        """Returns the first offset that is still stored."""
         return await self._offsets.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
+        """Returns the offset that the next message will get."""
         return await self._offsets.max_offset(queue)
 
     async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         return await self._offsets.by_time(queue, timestamp_ms)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where this group goes on in ``queue``; None when it never committed there."""
+        """Returns the offset that this group committed in ``queue``, None when there is none."""
         return await self._offsets.committed(self.group, queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Makes ``offset`` the place where this group goes on."""
+        """Commits ``offset``: this group continues there."""
         await self._offsets.commit(self.group, queue, offset)

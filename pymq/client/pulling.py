@@ -1,4 +1,4 @@
-"""One pull: the request, the address it goes to, and what its answer's code means."""
+"""Performs one pull: builds the request, picks the address, and maps the response code to a status."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 
-# A parked pull is answered within its suspension and 15 s more (spec: long poll); then it is lost.
+# A suspended pull is answered at most 15 s after its suspension ends (spec: long poll); later it counts as lost.
 SUSPEND_SLACK_S = 15.0
 PULL_TIMEOUT_S = 10.0
-# A filter server may have to start a worker process and to compile the filter before it answers its first pull.
+# A filter server may have to start a worker process and compile the filter before it answers its first pull.
 FILTER_SLACK_S = 30.0
 
 _STATUS = {
@@ -43,7 +43,7 @@ async def pull_once(
     commit_offset: int = 0,
     broker_id: int = 0,
 ) -> PullResult:
-    """Pulls once; ``sys_flag`` says what the request carries, the suspend bit is added for ``suspend_ms`` > 0.
+    """Pulls once. ``sys_flag`` marks what the request carries; ``suspend_ms`` > 0 adds the suspend bit.
 
     Raises RefusedError for codes that are no pull result, UnreachableError, NotFoundError (no route).
     """
@@ -87,36 +87,36 @@ async def pull_once(
     )
 
 
-def keep_wanted(result: PullResult, subscription: Subscription) -> None:
-    """Takes out of ``result.raw`` what only shares a wanted tag's hash, and what the client's filter leaves out.
+def filter_result(result: PullResult, subscription: Subscription) -> None:
+    """Removes messages from ``result.raw``: other tags with the same hash, and those the client's filter rejects.
 
-    A result that loses all becomes NO_MATCHED_MESSAGE. ``next_offset`` goes back to a message at which the filter
-    stops. Raises FilterStopError when that is the first one.
+    A result without messages left becomes NO_MATCHED_MESSAGE. If the filter stops at a message, ``next_offset``
+    becomes that message's offset. Raises FilterStopError when that is the first message.
     """
     if not result.raw or (not subscription.tags and subscription.local is None):
         return
     messages = result.messages()
-    kept = [message for message in messages if _has_wanted_tag(message, subscription)]
+    kept = [message for message in messages if _has_subscribed_tag(message, subscription)]
     if subscription.local is not None and kept:
-        judged = subscription.local.keep(kept)
-        kept = judged.messages
-        if judged.stop_offset is not None:
-            result.next_offset = judged.stop_offset
+        filtered = subscription.local.keep(kept)
+        kept = filtered.messages
+        if filtered.stop_offset is not None:
+            result.next_offset = filtered.stop_offset
     if len(kept) < len(messages):
-        result.raw = _cut_out(result.raw, messages, kept)
+        result.raw = _records_of(result.raw, messages, kept)
         if not kept:
             result.status = PullStatus.NO_MATCHED_MESSAGE
 
 
-def _has_wanted_tag(message: StoredMessage, subscription: Subscription) -> bool:
+def _has_subscribed_tag(message: StoredMessage, subscription: Subscription) -> bool:
     if not subscription.tags:
         return True
     tag = find_property(message.raw_properties, TAGS.encode())
     return subscription.accepts(tag.decode("utf-8", "replace") if tag else "")
 
 
-def _cut_out(raw: bytes, messages: list[StoredMessage], kept: list[StoredMessage]) -> bytes:
-    """The bytes of the messages that were kept, which are among ``messages``, the records of ``raw``."""
+def _records_of(raw: bytes, messages: list[StoredMessage], kept: list[StoredMessage]) -> bytes:
+    """Returns the records of the ``kept`` messages; ``raw`` holds the records of all ``messages``, in order."""
     offsets = {message.queue_offset for message in kept}
     parts: list[bytes] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Gets messages pushed to a handler: a member of a group that shares queues, keeps offsets and retries failures."""
+"""Delivers messages to a handler as a member of a group, which shares queues, stores offsets and retries failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pymq.client.queue_offsets import QueueOffsets
 from pymq.client.queue_reader import Consumption
 from pymq.client.rebalancer import Rebalancer
 from pymq.client.subscription import EVERYTHING, TAG, explained
-from pymq.client.wanted import Wanted
+from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import Clock
 from pymq.errors import NotFoundError, PymqError, RefusedError, UsageError
 from pymq.model.message import MessageQueue
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 
 class PushConsumer:
-    """A member of ``group``. Subscribe, then ``async with`` it or call :meth:`start`; end with :meth:`stop`.
+    """A member of ``group``. Subscribe, then use ``async with``, or :meth:`start` and :meth:`stop`.
 
-    ``on_message(list[StoredMessage])`` returns a ConsumeResult or None (done), plainly (it runs in a thread then) or
-    as a coroutine; an exception counts as RECONSUME_LATER. Further keywords are those of
+    ``on_message(list[StoredMessage])`` returns a ConsumeResult or None (done). It is a plain function, which runs in a
+    thread, or a coroutine function; an exception counts as RECONSUME_LATER. Further keywords are those of
     :class:`~pymq.client.consumer_settings.ConsumerSettings`: orderly, broadcasting, consume_from, batch_count_max,
     concurrency_max, max_reconsume_times and others.
     """
@@ -92,7 +92,7 @@ class PushConsumer:
 
     @property
     def client_id(self) -> str:
-        """How brokers list this member."""
+        """The id under which brokers list this member."""
         return self._instance.client_id
 
     @property
@@ -102,7 +102,7 @@ class PushConsumer:
 
     @property
     def failure(self) -> PymqError | None:
-        """Why the consumer stopped by itself: a filter with ``on_error="stop"`` met a message it can't judge."""
+        """The error that stopped the consumer: a filter with ``on_error="stop"`` failed on a message. Else None."""
         return self._failure
 
     async def __aenter__(self) -> PushConsumer:
@@ -125,24 +125,25 @@ class PushConsumer:
         on_error: str = "skip",
         via: str | None = None,
     ) -> None:
-        """Wants messages of ``topic``: ``*``, ``TagA || TagB``, or those with ``sql="a > 5 AND b = 'x'"``.
+        """Subscribes to ``topic``: all messages (``*``), tags (``TagA || TagB``), or ``sql="a > 5 AND b = 'x'"``.
 
-        ``expression_type`` names another language that the broker knows; ``filter`` an installed filter that this
-        client runs (``filter="jsonpath", expression="$.total"``), with ``on_error`` skip, deliver or stop for messages
-        that it can't judge. With ``via="filter-server"`` the filter runs in a filter server of the broker instead. All
-        members of a group must subscribe to the same. Raises UsageError for an illegal topic, filter or expression.
+        ``expression_type`` names another language that the broker knows. ``filter`` names an installed filter that this
+        client runs (``filter="jsonpath", expression="$.total"``); ``on_error`` is skip, deliver or stop, for messages
+        that the filter fails on. With ``via="filter-server"`` the filter runs in a filter server of the broker instead.
+        All members of a group must have the same subscriptions. Raises UsageError for an illegal topic, filter or
+        expression.
         """
         clock = self._instance.clock
-        wanted = Wanted(expression, sql, expression_type, filter, on_error, via)
-        self._state.subscriptions[topic] = wanted.subscription(check_topic(topic), clock.now_ms(), clock)
+        options = SubscriptionOptions(expression, sql, expression_type, filter, on_error, via)
+        self._state.subscriptions[topic] = options.subscription(check_topic(topic), clock.now_ms(), clock)
         if self._instance.running:
             self._rebalancer.wake()
 
     async def start(self) -> None:
-        """Joins the group and begins to consume. A topic that doesn't exist yet is picked up once it does.
+        """Joins the group and begins to consume. A topic that doesn't exist yet is consumed once it does.
 
         A stopped consumer can't be started again. Raises UsageError without a subscription, UnreachableError when no
-        name server answers, RefusedError when a broker doesn't take a filter that is no tag expression.
+        name server answers, RefusedError when a broker refuses a filter that is not a tag expression.
         """
         if self._instance.running:
             return
@@ -163,9 +164,9 @@ class PushConsumer:
         self._start_jobs()
 
     async def stop(self) -> None:
-        """Leaves the group: no more pulls, running handlers end, offsets are stored, locks given back."""
+        """Leaves the group: ends all pulls, waits for running handlers, stores offsets and unlocks queues."""
         if self._failing is not None and self._failing is not asyncio.current_task():
-            await asyncio.shield(self._failing)  # it stops by itself already
+            await asyncio.shield(self._failing)  # a failure is stopping the consumer already
             return
         try:
             await self._leave()
@@ -173,7 +174,7 @@ class PushConsumer:
             self._stopped.set()
 
     async def wait(self) -> None:
-        """Returns once the consumer has stopped. Raises what it stopped with by itself (see :attr:`failure`)."""
+        """Returns once the consumer has stopped. Raises the error that stopped it (see :attr:`failure`)."""
         await self._stopped.wait()
         if self._failure is not None:
             raise self._failure
@@ -195,11 +196,11 @@ class PushConsumer:
         self._handler.close()
 
     async def commit(self) -> None:
-        """Stores the offsets of what is done now, without waiting for the interval."""
+        """Stores the offsets reached so far now instead of at the next interval."""
         await self._store_offsets()
 
     def running_info(self) -> dict[str, object]:
-        """What this member tells operators (mqadmin consumerStatus)."""
+        """Returns the state that operators see of this member (mqadmin consumerStatus)."""
         return to_fields(self._requests.running_info())
 
     async def _look_up_routes(self) -> None:
@@ -207,10 +208,10 @@ class PushConsumer:
             try:
                 await self._instance.routes.route(topic)
             except NotFoundError:
-                pass  # the rebalancer looks again
+                pass  # the rebalancer looks it up again
 
     async def _check_filters(self) -> None:
-        """Asks a broker of each topic whether it takes its SQL: better to fail now than at every pull."""
+        """Asks a broker of each topic to check the expression, so that a wrong one fails now and not at every pull."""
         for topic, subscription in self._state.subscriptions.items():
             route = self._instance.routes.cached(topic)
             if subscription.expression_type == TAG or route is None:
@@ -227,7 +228,7 @@ class PushConsumer:
                     raise explained(error, subscription) from None
 
     def _fail(self, error: PymqError) -> None:
-        """Stops the consumer: in a task of its own, since the caller is one of those that are stopped."""
+        """Stops the consumer in a separate task, because stopping ends the caller's task."""
         if self._failing is None:
             log.error("consumer of group %s stops: %s", self.group, error)
             self._failure = error

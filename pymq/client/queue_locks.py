@@ -1,4 +1,4 @@
-"""Locks of queues at their brokers (41, 42), so that one member at a time reads a queue in order."""
+"""Locks queues at their brokers (codes 41, 42), so that only one member at a time reads a queue in order."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ TIMEOUT_S = 3.0
 
 
 class QueueLocks:
-    """Takes, renews and gives back the locks of one consumer."""
+    """Acquires, renews and releases the locks of one consumer."""
 
     def __init__(self, state: ConsumerState) -> None:
         self._state = state
         self._clock = state.instance.clock
 
     def holds(self, process_queue: ProcessQueue) -> bool:
-        """True while the lock is safely this client's."""
+        """Returns True while this client is certain to hold the lock."""
         return self._clock.monotonic_ms() < process_queue.locked_until_ms
 
     async def lock(self, process_queues: Iterable[ProcessQueue]) -> None:
-        """Asks each broker once for its queues; afterwards :meth:`holds` tells which locks this client has.
+        """Asks each broker once to lock its queues; afterwards :meth:`holds` returns which locks this client has.
 
-        A lock that a broker refuses ends at once; one of a broker that can't be asked runs out by itself.
+        A lock that a broker refuses ends at once; one at a broker that can't be reached expires.
         """
         by_queue = {one.queue: one for one in process_queues}
         asked_ms = self._clock.monotonic_ms()
@@ -57,17 +57,17 @@ class QueueLocks:
         await self.lock(list(self._state.queues.values()))
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Gives locks back; a broker that can't be reached lets them run out."""
+        """Releases locks; at a broker that can't be reached they expire."""
         for some in _by_broker(queues).values():
             try:
                 address = await self._state.instance.routes.write_address(some[0])
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, some)
                 await self._state.instance.remoting.invoke_ok(address, command, TIMEOUT_S)
             except PymqError as error:
-                log.info("the locks of %s will run out: %s", some, error)
+                log.info("the locks of %s are not released and will expire: %s", some, error)
 
     async def _lock_at(self, queues: list[MessageQueue]) -> set[MessageQueue] | None:
-        """The queues that one broker says are this client's now; None when it can't be asked."""
+        """Returns the queues that one broker has locked for this client, None when the request fails."""
         try:
             address = await self._state.instance.routes.write_address(queues[0])
             command = self._command(RequestCode.LOCK_BATCH_MQ, queues)

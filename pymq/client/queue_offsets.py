@@ -1,4 +1,4 @@
-"""Questions about one queue's offsets: smallest, largest, by time, and a group's progress on the broker."""
+"""Requests about one queue's offsets: smallest, largest, by time, and those that groups commit."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ TIMEOUT_S = 5.0
 
 
 class QueueOffsets:
-    """The offset requests of one client. All raise RefusedError, UnreachableError, and NotFoundError (no route)."""
+    """Offset requests of one client. All raise RefusedError, UnreachableError, and NotFoundError (no route)."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The first offset that is still stored."""
+        """Returns the first offset that is still stored."""
         header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
         return await self._ask(RequestCode.GET_MIN_OFFSET, header, queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
+        """Returns the offset that the next message will get."""
         header = QueueOffsetHeader(topic=queue.topic, queue_id=queue.queue_id)
         return await self._ask(RequestCode.GET_MAX_OFFSET, header, queue)
 
     async def by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         header = SearchOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         return await self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, queue)
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Where ``group`` goes on in ``queue``; None when it never committed there."""
+        """Returns the offset that ``group`` committed in ``queue``, None when there is none."""
         header = QueryConsumerOffsetHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
         try:
             return await self._ask(RequestCode.QUERY_CONSUMER_OFFSET, header, queue)
@@ -52,7 +52,7 @@ class QueueOffsets:
             raise
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Makes ``offset`` the place where ``group`` goes on; returns once the broker says so."""
+        """Commits ``offset`` for ``group``; returns once the broker has answered."""
         header = UpdateConsumerOffsetHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )

@@ -1,4 +1,4 @@
-"""Which queue a message goes to: round robin over a topic's queues, around brokers that failed lately."""
+"""Picks the queue that a message goes to: round robin over a topic's queues, avoiding brokers that failed lately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BACK_OFF_MAX_MS = 30_000
 
 
 class BrokerHealth:
-    """Remembers which brokers failed: each failure in a row doubles the time the broker is left alone."""
+    """Remembers which brokers failed: each failure in a row doubles the time for which the broker is avoided."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class BrokerHealth:
 
 
 class QueuePicker:
-    """Round robin per topic from a random start."""
+    """Picks queues round robin per topic, from a random start."""
 
     def __init__(self, health: BrokerHealth, rng: random.Random) -> None:
         self._health = health
@@ -45,9 +45,9 @@ class QueuePicker:
         self._next: dict[str, int] = {}
 
     def pick(self, topic: str, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """The next queue, not on broker ``avoid`` or one in its back-off while there is another.
+        """Returns the next queue; one on broker ``avoid`` or on a broker in back-off only if there is no other.
 
-        ``queues`` must not be empty: the caller knows why a topic has none and can say so.
+        ``queues`` must not be empty: the caller knows why a topic has none and reports that.
         """
         assert queues
         count = len(queues)
@@ -62,7 +62,7 @@ class QueuePicker:
         return self._least_bad(topic, queues, start, avoid)
 
     def _least_bad(self, topic: str, queues: Sequence[MessageQueue], start: int, avoid: str | None) -> MessageQueue:
-        """Every broker failed lately: any other than the one that failed just now, else that one."""
+        """Returns a queue when no broker is usable: the next one that is not on ``avoid``, else the next one."""
         for step in range(len(queues)):
             queue = queues[(start + step) % len(queues)]
             if queue.broker_name != avoid:

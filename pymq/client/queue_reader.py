@@ -1,4 +1,4 @@
-"""Keeps one assigned queue filled: long-poll pulls as long as there is room, and what to do with each answer."""
+"""Keeps the cache of one assigned queue filled: long-polls while there is room, and handles each answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymq.client.consumer_settings import ConsumerState
 from pymq.client.process_queue import ProcessQueue
 from pymq.client.pulling import pull_once
 from pymq.client.queue_locks import QueueLocks
-from pymq.client.to_end import to_end
+from pymq.client.uninterrupted import uninterrupted
 from pymq.errors import FilterStopError, PymqError, RefusedError, UnreachableError
 from pymq.model import sysflag
 from pymq.model.message import PullResult, PullStatus
@@ -21,7 +21,7 @@ from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
-# A broker that answers "nothing new" at once doesn't hold polls: this pause keeps the client from spinning.
+# A broker that answers "nothing new" at once doesn't suspend pulls: this pause keeps the client from spinning.
 EMPTY_PAUSE_S = 0.1
 BUSY_PAUSE_S = 0.02
 LOCK_PAUSE_S = 0.1
@@ -31,7 +31,7 @@ _CLASS_FILTER_CODES = {*_SUBSCRIPTION_CODES, ResponseCode.FILTER_DATA_NOT_EXIST}
 
 
 class Consumption(Protocol):
-    """What takes pulled messages to the handler: concurrent or orderly."""
+    """Passes pulled messages to the handler, concurrently or in order."""
 
     def start(self) -> None: ...
     def begin(self, process_queue: ProcessQueue) -> None: ...
@@ -56,7 +56,7 @@ class QueueReader:
         self._carried_offset = process_queue.next_pull_offset
 
     async def run(self) -> None:
-        """Pulls until the queue is dropped; failures are waited out, but for a filter that wants to stop."""
+        """Pulls until the queue is dropped. Retries after failures, except when a filter stops the consumer."""
         while not self._process_queue.dropped:
             try:
                 await self._step()
@@ -87,19 +87,22 @@ class QueueReader:
         if commit_offset is None:
             result = await self._pull(suspend_ms=settings.long_poll_ms)
         else:
-            # Nobody knows when the broker takes the offset of a parked pull, and one that comes late would overwrite
-            # what is committed when the consumer stops: this pull is answered at once, and the answer waited for.
-            result = await to_end(self._pull(suspend_ms=0, commit_offset=commit_offset))
+            # A broker may apply the offset of a suspended pull late, and would then overwrite the offset that the
+            # consumer commits when it stops. So this pull is not suspended, and its answer is always awaited.
+            result = await uninterrupted(self._pull(suspend_ms=0, commit_offset=commit_offset))
             self._carried_offset = commit_offset
         if process_queue.dropped:
             return
         self._broker_id = result.suggested_broker_id
-        await self._take(result, clock.monotonic_ms() - started_ms, was_parked=commit_offset is None)
+        await self._take(result, clock.monotonic_ms() - started_ms, was_suspended=commit_offset is None)
 
     def _offset_to_carry(self) -> int | None:
-        """What the next pull commits: nothing before a pull's worth of messages is done, the interval does it then."""
+        """Returns the offset that the next pull commits; None until a full pull's number of messages is done.
+
+        Fewer messages are committed at the next interval.
+        """
         offset = self._state.offsets.current(self._queue)
-        if offset is None or not self._state.offsets.may_travel(self._queue):
+        if offset is None or not self._state.offsets.can_commit_by_pull(self._queue):
             return None
         return offset if offset - self._carried_offset >= self._state.settings.pull_count_max else None
 
@@ -119,7 +122,7 @@ class QueueReader:
             broker_id=self._broker_id,
         )
 
-    async def _take(self, result: PullResult, spent_ms: int, *, was_parked: bool) -> None:
+    async def _take(self, result: PullResult, spent_ms: int, *, was_suspended: bool) -> None:
         process_queue = self._process_queue
         if result.status is PullStatus.FOUND:
             self._found(result, spent_ms)
@@ -128,7 +131,7 @@ class QueueReader:
         else:
             process_queue.next_pull_offset = result.next_offset
             self._nothing_to_handle()
-            if result.status is PullStatus.NO_NEW_MESSAGE and was_parked and spent_ms < EMPTY_PAUSE_S * 1000:
+            if result.status is PullStatus.NO_NEW_MESSAGE and was_suspended and spent_ms < EMPTY_PAUSE_S * 1000:
                 await asyncio.sleep(EMPTY_PAUSE_S)
 
     def _found(self, result: PullResult, spent_ms: int) -> None:
@@ -153,14 +156,17 @@ class QueueReader:
             self._nothing_to_handle()
 
     def _nothing_to_handle(self) -> None:
-        """Skipped messages count as done, unless earlier ones still wait."""
+        """Moves the offset past skipped messages, unless earlier ones are not done yet."""
         if not self._process_queue.count:
             self._state.offsets.move(self._queue, self._process_queue.next_pull_offset)
 
     async def _move(self, offset: int) -> None:
-        """The broker says where to go on; what is being handled must not overwrite that afterwards."""
+        """Continues at the offset that the broker gave, after running handlers are done: they must not overwrite it."""
         log.warning(
-            "offset %d of %s is gone, going on at %d", self._process_queue.next_pull_offset, self._queue, offset
+            "offset %d of %s is not stored, continuing at %d",
+            self._process_queue.next_pull_offset,
+            self._queue,
+            offset,
         )
         await self._process_queue.wait_until_done()
         if self._process_queue.dropped:
@@ -175,15 +181,15 @@ class QueueReader:
             return
         is_filtered = self._state.subscriptions[self._queue.topic].class_filter
         if error.code in (_CLASS_FILTER_CODES if is_filtered else _SUBSCRIPTION_CODES):
-            # The broker has not heard of this subscription, or not of its newest version: tell it again.
-            log.info("%s knows no current subscription: %s", error.address, error)
-            await self._greet(await self._state.instance.routes.read_address(self._queue, self._broker_id))
+            # The broker lacks this subscription or its newest version: a heartbeat sends it.
+            log.info("%s has no current subscription: %s", error.address, error)
+            await self._heartbeat(await self._state.instance.routes.read_address(self._queue, self._broker_id))
         else:
             log.warning("a pull from %s was refused: %s", self._queue, error)
         await asyncio.sleep(self._state.settings.retry_interval_s)
 
     async def _start_over(self) -> None:
-        """After a lost connection: the broker may be elsewhere now, and it forgot its clients with the connection."""
+        """Renews route and heartbeat after a lost connection: the broker may have moved and has dropped this client."""
         await asyncio.sleep(self._state.settings.retry_interval_s)
         self._broker_id = 0
         routes = self._state.instance.routes
@@ -192,11 +198,11 @@ class QueueReader:
         except PymqError as error:
             log.debug("the route of %s stays as it is: %s", self._queue.topic, error)
         try:
-            await self._greet(await routes.read_address(self._queue))
+            await self._heartbeat(await routes.read_address(self._queue))
         except PymqError as error:
-            log.debug("still no way to %s: %s", self._queue, error)
+            log.debug("%s still can't be reached: %s", self._queue, error)
 
-    async def _greet(self, address: str) -> None:
+    async def _heartbeat(self, address: str) -> None:
         try:
             await self._state.instance.heartbeat(address)
         except PymqError as error:

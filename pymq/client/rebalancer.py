@@ -1,4 +1,4 @@
-"""Shares a topic's queues among the members of a group: finds who is there, takes what is new, gives up the rest."""
+"""Shares a topic's queues among the members of a group: lists the members, takes new queues, releases the others."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ from pymq.wire.headers.client import ConsumerGroupHeader
 
 log = logging.getLogger(__name__)
 
-SOON_S = 1.0
+INCOMPLETE_INTERVAL_S = 1.0  # between rebalances while a queue could not be taken
 
 
 class Rebalancer:
-    """Assigns queues to this consumer, again and again: on a timer, on a broker's notice, on a changed route."""
+    """Assigns queues to this consumer: on a timer, on a broker's notice and on a changed route."""
 
     def __init__(self, state: ConsumerState, consumption: Consumption, locks: QueueLocks) -> None:
         self._state = state
         self._consumption = consumption
         self._locks = locks
         self._strategy = strategy_named(state.settings.strategy)
-        self._wanted = asyncio.Event()
+        self._woken = asyncio.Event()
         self._readers: dict[MessageQueue, asyncio.Task[None]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
-        self._held: set[MessageQueue] = set()  # being given up or reset: not to be taken again yet
+        self._detached: set[MessageQueue] = set()  # being released or reset: can't be taken yet
         self._incomplete = False
         self._stopped = False
 
     def wake(self) -> None:
-        """Asks for a rebalance now."""
-        self._wanted.set()
+        """Starts a rebalance now."""
+        self._woken.set()
 
     async def run(self) -> None:
-        """Rebalances until cancelled; sooner than the interval while something is missing."""
+        """Rebalances until cancelled, more often than the interval while a queue could not be taken."""
         while True:
             pause_s = self._state.settings.rebalance_interval_s
             if self._incomplete:
-                pause_s = min(pause_s, SOON_S)
+                pause_s = min(pause_s, INCOMPLETE_INTERVAL_S)
             try:
-                # Not wait_for: in Python 3.11 it forgets a cancellation that comes with the event.
+                # Not wait_for: in Python 3.11 it loses a cancellation that arrives together with the event.
                 async with asyncio.timeout(pause_s):
-                    await self._wanted.wait()
+                    await self._woken.wait()
             except TimeoutError:
                 pass
             await self.rebalance()
 
     async def rebalance(self) -> None:
-        """One round over all topics. Brokers or name servers that can't be asked leave a topic as it is."""
-        self._wanted.clear()
+        """Rebalances all topics once. A topic stays as it is when its brokers or the name servers can't be reached."""
+        self._woken.clear()
         self._incomplete = False
         for topic in list(self._state.subscriptions):
             try:
                 await self._rebalance_topic(topic)
             except NotFoundError as error:
                 self._incomplete = True
-                log.debug("nothing to share yet: %s", error)
+                log.debug("no queue to assign yet: %s", error)
             except PymqError as error:
                 self._incomplete = True
                 log.warning("the queues of %s stay as they are: %s", topic, error)
@@ -79,7 +79,7 @@ class Rebalancer:
         self._readers.clear()
 
     async def release(self, queue: MessageQueue) -> None:
-        """Gives a queue up: no more pulls, offsets stored, lock returned."""
+        """Releases a queue: ends its pulls, stores its offset and unlocks it."""
         process_queue = await self._detach(queue)
         if process_queue is None:
             return
@@ -91,10 +91,10 @@ class Rebalancer:
             if self._state.settings.uses_locks:
                 await self._locks.unlock([queue])
         finally:
-            self._held.discard(queue)
+            self._detached.discard(queue)
 
     async def restart(self, queue: MessageQueue, offset: int, wait_s: float) -> None:
-        """Goes on at ``offset`` in an assigned queue, once the running handlers are done or ``wait_s`` is over."""
+        """Continues an assigned queue at ``offset``, after running handlers are done or ``wait_s`` seconds."""
         process_queue = await self._detach(queue)
         if process_queue is None:
             return
@@ -107,14 +107,14 @@ class Rebalancer:
             log.warning("handlers on %s still run while its offset is reset", queue)
         self._state.offsets.move(queue, offset, back=True)
         await self._state.offsets.store([queue])
-        self._held.discard(queue)
+        self._detached.discard(queue)
         self.wake()
 
     async def _detach(self, queue: MessageQueue) -> ProcessQueue | None:
-        """Takes an assigned queue out of the state and ends its pulls."""
+        """Removes an assigned queue from the state and ends its pulls."""
         process_queue = self._state.queues.pop(queue, None)
         if process_queue is not None:
-            self._held.add(queue)
+            self._detached.add(queue)
             reader = self._readers.pop(queue, None)
             if reader is not None:
                 reader.cancel()
@@ -133,7 +133,7 @@ class Rebalancer:
         await self._apply(topic, mine)
 
     async def _members(self, topic: str, queues: list[MessageQueue]) -> list[str] | None:
-        """Client ids of the group, this one included; None when a broker doesn't know of it yet."""
+        """Returns the client ids of the group, None when the broker doesn't list this client yet."""
         if not queues:
             return None
         address = await self._state.instance.routes.read_address(self._state.instance.rng.choice(queues))
@@ -165,8 +165,8 @@ class Rebalancer:
         task.add_done_callback(self._releasing.discard)
 
     async def _take(self, queue: MessageQueue) -> ProcessQueue | None:
-        """A process queue at the right offset; None when it must wait for the next round."""
-        if queue in self._held:
+        """Returns a process queue at its start offset, None when the queue must wait for the next round."""
+        if queue in self._detached:
             self._incomplete = True
             return None
         settings = self._state.settings
@@ -180,13 +180,13 @@ class Rebalancer:
         try:
             process_queue.next_pull_offset = await start_offset(self._state, queue)
         except PymqError as error:
-            log.warning("no offset to start %s from: %s", queue, error)
+            log.warning("the start offset of %s is unknown: %s", queue, error)
             self._incomplete = True
             return None
         return process_queue
 
     async def _announce(self, topic: str) -> None:
-        """A changed share is a new version of the subscription, which brokers hear of before the first pull."""
+        """Sends the brokers a new version of the subscription, as each change of queues needs before the first pull."""
         subscription = self._state.subscriptions[topic]
         subscription.version = max(self._state.instance.clock.now_ms(), subscription.version + 1)
         await self._state.instance.heartbeat_all()

@@ -1,4 +1,4 @@
-"""Where topics live, as name servers said last: asked for once, then refreshed, and kept when no one answers."""
+"""A cache of topic routes: fetched on first use, then refreshed, and kept while no name server answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AUTO_CREATE_QUEUE_COUNT = 4  # Java: DefaultMQProducer.defaultTopicQueueNums
 
 
 def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Queues a producer may use: of writable brokers that have a master, sorted; an order configuration goes first."""
+    """Returns the queues a producer may use: of writable brokers with a master, sorted. An order configuration wins."""
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
     queues: list[MessageQueue] = []
@@ -36,7 +36,7 @@ def write_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def read_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
-    """Queues a consumer reads: of all readable brokers, sorted."""
+    """Returns the queues of all readable brokers, sorted."""
     queues: list[MessageQueue] = []
     for data in sorted(route.queue_datas, key=lambda one: one.broker_name):
         if data.readable:
@@ -45,7 +45,7 @@ def read_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 
 
 def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
-    """``"broker-a:4;broker-b:8"`` -> the queues it names."""
+    """Returns the queues that an order configuration such as ``"broker-a:4;broker-b:8"`` names."""
     queues: list[MessageQueue] = []
     for part in order_conf.split(";"):
         broker_name, _, count = part.partition(":")
@@ -55,7 +55,7 @@ def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
 
 
 def _template_route(template: TopicRoute) -> TopicRoute:
-    """What a topic will look like once its first message makes a broker create it (spec: min(4, read) queues)."""
+    """Returns the route that a topic will have once a broker has created it (spec: min(4, read) queues)."""
     queue_datas = []
     for data in template.queue_datas:
         count = min(AUTO_CREATE_QUEUE_COUNT, data.read_queue_nums)
@@ -64,23 +64,23 @@ def _template_route(template: TopicRoute) -> TopicRoute:
 
 
 class RouteCache:
-    """Routes by topic. ``on_change(topic)`` hears of every route that is new or differs from the last one."""
+    """Routes by topic. ``on_change(topic)`` is called for every route that is new or has changed."""
 
     def __init__(self, name_servers: NameServers, on_change: Callable[[str], None] | None = None) -> None:
         self._name_servers = name_servers
         self._on_change = on_change
         self._routes: dict[str, TopicRoute] = {}
-        self._promised: dict[str, TopicRoute] = {}  # topics that a first send will create
+        self._expected: dict[str, TopicRoute] = {}  # of topics that a first send will create
         self._write_queues: dict[str, list[MessageQueue]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._fetching: dict[str, asyncio.Task[TopicRoute]] = {}
 
     async def route(self, topic: str) -> TopicRoute:
-        """The topic's route, from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
+        """Returns a route from the cache or a name server. Raises NotFoundError, UnreachableError, RefusedError."""
         return self._routes.get(topic) or await self._fetch(topic)
 
     async def queues_to_write(self, topic: str) -> list[MessageQueue]:
-        """Queues a message may go to; for an unknown topic those that its first message will create.
+        """Returns the writable queues; for an unknown topic those that its first message will create.
 
         Raises NotFoundError when the topic is unknown and can't be created, or has no writable queue.
         """
@@ -90,7 +90,7 @@ class RouteCache:
         try:
             route = await self._fetch(topic)
         except NotFoundError as missing:
-            route = await self._promise(topic, missing)
+            route = await self._expect(topic, missing)
         queues = write_queues(topic, route)
         if not queues:
             raise NotFoundError(f"topic {topic} has no queue to write to: no broker of it is writable and has a master")
@@ -98,11 +98,14 @@ class RouteCache:
         return queues
 
     async def queues_to_read(self, topic: str) -> list[MessageQueue]:
-        """Queues a consumer reads. Raises NotFoundError, UnreachableError, RefusedError."""
+        """Returns the readable queues. Raises NotFoundError, UnreachableError, RefusedError."""
         return read_queues(topic, await self.route(topic))
 
     async def write_address(self, queue: MessageQueue) -> str:
-        """The address of the queue's master. Raises UnreachableError when there is none now, and as queues_to_write."""
+        """Returns the address of the queue's master.
+
+        Raises UnreachableError when the broker has no master now, and what :meth:`queues_to_write` raises.
+        """
         broker = self._brokers.get(queue.broker_name)
         if broker is None:
             await self.queues_to_write(queue.topic)
@@ -113,7 +116,10 @@ class RouteCache:
         return address
 
     async def read_address(self, queue: MessageQueue, broker_id: int = 0) -> str:
-        """The address to read ``queue`` from: of ``broker_id``, else of the master, else of any. Raises as route()."""
+        """Returns the address to read ``queue`` from: that of ``broker_id``, else of the master, else of any broker.
+
+        Raises UnreachableError when there is none, and what :meth:`route` raises.
+        """
         broker = self._brokers.get(queue.broker_name)
         if broker is None:
             await self.route(queue.topic)
@@ -124,19 +130,19 @@ class RouteCache:
         return address
 
     def brokers(self) -> list[BrokerData]:
-        """All brokers of all routes in the cache."""
+        """Returns all brokers of all routes in the cache."""
         return list(self._brokers.values())
 
     def cached(self, topic: str) -> TopicRoute | None:
-        """The route if it is known already."""
+        """Returns the route if it is in the cache."""
         return self._routes.get(topic)
 
     def topics(self) -> list[str]:
-        """Topics whose route is kept or promised."""
-        return [*self._routes, *self._promised]
+        """Returns the topics in the cache, also those that a first send will create."""
+        return [*self._routes, *self._expected]
 
     async def refresh(self) -> None:
-        """Asks again for every topic. What can't be had now stays as it was: data flows on without name servers."""
+        """Fetches every route again. One that can't be fetched stays as it is: clients work on without name servers."""
         for topic in self.topics():
             try:
                 await self._fetch(topic)
@@ -147,11 +153,11 @@ class RouteCache:
                 log.debug("the route of %s stays as it is: %s", topic, error)
 
     async def renew(self, topic: str) -> TopicRoute:
-        """Asks a name server now, whatever the cache holds. Raises NotFoundError, UnreachableError, RefusedError."""
+        """Fetches a route whether it is cached or not. Raises NotFoundError, UnreachableError, RefusedError."""
         return await self._fetch(topic)
 
     async def _fetch(self, topic: str) -> TopicRoute:
-        """One request per topic at a time, however many wait for it."""
+        """Fetches a route; concurrent calls for one topic share one request."""
         task = self._fetching.get(topic)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._ask(topic))
@@ -179,7 +185,7 @@ class RouteCache:
         return decode_route(answer.body)
 
     def _keep(self, topic: str, route: TopicRoute) -> None:
-        self._promised.pop(topic, None)
+        self._expected.pop(topic, None)
         known = self._routes.get(topic)
         if known == route:
             return
@@ -190,13 +196,13 @@ class RouteCache:
         if self._on_change is not None:
             self._on_change(topic)
 
-    async def _promise(self, topic: str, missing: NotFoundError) -> TopicRoute:
-        """The route an unknown topic will get (Java: tryToFindTopicPublishInfo with the TBW102 template)."""
+    async def _expect(self, topic: str, missing: NotFoundError) -> TopicRoute:
+        """Returns the route an unknown topic will get (Java: tryToFindTopicPublishInfo with the TBW102 template)."""
         try:
             route = _template_route(await self._look_up(AUTO_CREATE_TOPIC))
         except NotFoundError:
             raise NotFoundError(f"{missing}, and no broker creates topics by itself: create it first") from missing
-        self._promised[topic] = route
+        self._expected[topic] = route
         for broker in route.broker_datas:
             self._brokers.setdefault(broker.broker_name, broker)
         if self._on_change is not None:

@@ -1,4 +1,4 @@
-"""Gives messages back for a later retry: through the broker (36), or by sending a copy to the retry topic."""
+"""Returns messages for a later retry: through the broker (code 36), or by sending a copy to the retry topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_COPIED |= {names.REAL_TOPIC, names.REAL_QUEUE_ID}
 
 
 async def send_back(state: ConsumerState, message: StoredMessage, delay_level: int) -> bool:
-    """Asks the broker to give ``message`` again later; False when neither way worked and the caller must keep it."""
+    """Asks the broker to deliver ``message`` again later. Returns False if that failed: the caller must keep it."""
     max_times = state.settings.reconsume_count_max
     header = ConsumerSendMsgBackHeader(
         offset=message.physical_offset,
@@ -45,13 +45,13 @@ async def send_back(state: ConsumerState, message: StoredMessage, delay_level: i
         await state.instance.remoting.invoke_ok(address, command, TIMEOUT_S)
         return True
     except PymqError as error:
-        log.warning("the broker takes %s not back, a copy goes to the retry topic: %s", message.message_id, error)
+        log.warning("the broker doesn't take %s back, a copy goes to the retry topic: %s", message.message_id, error)
     level = delay_level or FIRST_RETRY_DELAY_LEVEL + message.reconsume_times
     return await _send_copy(state, message, message.reconsume_times + 1, max_times, level)
 
 
 async def give_up(state: ConsumerState, message: StoredMessage) -> bool:
-    """Sends ``message`` to the group's dead letters: a retry beyond the limit; False when that failed."""
+    """Sends ``message`` to the group's dead letters, as a retry beyond the limit. Returns False when that failed."""
     max_times = state.settings.reconsume_count_max
     return await _send_copy(state, message, max_times + 1, max_times, FIRST_RETRY_DELAY_LEVEL)
 
@@ -59,7 +59,7 @@ async def give_up(state: ConsumerState, message: StoredMessage) -> bool:
 async def _send_copy(
     state: ConsumerState, message: StoredMessage, reconsume_times: int, max_times: int, delay_level: int
 ) -> bool:
-    """Java: DefaultMQPushConsumerImpl.sendMessageBack after a failed request 36."""
+    """Sends a copy to the retry topic (Java: DefaultMQPushConsumerImpl.sendMessageBack after a failed request)."""
     properties = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
     properties.setdefault(names.RETRY_TOPIC, message.topic)
     properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)
@@ -77,5 +77,5 @@ async def _send_copy(
         send_result(await instance.remoting.invoke(address, command, TIMEOUT_S), outgoing, queue, address)
         return True
     except PymqError as error:
-        log.warning("no copy of %s could be sent to %s: %s", message.message_id, topic, error)
+        log.warning("a copy of %s could not be sent to %s: %s", message.message_id, topic, error)
         return False

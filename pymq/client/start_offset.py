@@ -1,4 +1,4 @@
-"""Where a consumer starts in a queue: at the group's stored offset, else where ``consume_from`` says."""
+"""Finds the offset at which a consumer starts in a queue: the group's stored one, else by ``consume_from``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pymq.model.names import RETRY_PREFIX
 
 
 async def start_offset(state: ConsumerState, queue: MessageQueue) -> int:
-    """The first offset to pull. Raises RefusedError, UnreachableError: nobody may guess an offset.
+    """Returns the first offset to pull. Raises RefusedError or UnreachableError rather than guess an offset.
 
-    A retry topic holds only messages that this group has not finished: a new member reads it from its start, except
-    when it starts by time (Java: RebalancePushImpl.computePullFromWhereWithException).
+    A retry topic holds only messages that this group has not finished. A new member reads it from its start, except
+    when ``consume_from`` is a time (Java: RebalancePushImpl.computePullFromWhereWithException).
     """
     stored = await state.offsets.stored(queue)
     if stored is not None and stored >= 0:

@@ -1,4 +1,7 @@
-"""What a consumer wants of a topic: tags, checked exactly behind the broker's hash check, or an SQL92 expression."""
+"""A consumer's selection of a topic's messages: tags or an SQL92 expression.
+
+The broker compares hashes of tags, so the client compares the tags themselves.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ SQL92 = "SQL92"
 
 @dataclass(slots=True)
 class Subscription:
-    """A topic and its expression. ``version`` (Unix ms) grows whenever the broker must look at it again.
+    """A topic and its expression. ``version`` (Unix ms) grows with each change that brokers must know.
 
-    ``local``: a filter that this client runs over what the broker sends. ``class_filter``: a filter server runs one,
-    which ``expression`` names.
+    ``local``: a filter that this client runs on the messages it receives. ``class_filter``: ``expression`` names a
+    filter that a filter server runs.
     """
 
     topic: str
@@ -40,17 +43,17 @@ class Subscription:
         return [string_hash(tag) for tag in sorted(self.tags)]
 
     def accepts(self, tag: str) -> bool:
-        """True when a message with ``tag`` (may be empty) is wanted. SQL was decided by the broker."""
+        """Returns True when a message with ``tag`` (may be empty) matches. The broker has checked SQL already."""
         return not self.tags or tag in self.tags
 
 
 def parse_subscription(
     topic: str, expression: str | None, version: int, expression_type: str = TAG, sql: str | None = None
 ) -> Subscription:
-    """``"TagA || TagB"`` -> the two tags; ``*``, empty and None mean everything. ``sql`` excludes an expression.
+    """Parses an expression: ``"TagA || TagB"`` is two tags; ``*``, empty and None mean all messages.
 
-    SQL is checked here too: an Apache broker answers a pull with a wrong expression as if it had none. Raises
-    UsageError for ``||`` alone, ExpressionError for wrong SQL.
+    ``sql`` excludes an expression. SQL is checked here too, because an Apache broker answers a pull with a wrong
+    expression as if it had none. Raises UsageError for ``||`` alone, ExpressionError for wrong SQL.
     """
     text = (expression or "").strip() or EVERYTHING
     if sql is not None:
@@ -72,5 +75,5 @@ def parse_subscription(
 
 
 def explained(error: RefusedError, subscription: Subscription) -> RefusedError:
-    """The refusal of an expression by a broker that has SQL92 switched off, with the switch; others as they are."""
+    """Adds the next step to the refusal of a broker that has SQL92 switched off; returns other errors as they are."""
     return with_next_step(error) if subscription.expression_type == SQL92 else error

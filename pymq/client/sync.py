@@ -1,6 +1,6 @@
-"""Blocking faces of the clients, safe from any thread: all of them share one event loop in a background thread.
+"""Blocking versions of the clients, safe to call from any thread. They share one event loop in a background thread.
 
-Message handlers that are plain functions run in threads of the consumer, selectors on the loop's thread.
+Message handlers that are plain functions run in the consumer's threads, selectors in the loop's thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a daemon thread, started by its first use."""
+    """An event loop in a daemon thread, which starts on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class LoopThread:
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs ``coroutine`` on the loop; the future may be waited for in any thread but the loop's own."""
+        """Runs ``coroutine`` on the loop. Any thread except the loop's may wait for the future."""
         loop = self._running_loop()
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -76,7 +76,7 @@ ClientT = TypeVar("ClientT", bound=_Client)
 
 
 class _Blocking(Generic[ClientT]):
-    """The part all faces share: an asynchronous client, made on the loop it lives on, and ``with``."""
+    """The base of the blocking clients: creates the asynchronous client on the shared loop, and supports ``with``."""
 
     def __init__(self, make: Callable[[], ClientT]) -> None:
         self._client = _shared.call(_on_loop(make))
@@ -91,11 +91,11 @@ class _Blocking(Generic[ClientT]):
         self.stop()
 
     def start(self) -> None:
-        """As the asynchronous client's ``start``."""
+        """Calls the asynchronous client's ``start``."""
         _shared.call(self._client.start())
 
     def stop(self) -> None:
-        """As the asynchronous client's ``stop``."""
+        """Calls the asynchronous client's ``stop``."""
         _shared.call(self._client.stop())
 
 
@@ -110,7 +110,7 @@ class SyncProducer(_Blocking[Producer]):
         super().__init__(lambda: Producer(group, namesrv=namesrv, **options))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Queues of ``topic`` that can be written to."""
+        """Returns the writable queues of ``topic``."""
         return _shared.call(self._client.queues(topic))
 
     def send(
@@ -121,7 +121,7 @@ class SyncProducer(_Blocking[Producer]):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> SendResult:
-        """Sends and waits until the broker has stored the message. Raises as Producer.send."""
+        """Sends and waits until the broker has stored the message. Raises what Producer.send raises."""
         return _shared.call(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
 
     def send_async(
@@ -132,7 +132,7 @@ class SyncProducer(_Blocking[Producer]):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> Future[SendResult]:
-        """Begins to send; the future gives the result or raises as :meth:`send`."""
+        """Begins to send; the future has the result of :meth:`send`, or its error."""
         return _shared.submit(self._client.send(message, timeout_s=timeout_s, queue=queue, selector=selector))
 
     def send_oneway(
@@ -170,7 +170,7 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         on_error: str = "skip",
         via: str | None = None,
     ) -> None:
-        """Wants messages of ``topic``."""
+        """Subscribes to ``topic``, as PushConsumer.subscribe does."""
         subscribe = self._client.subscribe
         _shared.call(
             _on_loop(
@@ -187,7 +187,7 @@ class SyncPushConsumer(_Blocking[PushConsumer]):
         )
 
     def commit(self) -> None:
-        """Stores the offsets of what is done now."""
+        """Stores the offsets reached so far."""
         _shared.call(self._client.commit())
 
 
@@ -198,7 +198,7 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         super().__init__(lambda: PullConsumer(group, namesrv=namesrv, **options))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Readable queues of ``topic``, sorted."""
+        """Returns the readable queues of ``topic``, sorted."""
         return _shared.call(self._client.queues(topic))
 
     def pull(
@@ -216,7 +216,7 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         via: str | None = None,
         suspend_ms: int = 0,
     ) -> PullResult:
-        """Messages of ``queue`` from ``offset`` on. Raises as PullConsumer.pull."""
+        """Pulls messages of ``queue`` from ``offset`` on. Raises what PullConsumer.pull raises."""
         pulling = self._client.pull(
             queue,
             offset,
@@ -233,23 +233,23 @@ class SyncPullConsumer(_Blocking[PullConsumer]):
         return _shared.call(pulling)
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """The first offset that is still stored."""
+        """Returns the first offset that is still stored."""
         return _shared.call(self._client.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
+        """Returns the offset that the next message will get."""
         return _shared.call(self._client.max_offset(queue))
 
     def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset stored at ``timestamp_ms`` (Unix ms) or later."""
+        """Returns the first offset stored at ``timestamp_ms`` (Unix ms) or later."""
         return _shared.call(self._client.offset_by_time(queue, timestamp_ms))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Where this group goes on in ``queue``; None when it never committed there."""
+        """Returns the offset that this group committed in ``queue``, None when there is none."""
         return _shared.call(self._client.committed(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Makes ``offset`` the place where this group goes on."""
+        """Commits ``offset``: this group continues there."""
         _shared.call(self._client.commit(queue, offset))
 
 
@@ -276,7 +276,7 @@ class SyncAdmin:
 
 
 class _BlockingPart:
-    """One noun of the admin client: its coroutines block, everything else is as it is."""
+    """One part of the admin client whose coroutine methods block; other members stay as they are."""
 
     def __init__(self, part: Any) -> None:
         self._part = part

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.client.filter_servers import served_subscription
+from pymq.client.filter_servers import filter_server_subscription
 from pymq.client.heartbeat import subscription_data
 from pymq.errors import UsageError
 
 
 def test_the_heartbeat_names_policy_filter_and_expression() -> None:
-    told = subscription_data(served_subscription("T", "jsonpath", "$.a:b", 7, on_error="stop"))
+    told = subscription_data(filter_server_subscription("T", "jsonpath", "$.a:b", 7, on_error="stop"))
     assert (told.sub_string, told.class_filter_mode, told.sub_version) == ("stop.jsonpath:$.a:b", True, 7)
     assert (told.expression_type, told.tags_set, told.code_set) == ("TAG", [], [])
 
@@ -18,4 +18,4 @@ def test_the_heartbeat_names_policy_filter_and_expression() -> None:
 @pytest.mark.parametrize("name", ["", "a.b", "a:b"])
 def test_a_name_that_would_be_read_as_another_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="pymq filter list"):
-        served_subscription("T", name, "x", 7, on_error="skip")
+        filter_server_subscription("T", name, "x", 7, on_error="skip")

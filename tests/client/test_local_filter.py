@@ -10,7 +10,7 @@ import pytest
 from pymq.client import MessageQueue, PullConsumer, PullStatus, PushConsumer
 from pymq.client.local_filter import LocalFilter, filtered_subscription
 from pymq.client.pull_consumer import SUBSCRIPTION_COUNT_MAX
-from pymq.client.wanted import Wanted
+from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import ManualClock
 from pymq.errors import ExpressionError, FilterError, FilterStopError, UsageError
 from pymq.filter import registry
@@ -195,10 +195,10 @@ def test_a_filter_is_compiled_once_and_forgotten_when_many_others_came() -> None
         for number in (1, 1, *range(1, SUBSCRIPTION_COUNT_MAX + 1)):
             await pull.pull(QUEUE, 0, filter="length", expression=str(number))
         assert len(kept) == SUBSCRIPTION_COUNT_MAX
-        first = kept["T", Wanted("1", filter="length")]
+        first = kept["T", SubscriptionOptions("1", filter="length")]
         assert first.local is not None and first.local.running.stats.batches == 3
         await pull.pull(QUEUE, 0, filter="length", expression="0")
-        assert len(kept) == SUBSCRIPTION_COUNT_MAX and ("T", Wanted("1", filter="length")) not in kept
+        assert len(kept) == SUBSCRIPTION_COUNT_MAX and ("T", SubscriptionOptions("1", filter="length")) not in kept
 
     pulling(scenario, b"long")
 

@@ -80,11 +80,11 @@ def test_the_first_commit_to_a_topic_goes_alone():
         storing = asyncio.ensure_future(store.store([*queues, elsewhere]))
         await turns()
         assert requests.commits == [(queues[0], 1), (elsewhere, 1)]
-        assert not store.may_travel(queues[1])
+        assert not store.can_commit_by_pull(queues[1])
         requests.gate.set()
         await storing
         assert requests.offsets == dict.fromkeys([*queues, elsewhere], 1)
-        assert store.may_travel(queues[1]) and not store.may_travel(MessageQueue("Other", "b", 0))
+        assert store.can_commit_by_pull(queues[1]) and not store.can_commit_by_pull(MessageQueue("Other", "b", 0))
         for queue in queues:
             store.move(queue, 2)
         requests.gate.clear()

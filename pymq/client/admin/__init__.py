@@ -1,6 +1,6 @@
-"""Every admin call, typed, one module per noun: the only door through which CLI, console and exporters see a cluster.
+"""The admin client: all admin calls, one module per noun. CLI, console and exporters see a cluster only through it.
 
-Works against PyMQ and Apache RocketMQ (tried: 5.3.3).
+Works with PyMQ and Apache RocketMQ (tested: 5.3.3).
 """
 
 from pymq.client.admin.admin import Admin

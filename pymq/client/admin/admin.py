@@ -1,4 +1,4 @@
-"""The admin client: one object with a part per noun over shared connections."""
+"""The admin client: one object with a part per noun; the parts share connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Admin:
 
     ``namesrv``: "host:port" texts, or one text with several joined by ``;``. ``timeout_s``: for each request. Use it
     as ``async with Admin(...)`` from one event loop. All calls raise UnreachableError, RefusedError (with the server's
-    code and remark) and NotFoundError for a topic, group or message that isn't there.
+    code and remark) and NotFoundError for a topic, group or message that doesn't exist.
     """
 
     def __init__(

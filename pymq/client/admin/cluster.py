@@ -1,4 +1,4 @@
-"""Which brokers a cluster has and where their masters are."""
+"""Admin calls about clusters: their brokers and the addresses of the masters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.wire.codes import RequestCode
 
 
 class BrokerTarget(NamedTuple):
-    """One broker to talk to. Name and cluster are empty for a broker given by an address nobody registered."""
+    """One broker to call. Name and cluster are empty for a broker given by an address that is not registered."""
 
     name: str
     cluster: str
@@ -26,12 +26,12 @@ class ClusterAdmin:
         self._connection = connection
 
     async def info(self) -> ClusterInfo:
-        """All brokers by name and all clusters."""
+        """Returns all brokers by name and all clusters."""
         answer = await self._connection.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
         return decode_cluster_info(answer.body)
 
     async def masters(self) -> list[BrokerTarget]:
-        """The masters of all clusters, by name."""
+        """Returns the masters of all clusters, sorted by name."""
         info = await self.info()
         found = [
             BrokerTarget(name, data.cluster, data.master_address)
@@ -41,10 +41,10 @@ class ClusterAdmin:
         return sorted(found)
 
     async def select(self, clusters: Sequence[str] = (), brokers: Sequence[str] = ()) -> list[BrokerTarget]:
-        """The masters of the named clusters and the named brokers; a broker is a name or an address "host:port".
+        """Returns the masters of the named clusters, and the named brokers.
 
-        With neither: the masters of the only cluster there is. Raises UsageError when there are several clusters or
-        no broker at all, NotFoundError for an unknown name.
+        A broker is a name or an address "host:port". Without names it returns the masters of the only cluster. Raises
+        UsageError when there are several clusters, NotFoundError when no broker is registered and for an unknown name.
         """
         masters = await self.masters()
         known = sorted({target.cluster for target in masters})

@@ -1,4 +1,4 @@
-"""How admin calls reach servers: any of the name servers, each of them, or one broker by its address."""
+"""Sends admin requests: to any of the name servers, to each of them, or to one broker by its address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_TIMEOUT_S = 5.0
 
 
 class AdminConnection:
-    """Requests of one Admin. ``namesrv_addresses``: "host:port" each, at least one; ``timeout_s``: per request."""
+    """Sends the requests of one Admin. ``namesrv_addresses``: one or more "host:port"; ``timeout_s``: per request."""
 
     def __init__(self, namesrv_addresses: list[str], *, clock: Clock, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         assert namesrv_addresses
@@ -26,7 +26,7 @@ class AdminConnection:
         self._preferred = namesrv_addresses[0]
 
     async def ask_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> Command:
-        """The answer of the first name server that can be reached; the next call starts with the same one.
+        """Returns the answer of the first name server that can be reached; the next call starts with the same one.
 
         Raises UnreachableError when none can, RefusedError when it answers with a code other than 0.
         """
@@ -47,18 +47,21 @@ class AdminConnection:
         ]
 
     async def ask_each_namesrv(self, code: int, header: Header | None = None, body: bytes = b"") -> list[Command]:
-        """The answers of all name servers, for what each must know. Raises as :meth:`ask_broker`."""
+        """Sends a request to all name servers and returns the answers. Raises what :meth:`ask_broker` raises."""
         return [await self.ask_broker(address, code, header, body) for address in self.namesrv_addresses]
 
     async def ask_broker(
         self, address: str, code: int, header: Header | None = None, body: bytes | msgspec.Struct = b""
     ) -> Command:
-        """The answer of the server at ``address``. Raises UnreachableError, or RefusedError for a code other than 0."""
+        """Returns the answer of the server at ``address``.
+
+        Raises UnreachableError, or RefusedError for a code other than 0.
+        """
         raw = body if isinstance(body, bytes) else encode_admin_body(body)
         return await self._client.invoke_ok(address, request(code, header, raw), self.timeout_s)
 
     async def ask_or_none(self, address: str, code: int, header: Header, empty_codes: frozenset[int]) -> Command | None:
-        """As :meth:`ask_broker`, with None for the response codes that mean "there is nothing"."""
+        """Does what :meth:`ask_broker` does, but returns None for the response codes that mean "not found"."""
         try:
             return await self.ask_broker(address, code, header)
         except RefusedError as error:

@@ -1,4 +1,4 @@
-"""What filters did for a group, wherever they run: in brokers (SQL92), in filter servers, and in the members."""
+"""Figures of the filters that run for a group: in brokers (SQL92), in filter servers, and in the members."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pymq.client.admin.topics import TopicAdmin
 from pymq.errors import NotFoundError, RefusedError, UnreachableError
 from pymq.model.names import RETRY_PREFIX
 
-MEMBERS_ASKED_MAX = 64  # of a group; each answers through its broker
+MEMBERS_ASKED_MAX = 64  # per group; each answers through its broker
 SQL92 = "sql92"
-_PREFIX = "filter."  # of the names of figures
-_LANGUAGE = "PYTHON"  # members that may run filters themselves
+_PREFIX = "filter."  # the names of figures start with this
+_LANGUAGE = "PYTHON"  # only members of this language may run filters themselves
 _TEXT = re.compile(r"(?:([a-z0-9-]+): )?matched (\d+), skipped (\d+), errors (\d+), (\d+) ms")
 _GONE = (UnreachableError, RefusedError)
 
 
 class FilterFigures(NamedTuple):
-    """Messages by outcome, and the time taken in ms, since the place began: a broker, a filter server or a member.
+    """Messages by outcome and the time spent in ms, since the broker, filter server or member started.
 
     ``at``: the broker's name, the filter server's address, or the member's client id.
     """
@@ -39,7 +39,7 @@ class FilterFigures(NamedTuple):
 
 
 class FilterAdmin:
-    """Calls about filters. RocketMQ's brokers and clients are asked as well; they have no such figures."""
+    """Calls about filters. RocketMQ's brokers and clients are asked too, but have no such figures."""
 
     def __init__(self, cluster: ClusterAdmin, topics: TopicAdmin, groups: GroupAdmin, brokers: BrokerAdmin) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class FilterAdmin:
         self._brokers = brokers
 
     async def figures(self, group: str) -> list[FilterFigures]:
-        """All of a group, sorted. Filter servers and members that don't answer are left out."""
+        """Returns all figures of a group, sorted, without filter servers and members that don't answer."""
         parts = await asyncio.gather(self._of_brokers(group), self._of_filter_servers(group), self._of_members(group))
         return sorted(one for part in parts for one in part)
 
@@ -64,7 +64,7 @@ class FilterAdmin:
         return [one for address, info in pairs for one in of_filter_server(address, group, info)]
 
     async def _filter_servers(self, group: str) -> set[str]:
-        """The addresses of those that the routes of the group's topics name."""
+        """Returns the addresses of the filter servers in the routes of the group's topics."""
         addresses: set[str] = set()
         for topic in await self._groups.topics(group):
             if topic.startswith(RETRY_PREFIX):
@@ -104,7 +104,7 @@ class FilterAdmin:
 
 
 def of_broker(name: str, group: str, info: Mapping[str, str]) -> Iterable[FilterFigures]:
-    """A group's figures in a broker's runtime table: ``filter.TOPIC@GROUP``."""
+    """Finds a group's figures in a broker's runtime table: ``filter.TOPIC@GROUP``."""
     for key, text in info.items():
         topic, _, owner = key.removeprefix(_PREFIX).rpartition("@")
         if key.startswith(_PREFIX) and owner == group and (match := _TEXT.fullmatch(text)):
@@ -112,15 +112,16 @@ def of_broker(name: str, group: str, info: Mapping[str, str]) -> Iterable[Filter
 
 
 def of_member(client_id: str, properties: Mapping[str, str]) -> Iterable[FilterFigures]:
-    """The figures in a member's running info: ``filter.TOPIC``."""
+    """Finds the figures in a member's running info: ``filter.TOPIC``."""
     for key, text in properties.items():
         if key.startswith(_PREFIX) and (match := _TEXT.fullmatch(text)) and match[1]:
             yield FilterFigures(key.removeprefix(_PREFIX), "client", client_id, match[1], *map(int, match.groups()[1:]))
 
 
 def of_filter_server(address: str, group: str, info: Mapping[str, str]) -> Iterable[FilterFigures]:
-    """A group's figures in a filter server's runtime table: ``filter.GROUP.TOPIC.FIGURE``, with ``#NUMBER`` behind the
-    topic for one of several filters.
+    """Finds a group's figures in a filter server's runtime table: ``filter.GROUP.TOPIC.FIGURE``.
+
+    If a topic has several filters, ``#NUMBER`` follows the topic.
     """
     head, tail = f"{_PREFIX}{group}.", ".name"
     for key, name in info.items():

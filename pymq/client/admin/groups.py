@@ -48,14 +48,14 @@ _UNKNOWN = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TO
 
 
 class GroupAdmin:
-    """Calls about consumer groups. Those without an address ask every master and join the answers."""
+    """Calls about consumer groups. Those without an address ask every master and merge the answers."""
 
     def __init__(self, connection: AdminConnection, cluster: ClusterAdmin) -> None:
         self._connection = connection
         self._cluster = cluster
 
     async def all_configs(self) -> dict[str, dict[str, SubscriptionGroupConfig]]:
-        """Group -> broker name -> configuration, over all masters."""
+        """Returns group -> broker name -> configuration, over all masters."""
         found: dict[str, dict[str, SubscriptionGroupConfig]] = {}
         for target in await self._cluster.masters():
             for group, config in (await self.configs(target.address)).items():
@@ -63,32 +63,32 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
-        """All groups of one broker."""
+        """Returns the configurations of all groups of one broker."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return decode_admin_body(GroupConfigTable, answer.body).subscription_group_table
 
     async def config(self, address: str, group: str) -> SubscriptionGroupConfig | None:
-        """One group on one broker, None when it is not there."""
+        """Returns the configuration of one group on one broker, None when the broker lacks it."""
         return (await self.configs(address)).get(group)
 
     async def put(self, address: str, config: SubscriptionGroupConfig) -> None:
-        """Creates the group on one broker or gives it this configuration."""
+        """Creates the group on one broker, or replaces its configuration."""
         await self._connection.ask_broker(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
 
     async def delete(self, address: str, group: str, *, with_offsets: bool = False) -> None:
-        """Deletes the group on one broker, its committed offsets too when asked."""
+        """Deletes the group on one broker, with its committed offsets if ``with_offsets``."""
         header = DeleteGroupHeader(group_name=group, clean_offset=with_offsets, remove_offset=with_offsets)
         await self._connection.ask_broker(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def connections(self, address: str, group: str) -> ConsumerConnections | None:
-        """Members and subscriptions of the group on one broker, None when nobody is online."""
+        """Returns members and subscriptions of the group on one broker, None when no member is online."""
         header = ConsumerConnectionsHeader(consumer_group=group)
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
         answer = await self._connection.ask_or_none(address, code, header, _NOT_ONLINE)
         return None if answer is None else decode_admin_body(ConsumerConnections, answer.body)
 
     async def topics(self, group: str) -> list[str]:
-        """Topics the group has offsets in or subscribes, over all masters."""
+        """Returns the topics that the group has offsets in or subscribes to, over all masters."""
         names: set[str] = set()
         for target in await self._cluster.masters():
             code = RequestCode.QUERY_TOPICS_BY_CONSUMER
@@ -97,7 +97,7 @@ class GroupAdmin:
         return sorted(names)
 
     async def lag(self, group: str, topic: str | None = None) -> dict[MessageQueue, ConsumeOffset]:
-        """End, committed offset and time of every queue the group has read, sorted; empty when it has read none."""
+        """Returns end, committed offset and time of every queue the group has read, sorted; empty when it read none."""
         found: dict[MessageQueue, ConsumeOffset] = {}
         header = ConsumeStatsHeader(consumer_group=group, topic=topic)
         for target in await self._cluster.masters():
@@ -107,14 +107,14 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def subscription(self, address: str, group: str, topic: str) -> SubscriptionData | None:
-        """What the group subscribes of the topic, None when it is not online."""
+        """Returns the group's subscription to the topic, None when the group is not online."""
         header = TopicGroupHeader(topic=topic, group=group)
         code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
         answer = await self._connection.ask_broker(address, code, header)
         return decode_admin_body(SubscriptionAnswer, answer.body).subscription_data
 
     async def time_spans(self, address: str, group: str, topic: str) -> list[QueueTimeSpan]:
-        """Store times of each queue's first, last and last consumed message."""
+        """Returns the store times of each queue's first, last and last consumed message."""
         header = TopicGroupHeader(topic=topic, group=group)
         answer = await self._connection.ask_broker(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
         return decode_admin_body(ConsumeTimeSpans, answer.body).consume_time_span_set
@@ -130,7 +130,7 @@ class GroupAdmin:
         offset: int = NO_OFFSET,
         force: bool = True,
     ) -> dict[MessageQueue, int]:
-        """Moves the group to a time (-1: the end), or one queue to an offset; the offsets set.
+        """Moves the group to a time (-1: the end), or one queue to an offset, and returns the new offsets.
 
         ``force`` also moves back offsets that are ahead of the time. Raises NotFoundError for a group or topic that
         no broker knows.
@@ -153,19 +153,19 @@ class GroupAdmin:
     async def status(
         self, address: str, group: str, topic: str, client: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Client id -> queue -> offset as the group's clients say themselves."""
+        """Returns client id -> queue -> offset as the group's clients report them."""
         header = ConsumerStatusHeader(topic=topic, group=group, client_addr=client)
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
         answer = await self._connection.ask_broker(address, code, header)
         return decode_admin_body(ConsumerStatus, answer.body).consumer_table
 
     async def clone_offsets(self, address: str, source: str, destination: str, topic: str | None = None) -> None:
-        """Copies committed offsets of one group to another."""
+        """Copies the committed offsets of one group to another."""
         header = CloneGroupOffsetHeader(src_group=source, dest_group=destination, topic=topic)
         await self._connection.ask_broker(address, RequestCode.CLONE_GROUP_OFFSET, header)
 
     async def correction_offsets(self, address: str, topic: str, group: str, others: Sequence[str]) -> dict[int, int]:
-        """Queue id -> lowest offset that other groups have reached."""
+        """Returns queue id -> lowest offset that other groups have reached."""
         header = CorrectionOffsetHeader(topic=topic, compare_group=group, filter_groups=",".join(others) or None)
         answer = await self._connection.ask_broker(address, RequestCode.QUERY_CORRECTION_OFFSET, header)
         return decode_admin_body(CorrectionOffsets, answer.body).correction_offsets
@@ -173,7 +173,7 @@ class GroupAdmin:
     async def running_info(
         self, address: str, group: str, client_id: str, *, with_stacks: bool = False
     ) -> ConsumerRunningInfo:
-        """What a member says of itself: settings, queues, rates. Raises RefusedError when it is not online."""
+        """Returns a member's own report: settings, queues, rates. Raises RefusedError when it is not online."""
         header = ConsumerRunningInfoHeader(consumer_group=group, client_id=client_id, jstack_enable=with_stacks)
         answer = await self._connection.ask_broker(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         return decode_admin_body(ConsumerRunningInfo, answer.body)
@@ -181,7 +181,7 @@ class GroupAdmin:
     async def consume_directly(
         self, address: str, group: str, client_id: str, topic: str, offset_message_id: str
     ) -> ConsumeDirectlyResult:
-        """Hands one stored message to one member now and tells how that went."""
+        """Makes one member handle one stored message now and returns the result."""
         header = ConsumeDirectlyHeader(consumer_group=group, client_id=client_id, msg_id=offset_message_id, topic=topic)
         answer = await self._connection.ask_broker(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
         return decode_admin_body(ConsumeDirectlyResult, answer.body)

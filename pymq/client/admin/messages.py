@@ -1,4 +1,4 @@
-"""Admin calls that find single messages: by offset message id, by unique key, by key."""
+"""Admin calls that find single messages by offset message id, by unique key, or by key."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class MessageAdmin:
         self._topics = topics
 
     async def by_offset_id(self, offset_message_id: str) -> StoredMessage:
-        """The message at the place its id names; the id holds the broker's address.
+        """Returns the message with this id, which holds the broker's address and the log offset.
 
-        Raises UsageError for text that is no such id, NotFoundError when no message is there.
+        Raises UsageError for text that is not such an id, NotFoundError when no message starts there.
         """
         try:
             host, port, physical_offset = decode_offset_id(offset_message_id)
@@ -38,20 +38,23 @@ class MessageAdmin:
         header = ViewMessageHeader(offset=physical_offset)
         answer = await self._connection.ask_or_none(address, RequestCode.VIEW_MESSAGE_BY_ID, header, _NO_MESSAGE)
         if answer is None:
-            raise NotFoundError(f"no message {offset_message_id} on {address}: deleted with its file, or never there")
+            raise NotFoundError(f"no message {offset_message_id} on {address}: deleted with its file, or never stored")
         return decode_record(answer.body)
 
     async def by_unique_key(self, topic: str, unique_key: str) -> list[StoredMessage]:
-        """The messages a producer sent with this id (several after a resend). Raises NotFoundError (no topic)."""
+        """Returns the messages sent with this id (several after a resend). Raises NotFoundError (no topic)."""
         found = await self._query(topic, unique_key, UNIQUE_QUERY_COUNT_MAX, 0, TIME_MAX_MS, unique=True)
         return [message for message in found if message.message_id == unique_key]
 
     async def by_key(
         self, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = TIME_MAX_MS
     ) -> list[StoredMessage]:
-        """Messages with ``key`` among their keys (or as unique key), oldest first. Raises NotFoundError (no topic)."""
+        """Returns messages with ``key`` as one of their keys or as unique key, oldest first.
+
+        Raises NotFoundError for an unknown topic.
+        """
         found = await self._query(topic, key, count_max, begin_ms, end_ms, unique=False)
-        # The index stores a hash of topic and key: others may come along.
+        # The index stores hashes of topic and key, so the answer may contain other keys.
         return [message for message in found if key in message.keys.split() or message.message_id == key][:count_max]
 
     async def _query(

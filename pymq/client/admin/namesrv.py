@@ -1,4 +1,4 @@
-"""Admin calls that concern name servers alone: shared values, their configuration, a broker's write permission."""
+"""Admin calls to name servers: shared values, their configuration, a broker's write permission."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pymq.wire.headers.route import (
 
 
 class NamesrvAdmin:
-    """Calls to name servers. What changes something goes to every one of them, for they don't tell each other."""
+    """Calls to name servers. A change is sent to all of them, because they don't share their state."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
 
     @property
     def addresses(self) -> list[str]:
-        """The name servers this client was given."""
+        """The addresses of the name servers this client uses."""
         return list(self._connection.namesrv_addresses)
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
@@ -37,7 +37,7 @@ class NamesrvAdmin:
         await self._connection.ask_each_namesrv(RequestCode.PUT_KV_CONFIG, header)
 
     async def value(self, namespace: str, key: str) -> str | None:
-        """A shared value, None when it is not set."""
+        """Returns a shared value, None when it is not set."""
         try:
             header = KvKeyHeader(namespace=namespace, key=key)
             answer = await self._connection.ask_namesrv(RequestCode.GET_KV_CONFIG, header)
@@ -53,7 +53,7 @@ class NamesrvAdmin:
         await self._connection.ask_each_namesrv(RequestCode.DELETE_KV_CONFIG, header)
 
     async def values(self, namespace: str) -> dict[str, str]:
-        """All shared values of a namespace; empty for an unknown one."""
+        """Returns all shared values of a namespace; empty for an unknown one."""
         try:
             header = KvNamespaceHeader(namespace=namespace)
             answer = await self._connection.ask_namesrv(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
@@ -64,7 +64,7 @@ class NamesrvAdmin:
         return decode_admin_body(KvTable, answer.body).table
 
     async def config(self, address: str | None = None) -> dict[str, str]:
-        """The settings of one name server, by default of the first that answers."""
+        """Returns the settings of one name server, by default of the first that answers."""
         code = RequestCode.GET_NAMESRV_CONFIG
         if address is None:
             answer = await self._connection.ask_namesrv(code)
@@ -77,7 +77,7 @@ class NamesrvAdmin:
         await self._connection.ask_each_namesrv(RequestCode.UPDATE_NAMESRV_CONFIG, None, encode_settings(changes))
 
     async def wipe_write_permission(self, broker_name: str) -> int:
-        """Takes a broker out of service for sends, in the routes; the number of topics touched on each name server."""
+        """Removes a broker's write permission from all routes; returns the largest topic count of any name server."""
         header = BrokerNameHeader(broker_name=broker_name)
         answers = await self._connection.ask_each_namesrv(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return max(decode_header(WipeWritePermAnswer, answer.ext).wipe_topic_count for answer in answers)

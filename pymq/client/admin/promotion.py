@@ -1,8 +1,8 @@
-"""Promotion: carries out the plan by which one slave of a group becomes its master.
+"""Carries out a promotion plan, by which one slave of a group becomes its master.
 
-With a living master nothing is lost: it takes no writes until the slave has everything, and steps down before the slave
-is promoted, so that at no moment two brokers take writes. Whatever fails before that leaves the master as it was; if
-the slave fails behind it, the old master is made the master again.
+With a running master nothing is lost. The master refuses writes until the slave has everything, and steps down before
+the slave is promoted, so two brokers never accept writes at the same time. A failure before the step-down leaves the
+master as it was. If the slave can't be promoted after it, the old master becomes the master again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pymq.wire.bodies_replication import (
     RoleRequest,
 )
 
-FREEZE_MARGIN_MS = 10_000  # for what comes behind the catching up, until the master has stepped down
+FREEZE_MARGIN_MS = 10_000  # from the end of catching up until the master has stepped down
 POLL_MS = 50
 STEP_TIMEOUT_MS = 30_000  # closing and opening a store
 REJOIN_TIMEOUT_MS = 15_000
 
 
 class RoleCalls(Protocol):
-    """What is asked of brokers (:class:`pymq.client.admin.replication.ReplicationAdmin`)."""
+    """The calls to brokers (:class:`pymq.client.admin.replication.ReplicationAdmin`)."""
 
     async def status(self, address: str) -> ReplicationStatus: ...
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer: ...
@@ -43,16 +43,16 @@ class RoleCalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PromotionResult:
-    """``master``: what the new master says of itself; ``notes``: what did not end as it should."""
+    """``master``: the status of the new master; ``notes``: warnings about steps that did not finish."""
 
     master: ReplicationStatus
     notes: tuple[str, ...] = ()
 
 
 class Promotion:
-    """Carries a plan out. ``pause(seconds)`` waits between two looks; ``tell`` hears what is being done.
+    """Carries out a plan. ``pause(seconds)`` waits between two checks; ``tell(text)`` receives progress messages.
 
-    ``catch_up_timeout_ms``: how long the slave may take for what it lacks, while the master takes no writes.
+    ``catch_up_timeout_ms``: the longest time for the slave to catch up, while the master refuses writes.
     """
 
     def __init__(
@@ -71,8 +71,11 @@ class Promotion:
         self._tell = tell
 
     async def run(self, plan: PromotionPlan, *, force: bool = False) -> PromotionResult:
-        """The new master. Raises UnsafeError as :meth:`PromotionPlan.check`; UnreachableError, RefusedError or
-        RequestTimeoutError when a step fails."""
+        """Promotes the target and returns the status of the new master.
+
+        Raises UnsafeError as :meth:`PromotionPlan.check` does; UnreachableError, RefusedError or RequestTimeoutError
+        when a step fails.
+        """
         plan.check(force=force)
         if plan.master is None:
             master = await self._promote(plan, force=True)
@@ -87,9 +90,9 @@ class Promotion:
         return PromotionResult(master, await self._rejoined(plan.master))
 
     async def _hand_over(self, plan: PromotionPlan, master: GroupMember) -> None:
-        """The living master has stepped down, and the slave has everything."""
+        """Waits until the slave has everything, and makes the running master step down."""
         calls, target = self._calls, plan.target
-        self._tell(f"{master.address} takes no writes until {target.address} has everything")
+        self._tell(f"{master.address} refuses writes until {target.address} has everything")
         freeze_ms = min(self._catch_up_timeout_ms + FREEZE_MARGIN_MS, FREEZE_MS_MAX)
         freeze = RoleRequest(action=FREEZE, epoch=master.epoch, freeze_ms=freeze_ms)
         frozen_at_ms = self._clock.monotonic_ms()
@@ -107,13 +110,13 @@ class Promotion:
                 ),
             )
         except PymqError:
-            with suppress(PymqError):  # the freeze ends by itself, too
+            with suppress(PymqError):  # the write fence expires anyway
                 await calls.change_role(master.address, RoleRequest(action=RESUME))
             raise
         await self._stepped_down(target.address, master.address)
 
     async def _caught_up(self, slave: str, master: str, frozen_at_ms: int) -> None:
-        """The slave has the log and, since the freeze, copied the tables."""
+        """Waits until the slave has the whole log and has copied the tables since the write fence was set."""
 
         async def look() -> bool:
             theirs, ours = await self._calls.status(slave), await self._calls.status(master)
@@ -122,14 +125,14 @@ class Promotion:
                 return False
             return 0 <= link.metadata_age_ms <= self._clock.monotonic_ms() - frozen_at_ms
 
-        what = f"{slave} has not got everything from {master}"
-        await self._until(look, self._catch_up_timeout_ms, f"{what}: the master goes on")
+        problem = f"{slave} has not received everything from {master}: the master accepts writes again"
+        await self._until(look, self._catch_up_timeout_ms, problem)
 
     async def _stepped_down(self, slave: str, master: str) -> None:
-        """The slave has lost its master, which says itself that it is a slave now.
+        """Waits until the slave has lost its master, and the old master reports that it is a slave.
 
-        One that says nothing is not enough: killed before the change was on its disk, it comes back as the master, and
-        slaves that have not heard of the new one would confirm what it takes.
+        A master that does not answer is not enough: if it was killed before the change was on its disk, it comes back
+        as the master, and slaves that don't know the new one would confirm its writes.
         """
 
         async def look() -> bool:
@@ -139,7 +142,7 @@ class Promotion:
             status = await self._status(master)
             return status is not None and status.broker_id != MASTER_ID
 
-        await self._until(look, STEP_TIMEOUT_MS, f"{master} has not stepped down: see its log, then again")
+        await self._until(look, STEP_TIMEOUT_MS, f"{master} has not stepped down: see its log and try again")
 
     async def _promote(self, plan: PromotionPlan, *, force: bool) -> ReplicationStatus:
         target, epoch = plan.target, plan.target.epoch
@@ -155,7 +158,7 @@ class Promotion:
 
         async def look() -> bool:
             status = await self._status(target.address)
-            # Whoever becomes the master begins a reign; one that was a master before is not done until it has.
+            # A new master begins an epoch; a former master has not finished its promotion until its epoch is newer.
             if status is not None and status.broker_id == MASTER_ID and status.lineage[-1].epoch > epoch:
                 found.append(status)
             return bool(found)
@@ -187,7 +190,7 @@ class Promotion:
         return ()
 
     async def _status(self, address: str) -> ReplicationStatus | None:
-        """None while the broker is away, or changes its role and answers nothing."""
+        """Returns None while the broker can't be reached, or refuses requests because it changes its role."""
         try:
             return await self._calls.status(address)
         except (UnreachableError, RefusedError):

@@ -1,8 +1,8 @@
-"""The plan of a promotion: which slave of a group becomes its master, what is done, and what would be lost. Pure.
+"""Plans a promotion from the statuses of the members: the slave that becomes master, the steps, the possible loss.
 
-It is made of what the members say. Of two masters of one epoch, which were made out of sight of each other, the chosen
-one begins another reign, and the other steps down when it hears of that: what it has behind the point up to which both
-logs are equal is cut there, and kept.
+Pure functions. Two masters of one epoch (split brain) exist when each was promoted without contact to the other. The
+chosen one begins a newer epoch; the other steps down when it learns of it, and its divergent tail (what it has behind
+the point up to which both logs are equal) is truncated and kept in a file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pymq.wire.bodies_replication import FOLLOWING, ReignBody, ReplicationStatus
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One broker of the group. ``registered_id``: by the name servers, -1 unknown; ``status``: None when it does not
-    answer, and ``error`` says why."""
+    """One broker of the group. ``registered_id``: its id at the name servers, -1 if unknown; ``status``: None when it
+    does not answer, with the reason in ``error``."""
 
     address: str
     registered_id: int = -1
@@ -41,11 +41,11 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class PromotionPlan:
-    """What is going to be done. ``target`` becomes the master, ``master`` is the living one that steps down (None:
-    there is none; ``lost_master`` is where it was, empty when nobody knows). ``rivals``: masters of the epoch of the
-    target, which is one too: they become its slaves.
+    """The roles and risks of a promotion. ``target`` becomes the master; ``master`` is the running one that steps down.
+    If there is none it is None, and ``lost_master`` is its last known address, which may be empty. ``rivals``: other
+    masters of the target's epoch, if the target is a master too; they become its slaves.
 
-    ``risks``: why messages could be lost, which only ``--force`` allows; ``obstacles``: why it can't be done at all.
+    ``risks``: reasons why messages could be lost, which ``--force`` accepts; ``obstacles``: reasons that prevent it.
     """
 
     broker_name: str
@@ -58,18 +58,18 @@ class PromotionPlan:
     obstacles: tuple[str, ...] = field(default=())
 
     def lag_bytes(self, member: GroupMember) -> int | None:
-        """How many bytes of the furthest log that is known the member lacks; None when it does not say."""
+        """Returns the number of bytes the member lacks of the longest known log, None when its status is unknown."""
         return None if member.status is None else _furthest_end(self.members) - member.status.log_end
 
     def lag_messages(self, member: GroupMember) -> int | None:
-        """How many messages of the member that has most it lacks."""
+        """Returns how many messages fewer the member has than the one with most, None when it reports no number."""
         if member.status is None or member.status.message_count < 0:
             return None
         most = max(other.status.message_count for other in self.members if other.status is not None)
         return most - member.status.message_count
 
     def check(self, *, force: bool) -> None:
-        """Raises UnsafeError for what can't be done, or could lose messages and is not forced."""
+        """Raises UnsafeError for obstacles, and for risks unless ``force``."""
         if self.obstacles:
             raise UnsafeError("; ".join(self.obstacles))
         if self.risks and not force:
@@ -77,7 +77,7 @@ class PromotionPlan:
 
 
 def plan_promotion(broker_name: str, members: Sequence[GroupMember], target_address: str = "") -> PromotionPlan:
-    """The plan for the broker at ``target_address``, by default for the slave that has most.
+    """Returns the plan for the broker at ``target_address``, by default for the slave with the longest log.
 
     Raises NotFoundError when there is no slave to promote, UnreachableError when none answers.
     """
@@ -107,7 +107,7 @@ def _living_master(members: Sequence[GroupMember]) -> GroupMember | None:
 
 
 def _newest_masters(members: Sequence[GroupMember]) -> list[GroupMember]:
-    """Those of the newest epoch that a living master has: one, or several that were made out of sight of each other."""
+    """Returns the running masters of the newest epoch: one, or several after a split brain."""
     masters = [member for member in members if member.is_pymq and member.broker_id == MASTER_ID]
     newest = max((member.epoch for member in masters), default=0)
     return [member for member in masters if member.epoch == newest]
@@ -116,11 +116,11 @@ def _newest_masters(members: Sequence[GroupMember]) -> list[GroupMember]:
 def _choice(
     broker_name: str, members: Sequence[GroupMember], masters: Sequence[GroupMember], target_address: str
 ) -> PromotionPlan:
-    """The plan for a group with several masters of one epoch: one of them must be named."""
+    """Returns the plan for a group with several masters of one epoch; the caller must name one of them."""
     target = next((master for master in masters if master.address == target_address), None)
     rivals = tuple(master for master in masters if master is not target)
     where = " and ".join(master.address for master in masters)
-    which = f"{where} are both masters of epoch {masters[0].epoch}: choose one of them, by its address"
+    which = f"{where} are both masters of epoch {masters[0].epoch}: choose one of them by its address"
     return PromotionPlan(
         broker_name,
         tuple(members),
@@ -133,25 +133,27 @@ def _choice(
 
 
 def _risk_of_rival(target: GroupMember, rival: GroupMember) -> str:
-    """What the rival has that the target lacks."""
+    """Describes the part of the other master's log that the target lacks."""
     assert target.status is not None and rival.status is not None
     common = common_end(target.status, rival.status)
-    who = f"{rival.address} is a master of epoch {rival.epoch} too"
+    problem = f"{rival.address} is a master of epoch {rival.epoch} too"
     if common is None:
         return (
-            f"{who}, and both logs have nothing in common: it can't follow {target.address} and must begin again with "
-            "an empty directory"
+            f"{problem}, and both logs have nothing in common: it can't follow {target.address} and must begin again "
+            "with an empty directory"
         )
     size = rival.status.log_end - common
     return (
-        f"{who}: both logs are equal up to offset {common} at most, what it has behind that ({size} bytes) is cut from "
-        "its log and kept in its directory, in diverged/"
+        f"{problem}: both logs are equal up to offset {common} at most; what it has behind that ({size} bytes) is "
+        "truncated from its log and kept in its directory, in diverged/"
     )
 
 
 def common_end(ours: ReplicationStatus, theirs: ReplicationStatus) -> int | None:
-    """Up to where both logs are equal by their lineages: the lesser end of the newest reign that both have; None when
-    they share none."""
+    """Returns the offset up to which both logs are equal: the lower end of the newest epoch in both histories.
+
+    Returns None when the histories share no epoch.
+    """
     other_ends = _reign_ends(theirs)
     shared = [min(end, other_ends[reign]) for reign, end in _reign_ends(ours).items() if reign in other_ends]
     return shared[-1] if shared else None
@@ -169,12 +171,12 @@ def _target(broker_name: str, members: Sequence[GroupMember], master: GroupMembe
             known = ", ".join(member.address for member in members) or "none"
             raise NotFoundError(f"{address} is none of {broker_name}'s brokers: they are {known}")
         if target.status is None:
-            raise UnreachableError(f"{address} can't be promoted, it does not answer: {target.error}")
+            raise UnreachableError(f"{address} can't be promoted because it does not answer: {target.error}")
         return target
     slaves = [member for member in members if member.broker_id != MASTER_ID]
     living = [member for member in slaves if member.status is not None]
     if not slaves:
-        raise NotFoundError(f"{broker_name} has no slave that is registered: there is nobody to promote")
+        raise NotFoundError(f"no slave of {broker_name} is registered: start one that can be promoted")
     if not living:
         raise UnreachableError(f"no slave of {broker_name} answers: {slaves[0].error}")
     following = [member for member in living if master is not None and _follows(member)]
@@ -197,26 +199,26 @@ def _obstacles_with_master(target: GroupMember, master: GroupMember) -> list[str
     if target is master:
         return []
     if not master.is_pymq:
-        return [f"the master at {master.address} is no PyMQ broker and can't be told to step down: stop it, then again"]
+        return [f"the master at {master.address} is no PyMQ broker and can't step down: stop it and try again"]
     if not _follows(target):
         link = target.status.link
         state = f"{link.state} {link.problem}".strip() if link is not None else "no link"
         return [
-            f"{target.address} does not follow the living master at {master.address} ({state}): mend that, or stop the "
-            "master first"
+            f"{target.address} does not follow the running master at {master.address} ({state}): repair that, or stop "
+            "the master first"
         ]
     return []
 
 
 def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str) -> list[str]:
-    """Without a living master: what could be lost."""
+    """Lists what could be lost in a promotion without a running master."""
     status = target.status
     assert status is not None
     risks = [] if _answers(members, lost_master) else [_risk_of_lost_master(members, status, lost_master)]
     if _is_end_in_doubt(target):
         risks.append(
-            f"{target.address} was not stopped in order and has not had all of its master's log since: messages that "
-            "it had confirmed may be missing at its log's end"
+            f"{target.address} was not shut down cleanly and has not received all of its master's log since: messages "
+            "that it had confirmed may be missing at the end of its log"
         )
     for other in members:
         if other is target or other.address == lost_master:
@@ -224,7 +226,7 @@ def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str
         if other.status is None:
             risks.append(f"{other.address} does not answer, it may have more")
         elif other.epoch > target.epoch:
-            risks.append(f"{other.address} knows a newer reign (epoch {other.epoch}, not {target.epoch})")
+            risks.append(f"{other.address} knows a newer epoch ({other.epoch}, not {target.epoch})")
         elif _end(other) > status.log_end:
             risks.append(f"{other.address} has {_end(other) - status.log_end} bytes more: promote that one")
     return risks
@@ -235,13 +237,13 @@ def _risk_of_lost_master(members: Sequence[GroupMember], target: ReplicationStat
     known_end = max((one.status.link.master_log_end for one in members if one.status and one.status.link), default=-1)
     missing = known_end - target.log_end
     if missing > 0:
-        return f"{where}, and it had {missing} bytes behind offset {target.log_end} that {target.address} lacks"
+        return f"{where}, and it had {missing} bytes after offset {target.log_end} that {target.address} lacks"
     what = "had not confirmed (it was a SYNC_MASTER)" if target.master_role == SYNC_MASTER else "had not sent"
-    return f"{where}: what it took behind offset {target.log_end} and {what} is lost"
+    return f"{where}: everything it stored after offset {target.log_end} and {what} is lost"
 
 
 def _answers(members: Sequence[GroupMember], address: str) -> bool:
-    """The former master is there, and has stepped down."""
+    """Returns True when the former master answers; it has stepped down then."""
     return any(member.address == address and member.status is not None for member in members)
 
 

@@ -1,4 +1,4 @@
-"""Admin calls about replication: a broker's own picture, of RocketMQ's brokers what they tell, and the log itself."""
+"""Admin calls about replication: a broker's status (also of RocketMQ brokers), its tables and its log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pymq.wire.bodies_replication import (
 )
 from pymq.wire.codes import RequestCode, ResponseCode
 
-ROCKETMQ_PROTOCOL_VERSION = 0  # of a status that was put together from what a RocketMQ broker tells
+ROCKETMQ_PROTOCOL_VERSION = 0  # marks a status that was built from a RocketMQ broker's answers
 TABLE_FILES: Final = {
     RequestCode.GET_ALL_TOPIC_CONFIG: "topics.json",
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: "subscriptionGroup.json",
@@ -41,7 +41,7 @@ BodyT = TypeVar("BodyT")
 
 
 class CopiedTable(NamedTuple):
-    """A table's version and its entries by name. A RocketMQ slave counts versions of its own."""
+    """A table's version and its entries by name. A RocketMQ slave has its own version numbers."""
 
     version: DataVersion
     entries: dict[str, TopicConfig | SubscriptionGroupConfig]
@@ -55,7 +55,7 @@ class ReplicationAdmin:
         self._brokers = brokers
 
     async def status(self, address: str) -> ReplicationStatus:
-        """Role, log, slaves or link. RocketMQ's brokers tell less: ``protocol_version`` is 0 then, counts are -1."""
+        """Returns role, log, slaves or link. Of a RocketMQ broker ``protocol_version`` is 0, unknown counts are -1."""
         try:
             answer = await self._connection.ask_broker(address, RequestCode.PYMQ_GET_REPLICATION_STATUS)
         except RefusedError as error:
@@ -71,16 +71,16 @@ class ReplicationAdmin:
         try:
             return rocketmq_status(address, config, runtime, ha)
         except ValueError as error:
-            raise JsonError(f"what {address} tells of its log and role can't be read: {error}") from error
+            raise JsonError(f"the status of {address} (log, role) can't be read: {error}") from error
 
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
-        """Has a PyMQ broker take another role, or prepare for it. Raises RefusedError when it is unsafe."""
+        """Makes a PyMQ broker change its role, or prepare for that. Raises RefusedError when it is unsafe."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
         return _decoded(answer.body, RoleAnswer, address)
 
     async def copied_tables(self, address: str) -> dict[str, CopiedTable]:
-        """The tables of topics and groups, which a slave copies."""
+        """Returns the tables of topics and groups, which slaves copy."""
         topics, groups = await asyncio.gather(
             self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG),
             self._connection.ask_broker(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -93,39 +93,39 @@ class ReplicationAdmin:
         }
 
     async def tables(self, address: str) -> dict[str, bytes]:
-        """Name of a file in ``config`` -> its content, of topics, groups, consumer and delay offsets."""
+        """Returns the files of ``config`` with topics, groups, consumer and delay offsets: name -> content."""
         bodies = [await self._connection.ask_broker(address, code) for code in TABLE_FILES]
         return {name: bytes(answer.body) for name, answer in zip(TABLE_FILES.values(), bodies, strict=True)}
 
     async def deleted_topics(self, address: str) -> dict[str, int]:
-        """Topic -> log offset below which its records count as deleted; of a PyMQ broker."""
+        """Returns topic -> log offset below which its records count as deleted. Works with PyMQ brokers only."""
         status = await self.status(address)
         request = LogDigestsRequest(start=status.log_end, with_deletions=True)
         return (await self.digests(address, request)).deleted_topics
 
     async def digests(self, address: str, request: LogDigestsRequest) -> LogDigests:
-        """Digests of a part of the log, as many as one answer takes. Raises RefusedError outside the log."""
+        """Returns digests of a part of the log, as many as fit in one answer. Raises RefusedError outside the log."""
         body = msgspec.json.encode(request)
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_LIST_LOG_DIGESTS, None, body)
         return _decoded(answer.body, LogDigests, address)
 
     async def read_log(self, address: str, start: int, size_bytes: int) -> bytes:
-        """Raw bytes of the log from ``start`` on, as many as one answer takes. Raises RefusedError outside the log."""
+        """Returns log bytes from ``start`` on, as many as fit in one answer. Raises RefusedError outside the log."""
         body = msgspec.json.encode(ReadLogRequest(start=start, size_bytes=size_bytes))
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_READ_LOG, None, body)
         return bytes(answer.body)
 
 
 def _decoded(body: bytes, kind: type[BodyT], address: str) -> BodyT:
-    """Raises JsonError with the broker's address: of two that are asked it says which one is no PyMQ broker."""
+    """Decodes an answer. Raises JsonError with the broker's address, to show which of two brokers is not PyMQ."""
     try:
         return decode_json(body, kind)
     except JsonError as error:
-        raise JsonError(f"what {address} answered can't be read, is a PyMQ broker there? {error}") from error
+        raise JsonError(f"the answer of {address} can't be read, is it a PyMQ broker? {error}") from error
 
 
 def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str], ha: HaStatus) -> ReplicationStatus:
-    """What codes 26, 28 and 907 of a RocketMQ broker say, in PyMQ's shape. Raises ValueError."""
+    """Builds a PyMQ status from a RocketMQ broker's answers to codes 26, 28 and 907. Raises ValueError."""
     role = config.get("brokerRole", SLAVE if not ha.master else ASYNC_MASTER)
     is_slave = role == SLAVE
     host = config.get("brokerIP2") or address.rpartition(":")[0]

@@ -1,4 +1,7 @@
-"""Settings as servers tell and take them: ``name=value`` lines without escapes (Java: MixAll.properties2String)."""
+"""The text form of settings in requests and answers: ``name=value`` lines without escapes.
+
+Java: MixAll.properties2String.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pymq.errors import UsageError
 
 
 def encode_settings(settings: Mapping[str, str]) -> bytes:
-    """The lines. Raises UsageError for a name or value that would make two lines or another name."""
+    """Returns the lines. Raises UsageError for a name or value with a line break, or a name with ``=`` or empty."""
     for name, value in settings.items():
         if not name or any(mark in name for mark in "=\r\n") or any(mark in value for mark in "\r\n"):
             raise UsageError(f"setting {name!r}={value!r} does not fit on a name=value line")
@@ -16,7 +19,7 @@ def encode_settings(settings: Mapping[str, str]) -> bytes:
 
 
 def decode_settings(body: bytes) -> dict[str, str]:
-    """Name -> value of each line; lines without ``=`` and comments are left out."""
+    """Returns name -> value of each line; lines without ``=`` and comments are skipped."""
     settings = {}
     for line in body.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")

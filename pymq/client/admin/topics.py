@@ -29,7 +29,7 @@ class TopicAdmin:
         self._cluster = cluster
 
     async def names(self, cluster: str | None = None) -> list[str]:
-        """All topics the name server knows, system topics too; of one cluster when given. Sorted."""
+        """Returns all topics of the name server, or of one cluster, sorted and with system topics."""
         if cluster is None:
             answer = await self._connection.ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
@@ -38,7 +38,7 @@ class TopicAdmin:
         return sorted(decode_admin_body(TopicList, answer.body).topic_list)
 
     async def system_names(self) -> set[str]:
-        """Topics named after clusters and brokers, and those that brokers keep for themselves."""
+        """Returns the topics named after clusters and brokers, and the brokers' system topics."""
         answer = await self._connection.ask_namesrv(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         listed = decode_admin_body(TopicList, answer.body)
         names = set(listed.topic_list)
@@ -47,23 +47,23 @@ class TopicAdmin:
             try:
                 answer = await self._connection.ask_broker(listed.broker_addr, code)
             except (UnreachableError, RefusedError):
-                return names  # what the name server says is enough to go on
+                return names  # the list of the name server is good enough
             names |= set(decode_admin_body(TopicList, answer.body).topic_list)
         return names
 
     async def route(self, topic: str) -> TopicRoute:
-        """Where the topic's queues are. Raises NotFoundError."""
+        """Returns the topic's route. Raises NotFoundError."""
         header = RouteHeader(topic=topic, accept_standard_json_only=True)
         try:
             answer = await self._connection.ask_namesrv(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         except RefusedError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                raise NotFoundError(f"no topic {topic!r}: pymq topic list shows those there are") from error
+                raise NotFoundError(f"no topic {topic!r}: pymq topic list shows all topics") from error
             raise
         return decode_route(answer.body)
 
     async def targets(self, topic: str) -> list[BrokerTarget]:
-        """The masters that hold the topic, by name. Raises NotFoundError."""
+        """Returns the masters that hold the topic, sorted by name. Raises NotFoundError."""
         route = await self.route(topic)
         masters = [
             BrokerTarget(data.broker_name, data.cluster, data.master_address or "") for data in route.broker_datas
@@ -71,7 +71,7 @@ class TopicAdmin:
         return sorted(target for target in masters if target.address)
 
     async def config(self, address: str, topic: str) -> TopicConfig | None:
-        """The topic's configuration on one broker, None when it has none."""
+        """Returns the topic's configuration on one broker, None when the broker lacks the topic."""
         header = GetTopicConfigHeader(topic=topic, lo=True)
         try:
             answer = await self._connection.ask_broker(address, RequestCode.GET_TOPIC_CONFIG, header)
@@ -84,13 +84,13 @@ class TopicAdmin:
         return decode_admin_body(TopicConfig, answer.body)
 
     async def configs(self, address: str) -> dict[str, TopicConfig]:
-        """All topics of one broker."""
+        """Returns the configurations of all topics of one broker."""
         answer = await self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG)
         return decode_admin_body(TopicConfigTable, answer.body).topic_config_table
 
     async def put(self, address: str, config: TopicConfig) -> None:
-        """Creates the topic on one broker or gives it this configuration."""
-        # Existing attributes are kept by the broker: only changes travel, as "+name=value".
+        """Creates the topic on one broker, or replaces its configuration."""
+        # The broker keeps existing attributes: only changes are sent, as "+name=value".
         header = CreateTopicHeader(
             topic=config.topic_name,
             read_queue_nums=config.read_queue_nums,
@@ -112,9 +112,9 @@ class TopicAdmin:
         write_queues: int | None = None,
         perm: int | None = None,
     ) -> list[tuple[BrokerTarget, TopicConfig, TopicConfig]]:
-        """Changes what is given and keeps the rest, on each broker by its own configuration.
+        """Changes the given values and keeps each broker's others; returns (broker, before, after) for each broker.
 
-        (broker, before, after) for each. Raises NotFoundError before anything is changed when a broker lacks it.
+        Raises NotFoundError before anything is changed when a broker lacks the topic.
         """
         changes = {"read_queue_nums": read_queues, "write_queue_nums": write_queues, "perm": perm}
         given = {name: value for name, value in changes.items() if value is not None}
@@ -132,7 +132,7 @@ class TopicAdmin:
         return plan
 
     async def delete(self, topic: str, targets: Sequence[BrokerTarget], *, everywhere: bool) -> None:
-        """Deletes the topic on the brokers, and on every name server when ``everywhere``."""
+        """Deletes the topic on the brokers, and on every name server if ``everywhere``."""
         for target in targets:
             await self._connection.ask_broker(
                 target.address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=topic)
@@ -143,7 +143,7 @@ class TopicAdmin:
             )
 
     async def stats(self, topic: str, targets: Sequence[BrokerTarget] | None = None) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset and last store time of every queue, sorted. Raises NotFoundError."""
+        """Returns first and next offset and last store time of every queue, sorted. Raises NotFoundError."""
         found: dict[MessageQueue, TopicOffset] = {}
         for target in targets if targets is not None else await self.targets(topic):
             code = RequestCode.GET_TOPIC_STATS_INFO
@@ -153,7 +153,7 @@ class TopicAdmin:
         return dict(sorted(found.items()))
 
     async def groups(self, topic: str) -> list[str]:
-        """Consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""
+        """Returns the consumer groups that are online for the topic or have offsets in it. Raises NotFoundError."""
         names: set[str] = set()
         for target in await self.targets(topic):
             code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO

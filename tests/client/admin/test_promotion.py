@@ -93,7 +93,7 @@ def test_a_living_master_hands_over() -> None:
 def test_a_slave_that_does_not_catch_up_changes_nothing() -> None:
     group = Group()
     group.catches_up = False
-    with pytest.raises(RequestTimeoutError, match="has not got everything"):
+    with pytest.raises(RequestTimeoutError, match="has not received everything"):
         group.run()
     assert group.done == ["old freeze", "old resume"] and not group.is_frozen
 

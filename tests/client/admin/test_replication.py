@@ -50,7 +50,7 @@ def test_an_answer_that_is_none_is_told_with_its_address(body: bytes) -> None:
         for code in (RequestCode.PYMQ_GET_REPLICATION_STATUS, RequestCode.PYMQ_LIST_LOG_DIGESTS):
             server.on(code, lambda command: Reply(body=body))
         async with Admin(server.address) as admin:
-            with pytest.raises(JsonError, match=f"what {server.address} answered can't be read"):
+            with pytest.raises(JsonError, match=f"the answer of {server.address} can't be read"):
                 await call(admin, server.address)
         await server.stop()
 
@@ -66,7 +66,7 @@ def test_figures_of_a_rocketmq_broker_that_are_none_are_told_with_its_address() 
         server.on(RequestCode.GET_BROKER_RUNTIME_INFO, lambda command: Reply(body=b'{"table":{}}'))
         server.on(RequestCode.GET_BROKER_HA_STATUS, lambda command: Reply(body=b"{}"))
         async with Admin(server.address) as admin:
-            with pytest.raises(JsonError, match=f"what {server.address} tells of its log and role can't be read"):
+            with pytest.raises(JsonError, match=rf"the status of {server.address} .log, role. can't be read"):
                 await admin.replication.status(server.address)
         await server.stop()
 

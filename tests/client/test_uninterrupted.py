@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pymq.client.to_end import to_end
+from pymq.client.uninterrupted import uninterrupted
 
 
 def test_a_result_and_a_failure_come_through():
@@ -14,9 +14,9 @@ def test_a_result_and_a_failure_come_through():
         raise ValueError("no")
 
     async def main():
-        assert await to_end(asyncio.sleep(0, "done")) == "done"
+        assert await uninterrupted(asyncio.sleep(0, "done")) == "done"
         with pytest.raises(ValueError, match="no"):
-            await to_end(fail())
+            await uninterrupted(fail())
 
     asyncio.run(main())
 
@@ -33,7 +33,7 @@ def test_a_cancellation_waits_for_the_end(failure):
             raise failure
 
     async def main():
-        task = asyncio.ensure_future(to_end(work()))
+        task = asyncio.ensure_future(uninterrupted(work()))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task], timeout=0.01)

@@ -1,10 +1,10 @@
-"""What a caller wants of a topic, in the words that all consumers share, and the subscription it comes to."""
+"""The options with which a caller selects messages of a topic, the same for all consumers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.client.filter_servers import served_subscription
+from pymq.client.filter_servers import filter_server_subscription
 from pymq.client.local_filter import filtered_subscription
 from pymq.client.subscription import EVERYTHING, TAG, Subscription, parse_subscription
 from pymq.clock import Clock
@@ -13,7 +13,7 @@ from pymq.filter.class_names import FILTER_SERVER
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubscriptionOptions:
     """Tags, SQL92, or the ``expression`` of a ``filter``, which runs in the client or ``via`` a filter server."""
 
     expression: str = EVERYTHING
@@ -24,7 +24,10 @@ class Wanted:
     via: str | None = None
 
     def subscription(self, topic: str, version: int, clock: Clock) -> Subscription:
-        """``version``: Unix ms. Raises UsageError for what can't be meant, ExpressionError for a wrong expression."""
+        """Returns the subscription; ``version`` is Unix ms.
+
+        Raises UsageError for options that exclude each other, ExpressionError for a wrong expression.
+        """
         if self.via is not None and (self.via != FILTER_SERVER or self.filter is None):
             raise UsageError(f"via={self.via!r}: only {FILTER_SERVER!r} is possible, together with a filter")
         if self.filter is None:
@@ -32,5 +35,5 @@ class Wanted:
         if self.sql is not None or self.expression_type != TAG:
             raise UsageError(f"filter={self.filter!r} excludes sql and expression_type: give one of them")
         if self.via is not None:
-            return served_subscription(topic, self.filter, self.expression, version, on_error=self.on_error)
+            return filter_server_subscription(topic, self.filter, self.expression, version, on_error=self.on_error)
         return filtered_subscription(topic, self.filter, self.expression, version, clock=clock, on_error=self.on_error)
