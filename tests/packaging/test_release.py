@@ -1,0 +1,90 @@
+"""scripts/release refuses what is not ready, before it builds; .ci/run has it build and check the rest."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import pymq
+
+ROOT = Path(__file__).parents[2]
+VERSION = pymq.__version__
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A git checkout that holds what the script reads, ready for a release."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "pymq").mkdir()
+    for name in ("scripts/release", "pyproject.toml", "pymq/__init__.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {VERSION} - 2026-01-31\n")
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(checkout: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=Tests", "-c", "user.email=tests@localhost", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(checkout), *identity, *arguments], check=True, capture_output=True)
+
+
+def commit(checkout: Path) -> None:
+    git(checkout, "add", "--all")
+    git(checkout, "commit", "--quiet", "--message", "state")
+
+
+def refusal(checkout: Path, *arguments: str) -> str:
+    """What the script says when it refuses; an interpreter that fails stands where the build would begin."""
+    done = subprocess.run(
+        [str(checkout / "scripts" / "release"), *arguments],
+        env={**os.environ, "PYMQ_PYTHON": "/bin/false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    return done.stderr
+
+
+def test_a_ready_checkout_reaches_the_build(checkout: Path) -> None:
+    assert "no release: the build failed" in refusal(checkout)
+
+
+def test_a_changelog_without_the_version_is_refused(checkout: Path) -> None:
+    (checkout / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.9 - 2026-01-30\n")
+    commit(checkout)
+    assert f"CHANGELOG.md has no heading for {VERSION}" in refusal(checkout)
+    assert f"CHANGELOG.md has no heading for {VERSION}" in refusal(checkout, "--check")
+
+
+def test_a_heading_without_a_date_is_refused(checkout: Path) -> None:
+    (checkout / "CHANGELOG.md").write_text(f"# Changelog\n\n## {VERSION}\n")
+    commit(checkout)
+    assert f"the heading of {VERSION} in CHANGELOG.md has no date" in refusal(checkout)
+
+
+def test_changes_in_the_tree_are_refused_but_may_be_checked(checkout: Path) -> None:
+    (checkout / "new.txt").write_text("not committed")
+    assert "the tree has changes: ?? new.txt" in refusal(checkout)
+    assert "the build failed" in refusal(checkout, "--check")
+
+
+def test_a_version_that_is_tagged_is_refused(checkout: Path) -> None:
+    git(checkout, "tag", f"v{VERSION}")
+    assert f"the tag v{VERSION} is there already" in refusal(checkout)
+
+
+def test_two_versions_are_refused(checkout: Path) -> None:
+    (checkout / "pymq" / "__init__.py").write_text('__version__ = "9.9.9"\n')
+    commit(checkout)
+    assert "give both the same version" in refusal(checkout)
+
+
+def test_an_unknown_argument_is_wrong_usage() -> None:
+    done = subprocess.run([str(ROOT / "scripts" / "release"), "--chekc"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "usage: scripts/release [--check]" in done.stderr
