@@ -1,1 +1,1 @@
-"""Filter expressions over message properties: SQL92 as RocketMQ understands it."""
+"""Filter expressions over message properties: SQL92 as RocketMQ defines it."""

@@ -1,4 +1,4 @@
-"""The two filters that brokers know, as plugins: the same languages for clients, filter servers and commands."""
+"""The two built-in filters, as plugins: the brokers' languages for clients, filter servers and commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TagFilter:
     def compile(self, expression: str) -> CompiledFilter:
         wanted = frozenset(part.strip() for part in expression.split("||")) - {""}
         if not wanted and expression.strip():
-            raise ExpressionError(1, f"{expression!r} names no tag: write TagA || TagB, or * for everything")
+            raise ExpressionError(1, f"{expression!r} names no tag: write TagA || TagB, or * for all messages")
         if not wanted or "*" in wanted:
             return EachMessage(lambda message: True)
         return EachMessage(lambda message: message.tags in wanted)
@@ -42,13 +42,13 @@ class Sql92Filter:
             try:
                 return test(SEPARATOR + message.raw_properties)
             except ValueError as error:
-                raise FilterError(f"a text is compared that is {error}") from error
+                raise FilterError(f"it compares a text that is {error}") from error
 
         return EachMessage(judged)
 
 
 class BuiltinFilters:
-    """The hooks of this package."""
+    """Registers the filters of this package."""
 
     @hookimpl
     def pymq_filters(self) -> Sequence[FilterPlugin]:

@@ -1,4 +1,4 @@
-"""Many values read as numbers at once: the plain spellings, exactly as :mod:`pymq.filter.java_numbers` reads them."""
+"""Reads many values as numbers at once. Covers the plain spellings, with :mod:`pymq.filter.java_numbers`' results."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pymq.filter.bulk_properties import Bools, Int64s, PropertyTable
 from pymq.filter.raw_properties import SEPARATOR
 
-INTEGER_DIGITS_MAX = 9  # so many always fit Java's Integer
+INTEGER_DIGITS_MAX = 9  # a number with so many digits always fits Java's Integer
 LONG_DIGITS_MAX = 15
-# Below 2**53: a double holds the digits without their point, and the power of ten, exactly, so their quotient is the
+# Below 2**53. A double holds the digits without their point, and the power of ten, exactly. So their quotient is the
 # double nearest to the text, which is what Java reads.
 DECIMAL_DIGITS_MAX = 15
 _PLUS, _MINUS, _POINT, _ZERO, _SEPARATOR = *b"+-.0", SEPARATOR[0]
@@ -20,14 +20,14 @@ _POWERS = 10 ** np.arange(DECIMAL_DIGITS_MAX + 2, dtype=np.int64)
 
 
 class Numbers(NamedTuple):
-    """``is_sure`` is False for what has another spelling, or is no number."""
+    """The numbers. ``is_sure`` is False for a value with another spelling, or that is not a number."""
 
     values: NDArray[np.int64] | NDArray[np.float64]
     is_sure: Bools
 
 
 def read_integers(table: PropertyTable, starts: Int64s, digits_max: int = INTEGER_DIGITS_MAX) -> Numbers:
-    """The values that begin at ``starts``, by Integer.valueOf; by Long.valueOf up to ``LONG_DIGITS_MAX``."""
+    """Read the values that begin at ``starts`` as Integer.valueOf does, or as Long.valueOf for ``LONG_DIGITS_MAX``."""
     starts, is_negative = _without_sign(table, starts)
     numbers, counts = _digits(table, starts)
     is_sure = (counts > 0) & (counts <= digits_max) & (table.bytes_at(starts + counts) == _SEPARATOR)
@@ -35,7 +35,7 @@ def read_integers(table: PropertyTable, starts: Int64s, digits_max: int = INTEGE
 
 
 def read_decimals(table: PropertyTable, starts: Int64s) -> Numbers:
-    """The values that begin at ``starts``, by Double.valueOf."""
+    """Read the values that begin at ``starts`` as Double.valueOf does."""
     starts, is_negative = _without_sign(table, starts)
     numbers, counts = _digits(table, starts)
     ends = starts + counts
@@ -61,7 +61,7 @@ def _without_sign(table: PropertyTable, starts: Int64s) -> tuple[Int64s, Bools]:
 
 
 def _digits(table: PropertyTable, starts: Int64s) -> tuple[Int64s, Int64s]:
-    """The numbers that the digits from each place on make, and how many there are, up to one more than is read."""
+    """Return the number that the digits at each place form, and its digit count, up to one more than the maximum."""
     numbers, counts = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
     goes_on = np.ones(len(starts), np.bool_)
     for place in range(DECIMAL_DIGITS_MAX + 1):

@@ -1,4 +1,4 @@
-"""The properties of many stored records as a table of bytes: finding one in all records costs as much as in a few."""
+"""The properties of many stored records as a byte table: finding a property in all of them costs as much as in few."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pymq.model.record import MAGIC_V1
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
-PROPERTIES_BYTES_MAX = 1024  # records with more are left out of the table: one must not make it large
-ROOM_BYTES = PROPERTIES_BYTES_MAX + BODY_AT  # behind the records: rows of one length reach beyond the last one
+PROPERTIES_BYTES_MAX = 1024  # the table leaves longer records out: one of them would make it large
+ROOM_BYTES = PROPERTIES_BYTES_MAX + BODY_AT  # after the records: the last rows of fixed length reach beyond them
 _HEAD = np.dtype(
     {"names": ["magic", "flags", "body_size"], "formats": [">i4"] * 3, "offsets": [4, 36, 84], "itemsize": 88}
 )
@@ -22,9 +22,9 @@ _SEPARATOR, _NAME_END = SEPARATOR[0], NAME_END[0]
 
 
 class Column(NamedTuple):
-    """One property of each record: where its value begins in :attr:`PropertyTable.source`, and which have one.
+    """One property of each record: where its value begins in :attr:`PropertyTable.source`, and which records have it.
 
-    ``is_sure`` is False where neither the value nor its absence can be vouched for.
+    ``is_sure`` is False where the table knows neither the value nor its absence.
     """
 
     starts: Int64s
@@ -33,19 +33,22 @@ class Column(NamedTuple):
 
 
 class PropertyTable:
-    """The sources (:mod:`pymq.filter.raw_properties`) of records, one after the other, filled up to the same length.
+    """The sources (:mod:`pymq.filter.raw_properties`) of records, one after the other, padded to the same length.
 
-    What it is filled up with are separators, so every value ends with one; two rows of them are behind the last one.
+    The padding consists of separators, so every value ends with one. Two rows of separators follow the last row.
     """
 
     def __init__(self, records: bytes | bytearray, edges: Int64s) -> None:
-        """``edges``: where each record begins, and where the last one ends. What follows in ``records`` is room."""
+        """``edges`` holds where each record begins, and where the last one ends.
+
+        ``records`` may have room after that.
+        """
         if len(records) < edges[-1] + ROOM_BYTES:
             records = bytes(records) + bytes(ROOM_BYTES)
         begins, ends, self._is_sure = _areas(records, edges)
         sizes = ends - begins
         width = int(sizes.max(initial=0)) + 2
-        # The byte before the properties is part of their length: it gives its place to the first separator.
+        # The byte before the properties is part of their length; the first separator takes its place.
         rows = _gather(records, begins - 1, width)
         rows[:, 0] = _SEPARATOR
         columns = np.arange(1, width + 1, dtype=np.uint16)
@@ -59,7 +62,7 @@ class PropertyTable:
         return len(self._is_sure)
 
     def column(self, name: str) -> Column:
-        """A property's values; of several of a name the last one."""
+        """Return a property's values. When a name occurs several times, its last value counts."""
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = self._find(SEPARATOR + name.encode() + NAME_END)
@@ -70,13 +73,16 @@ class PropertyTable:
         places = places[places >= 0]
         value_starts = places[self.begins_with(places, needle)] + len(needle)
         starts = np.zeros(len(self), np.int64)
-        starts[value_starts // self._width] = value_starts  # rising: the last one of a record stays
+        starts[value_starts // self._width] = value_starts  # ascending, so the last one of a record wins
         is_found = starts > 0
-        is_empty = is_found & (self.bytes_at(starts) == _SEPARATOR)  # then an earlier one may count
+        is_empty = is_found & (self.bytes_at(starts) == _SEPARATOR)  # then an earlier value may count
         return Column(starts, is_found, self._is_sure & ~is_empty)
 
     def begins_with(self, places: Int64s, text: bytes) -> Bools:
-        """Which of these places of :attr:`source` a text stands at. A value is equal to a text with a separator."""
+        """Return at which of these places of :attr:`source` a text stands.
+
+        A value equals a text that ends in a separator.
+        """
         if len(text) > self._width:
             return np.zeros(len(places), np.bool_)
         every = np.ndarray((len(self.source) - len(text) + 1,), f"V{len(text)}", self.source, 0, (1,))
@@ -84,19 +90,20 @@ class PropertyTable:
         return same
 
     def bytes_at(self, places: Int64s) -> NDArray[np.uint8]:
-        """The byte at each place."""
+        """Return the byte at each place."""
         return np.frombuffer(self.source, np.uint8)[places]
 
     def texts(self, starts: Int64s) -> list[bytes]:
-        """The values that begin at these places."""
+        """Return the values that begin at these places."""
         source, find = self.source, self.source.find
         return [source[start : find(SEPARATOR, start)] for start in starts.tolist()]
 
 
 def _areas(records: bytes | bytearray, edges: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    """Where the properties of each record begin and end, and of which records that is sure; the others have none.
+    """Return where the properties of each record begin and end, and for which records this is sure; the others have
+    none.
 
-    In the order of :func:`pymq.filter.raw_properties.source_of`.
+    The same rule as :func:`pymq.filter.raw_properties.source_of`.
     """
     starts, ends = edges[:-1], edges[1:]
     is_sure = ends - starts > BODY_AT
@@ -112,6 +119,6 @@ def _areas(records: bytes | bytearray, edges: Int64s) -> tuple[Int64s, Int64s, B
 
 
 def _gather(data: bytes | bytearray, places: Int64s, size: int) -> NDArray[np.uint8]:
-    """A row of ``size`` bytes from each place."""
+    """Return a row of ``size`` bytes from each place."""
     every = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
     return every[places].view(np.uint8).reshape(len(places), size)

@@ -1,7 +1,7 @@
-"""A tree compiled to closures: called with a source (raw_properties), each answers True, False or None.
+"""Compiles a tree to closures. Each takes a source (raw_properties) and returns True, False or None.
 
-What two operands' types mean for a comparison is settled here once, so that a call does nothing but compare. A closure
-raises ValueError where RocketMQ's evaluation throws. Java: the evaluate methods of package filter.expression.
+The types of two operands decide how they compare. That is settled here once, so a call does nothing but compare. A
+closure raises ValueError where RocketMQ's evaluation throws. Java: the evaluate methods of package filter.expression.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MIRRORED = {
     Relation.GREATER: Relation.LESS,
     Relation.GREATER_EQUAL: Relation.LESS_EQUAL,
 }
-# A text compared with a number is read as a number of that type, whatever it looks like.
+# A text that is compared with a number is read as a number of that type, whatever its spelling.
 _READ_AS: dict[Kind, Convert] = {Kind.INTEGER: to_integer, Kind.LONG: to_long, Kind.DOUBLE: to_double_below_nan}
 _FIND: dict[Search, Callable[[bytes, bytes], bool]] = {
     Search.CONTAINS: operator.contains,
@@ -60,7 +60,7 @@ _FIND: dict[Search, Callable[[bytes, bytes], bool]] = {
 
 @singledispatch
 def compile_condition(node: Node) -> Test:
-    """The closure of a condition."""
+    """Return the closure of a condition."""
     raise AssertionError(f"{node!r} is no condition")
 
 
@@ -229,7 +229,7 @@ def _property_equal(operand: Property, same: Callable[[Any, Any], bool], constan
 
 
 def _sameness(left: Kind, right: Kind) -> Callable[[Any, Any], bool]:
-    """How two values that are not null are compared."""
+    """Return how two values that are not null compare."""
     if Kind.BOOLEAN in (left, right) and left is not right:
         if left is Kind.TEXT:
             return lambda one, other: (one.lower() == b"true") is other
@@ -257,7 +257,7 @@ def _never(one: Any, other: Any) -> bool:
 
 
 def _value(node: Node) -> Value:
-    """The closure of an operand."""
+    """Return the closure of an operand."""
     if isinstance(node, Property):
         return getter(node.name)
     if isinstance(node, Constant):
@@ -281,7 +281,7 @@ def _negated(node: Negate) -> Value:
 
 
 def folded(node: Node) -> Node:
-    """A negated number as a constant; every other node as it is."""
+    """Return a negated number as a constant, and every other node unchanged."""
     if not isinstance(node, Negate):
         return node
     operand = folded(node.operand)
@@ -297,7 +297,7 @@ def _constant_value(constant: Constant) -> bytes | int | float | bool | None:
 
 
 def _kind(node: Node) -> Kind:
-    """The type of a folded operand's value."""
+    """Return the type of a folded operand's value."""
     if isinstance(node, Constant):
         return node.kind
     if isinstance(node, Property):

@@ -1,4 +1,4 @@
-"""A message's fields by the names that filters share: ``body``, ``key``, ``tag``, or any property."""
+"""Reads a message's fields by the names that all filters share: ``body``, ``key``, ``tag``, or any property."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALIASES = {"key": KEYS, "keys": KEYS, "tag": TAGS, "tags": TAGS}
 
 
 def field(name: str) -> Callable[[FilterMessage], bytes | None]:
-    """A function from a message to the field's bytes; None for a property that is missing or empty."""
+    """Return a function from a message to the field's bytes, or to None for a missing or empty property."""
     if name == BODY:
         return lambda message: message.body
     get = getter(_ALIASES.get(name, name))

@@ -1,4 +1,4 @@
-"""Texts read as numbers the way Java does: Integer.valueOf, Long.valueOf, Double.valueOf and Double.compareTo."""
+"""Reads texts as numbers as Java does: Integer.valueOf, Long.valueOf, Double.valueOf and Double.compareTo."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import unicodedata
 INTEGER_MIN, INTEGER_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
-_SURE_DIGITS = 9  # so many digits always fit an Integer
-_DIGITS_MAX = 19  # so many a Long may have, leading zeros left out
+_SURE_DIGITS = 9  # a number with so many digits always fits an Integer
+_DIGITS_MAX = 19  # of a Long, without leading zeros
 _INTEGER = re.compile(rb"([+-]?)0*([0-9]*)")
-_JAVA_BLANKS = bytes(range(0x21))  # what String.trim takes away
+_JAVA_BLANKS = bytes(range(0x21))  # the characters that String.trim removes
 _DECIMAL = re.compile(rb"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 _HEXADECIMAL = re.compile(rb"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _WORD = re.compile(rb"([+-]?)(NaN|Infinity)")
@@ -22,21 +22,24 @@ _LONG_BITS = struct.Struct(">q")
 
 
 def to_integer(text: bytes) -> int:
-    """Integer.valueOf of a text in UTF-8. Raises ValueError when it is no whole number or out of range."""
+    """Return Integer.valueOf of a UTF-8 text. Raises ValueError when it is not a whole number or out of range."""
     if len(text) <= _SURE_DIGITS and text.isdigit():
         return int(text)
     return _in_range(text, INTEGER_MIN, INTEGER_MAX)
 
 
 def to_long(text: bytes) -> int:
-    """Long.valueOf of a text in UTF-8. Raises ValueError when it is no whole number or out of range."""
+    """Return Long.valueOf of a UTF-8 text. Raises ValueError when it is not a whole number or out of range."""
     if len(text) <= _SURE_DIGITS and text.isdigit():
         return int(text)
     return _in_range(text, LONG_MIN, LONG_MAX)
 
 
 def to_double(text: bytes) -> float:
-    """Double.valueOf of a text in UTF-8: blanks around, ``f`` or ``d`` behind, hexadecimal, NaN. Raises ValueError."""
+    """Return Double.valueOf of a UTF-8 text: with blanks around, a final ``f`` or ``d``, hexadecimal, NaN.
+
+    Raises ValueError.
+    """
     trimmed = text.strip(_JAVA_BLANKS)
     if match := _DECIMAL.fullmatch(trimmed):
         return float(match[1])
@@ -47,17 +50,18 @@ def to_double(text: bytes) -> float:
             return float.fromhex(match[1].decode())
         except OverflowError:
             return -math.inf if trimmed.startswith(b"-") else math.inf
-    raise ValueError("no number")
+    raise ValueError("not a number")
 
 
 def to_double_below_nan(text: bytes) -> float:
-    """As :func:`to_double`, with NaN as infinity: Java sorts NaN above all, and finite numbers can't tell the two."""
+    """As :func:`to_double`, but NaN becomes infinity: Java sorts NaN last, and finite numbers can't tell the two
+    apart."""
     number = to_double(text)
     return math.inf if math.isnan(number) else number
 
 
 def order_of(number: float) -> int:
-    """An integer that sorts as Double.compareTo: -0.0 below 0.0, NaN above everything and equal to itself."""
+    """Return an integer that sorts as Double.compareTo: -0.0 below 0.0, NaN above everything and equal to itself."""
     if math.isnan(number):
         number = math.nan  # one NaN for all
     bits: int = _LONG_BITS.unpack(_DOUBLE_BITS.pack(number))[0]
@@ -67,7 +71,7 @@ def order_of(number: float) -> int:
 def _in_range(text: bytes, low: int, high: int) -> int:
     match = _INTEGER.fullmatch(text if text.isascii() else _with_ascii_digits(text))
     if match is None or not text[len(match[1]) :] or len(match[2]) > _DIGITS_MAX:
-        raise ValueError("no whole number")
+        raise ValueError("not a whole number")
     number = int(match[2] or b"0")
     if match[1] == b"-":
         number = -number
@@ -77,7 +81,7 @@ def _in_range(text: bytes, low: int, high: int) -> int:
 
 
 def _with_ascii_digits(text: bytes) -> bytes:
-    """Java takes any script's decimal digits of the first plane, as Character.digit does."""
+    """Replace decimal digits of any script's first plane by ASCII digits, because Character.digit accepts them."""
     found = []
     for character in text.decode("utf-8", "replace"):
         digit = unicodedata.decimal(character, -1) if "\x7f" < character <= "\uffff" else -1

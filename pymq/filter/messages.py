@@ -1,4 +1,4 @@
-"""What a filter sees of a message: its place and properties at once, its body inflated when a filter asks for it."""
+"""A message as a filter sees it: its place and properties at once, its body inflated when a filter asks for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BodyBudget:
-    """How many bytes of bodies the filters of one batch may still inflate and hold."""
+    """The number of body bytes that the filters of one batch may still inflate and hold."""
 
     __slots__ = ("left_bytes", "limit_bytes")
 
@@ -23,16 +23,14 @@ class BodyBudget:
         self.left_bytes = limit_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Raises FilterError when the batch's bodies go over the limit."""
+        """Uses up ``size_bytes``. Raises FilterError when the batch's bodies exceed the limit."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
-            raise FilterError(
-                f"the bodies of one batch are over {self.limit_bytes} bytes in all: pull fewer messages at a time"
-            )
+            raise FilterError(f"the bodies of one batch exceed {self.limit_bytes} bytes: pull fewer messages at a time")
 
 
 class FilterMessage:
-    """One message before a filter. Texts are empty when a message has none; times are Unix ms."""
+    """One message for a filter. Absent texts are empty; times are Unix ms."""
 
     __slots__ = (
         "_body",
@@ -58,7 +56,10 @@ class FilterMessage:
         properties: Mapping[str, str] | bytes = b"",
         body: bytes | Callable[[], bytes] = b"",
     ) -> None:
-        """``properties``: a mapping or the stored bytes; ``body``: bytes, or what makes them (or InflateError)."""
+        """``properties`` is a mapping or the stored bytes.
+
+        ``body`` is bytes, or a function that returns them and may raise InflateError.
+        """
         self.topic = topic
         self.broker_name = broker_name
         self.queue_id = queue_id
@@ -79,7 +80,7 @@ class FilterMessage:
 
     @property
     def raw_properties(self) -> bytes:
-        """The properties as they are stored."""
+        """The properties in their stored form."""
         if self._raw_properties is None:
             self._raw_properties = encode_properties(self._properties or {})
         return self._raw_properties
@@ -94,20 +95,23 @@ class FilterMessage:
 
     @property
     def body(self) -> bytes:
-        """The body as its producer wrote it. Raises FilterError when it can't be inflated, or the budget is used up."""
+        """The body as its producer wrote it.
+
+        Raises FilterError when it can't be inflated, or when the budget is used up.
+        """
         if self._body is None:
             assert self._load_body is not None
             try:
                 self._body = self._load_body()
             except InflateError as error:
-                raise FilterError(f"no body to look at: {error}") from error
+                raise FilterError(f"the body can't be read: {error}") from error
             if self.budget is not None:
                 self.budget.take(len(self._body))
         return self._body
 
 
 def of_stored(message: StoredMessage) -> FilterMessage:
-    """A pulled message as filters see it."""
+    """Return a pulled message as filters see it."""
     return FilterMessage(
         topic=message.topic,
         broker_name=message.broker_name,

@@ -1,8 +1,8 @@
-"""Finding the few of many records that an expression may hold for, with numpy: no work of the interpreter for each.
+"""Finds the few records of many that an expression may hold for, with numpy instead of interpreter work per record.
 
-A condition is asked of all records at once which of them it may be true for and which false; what it can't vouch for
-may be both. A record that the expression can't be true for is left out, the others are looked at one by one, so that
-the answer is always that of :mod:`pymq.filter.compiler`.
+The prefilter evaluates a condition for all records at once: for which may it be true, and for which may it be false?
+Where it can't decide, both may be. It drops the records for which the expression can't be true. The caller evaluates
+the others one by one, so the result is always that of :mod:`pymq.filter.compiler`.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from pymq.filter.raw_properties import SEPARATOR
 
 RECORD_COUNT_MAX = 2048
 RECORD_COUNT_MIN = 64
-FEW_SHARE = 1 / 64  # further conditions are left to the look at each record where so few are left
-USELESS_SHARE = 0.5  # where more are left nothing is won
-REST_COUNT = 200  # reads without narrowing then
+FEW_SHARE = 1 / 64  # with so few records left, skip the other conditions: the caller evaluates each record
+USELESS_SHARE = 0.5  # a prefilter that keeps more than this saves nothing
+REST_COUNT = 200  # number of reads without a prefilter after that
 _REMEMBERED_COUNT = 4096
 
 
 class Answers(NamedTuple):
-    """What a condition may be for each record; neither: unknown for sure."""
+    """What a condition may be for each record. Both False: surely unknown."""
 
     may_be_true: Bools
     may_be_false: Bools
 
 
 Condition = Callable[[PropertyTable], Answers]
-# Of values that begin at these places of the table: for which it is true, and of which that is sure.
-Judge = Callable[[PropertyTable, Int64s], tuple[Bools, Bools]]
+# Tests the values that begin at these places of the table: which are true, and for which that is sure.
+ValueTest = Callable[[PropertyTable, Int64s], tuple[Bools, Bools]]
 
 
 def narrowing(tree: Node) -> Narrowing | None:
-    """A narrowing for an expression; None when its conditions have to be evaluated one record at a time."""
+    """Return the prefilter of an expression; None when its conditions must be evaluated record by record."""
     condition = _condition(tree)
     return None if condition is None else Narrowing(condition)
 
 
 class Narrowing:
-    """Called with records back to back and their edges, gives the numbers of those that the expression may hold for."""
+    """Takes records back to back and their edges; returns the indexes of those that the expression may hold for."""
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
@@ -80,9 +80,10 @@ class Narrowing:
         return kept
 
     def count(self, wanted: int) -> int:
-        """How many records it wants to be called with by a read for ``wanted`` matches, by what was left out lately.
+        """Return how many records a read for ``wanted`` matches should pass, going by the share that was dropped
+        lately.
 
-        0 for none: where most match they are better looked at one by one.
+        0 means none: where most records match, evaluating them one by one is faster.
         """
         if self._rest_count:
             self._rest_count -= 1
@@ -99,7 +100,7 @@ class Narrowing:
 
 @singledispatch
 def _condition(node: Node) -> Condition | None:
-    """The question to all records; None for a condition that nothing can be said of."""
+    """Return the condition over all records; None for a node that the prefilter can't decide."""
     return None
 
 
@@ -163,13 +164,13 @@ def _(node: Or) -> Condition | None:
 
 
 def _known(terms: Sequence[Node]) -> tuple[list[Condition], bool]:
-    """The terms that something can be said of, those that cost least first; False when there are others."""
+    """Return the conditions of the decidable terms, the cheapest first, and whether these are all terms."""
     known = [condition for term in sorted(terms, key=_is_slow) if (condition := _condition(term)) is not None]
     return known, len(known) == len(terms)
 
 
 def _is_slow(node: Node) -> bool:
-    """True for what takes values out one by one."""
+    """True when the node extracts values one by one."""
     return isinstance(node, In | Find) or any(map(_is_slow, node.children()))
 
 
@@ -198,21 +199,21 @@ def _(node: Find) -> Condition | None:
     if not isinstance(node.operand, Property) or not text:
         return None
     if node.search is Search.CONTAINS:
-        judge = _each(lambda value: (text in value) is not negated)
+        test = _each(lambda value: (text in value) is not negated)
     elif node.search is Search.STARTS_WITH:
-        judge = _each(lambda value: value.startswith(text) is not negated)
+        test = _each(lambda value: value.startswith(text) is not negated)
     else:
-        judge = _each(lambda value: value.endswith(text) is not negated)
-    return _of_values(node.operand, judge, when_missing=False)
+        test = _each(lambda value: value.endswith(text) is not negated)
+    return _of_values(node.operand, test, when_missing=False)
 
 
 @_condition.register
 def _(node: Order) -> Condition | None:
     left, right = folded(node.left), folded(node.right)
     if isinstance(left, Property) and isinstance(right, Constant):
-        return _of_values(left, _number_judge(COMPARE[node.relation], right))
+        return _of_values(left, _number_test(COMPARE[node.relation], right))
     if isinstance(left, Constant) and isinstance(right, Property):
-        return _of_values(right, _number_judge(COMPARE[MIRRORED[node.relation]], left))
+        return _of_values(right, _number_test(COMPARE[MIRRORED[node.relation]], left))
     return None
 
 
@@ -226,7 +227,7 @@ def _(node: Equal) -> Condition | None:
     else:
         return None
     if constant.kind in NUMBERS:
-        return _of_values(operand, _number_judge(operator.eq, constant), when_missing)
+        return _of_values(operand, _number_test(operator.eq, constant), when_missing)
     if constant.kind is Kind.TEXT:
         return _text_equal(operand, str(constant.value).encode(), when_missing)
     if constant.kind is Kind.BOOLEAN and operand is left:
@@ -234,15 +235,15 @@ def _(node: Equal) -> Condition | None:
     return None
 
 
-def _of_values(operand: Property, judge: Judge, when_missing: bool | None = None) -> Condition:
-    """A condition that looks at one property's values, and is ``when_missing`` for a record without it."""
+def _of_values(operand: Property, test: ValueTest, when_missing: bool | None = None) -> Condition:
+    """Return a condition on one property's values; it is ``when_missing`` for a record without the property."""
     name = operand.name
 
     def condition(table: PropertyTable) -> Answers:
         column = table.column(name)
         may_be_true, may_be_false = _nothing(column.starts), _filled(table, when_missing is False)
         places = np.flatnonzero(column.is_found)
-        is_true, is_sure = judge(table, column.starts[places])
+        is_true, is_sure = test(table, column.starts[places])
         may_be_true[places] = is_true | ~is_sure
         may_be_false[places] = ~is_true | ~is_sure
         return Answers(may_be_true | ~column.is_sure, may_be_false | ~column.is_sure)
@@ -250,18 +251,18 @@ def _of_values(operand: Property, judge: Judge, when_missing: bool | None = None
     return condition
 
 
-def _number_judge(compare: Callable[[Any, Any], Any], constant: Constant) -> Judge:
+def _number_test(compare: Callable[[Any, Any], Any], constant: Constant) -> ValueTest:
     limit = constant.value
 
-    def judge(table: PropertyTable, starts: Int64s) -> tuple[Bools, Bools]:
+    def test(table: PropertyTable, starts: Int64s) -> tuple[Bools, Bools]:
         numbers = _read(table, starts, constant.kind)
         return compare(numbers.values, limit), numbers.is_sure
 
-    return judge
+    return test
 
 
 def _read(table: PropertyTable, starts: Int64s, kind: Kind) -> Numbers:
-    """A text compared with a number is read as a number of that type."""
+    """Read the values as numbers of the constant's type."""
     if kind is Kind.DOUBLE:
         return read_decimals(table, starts)
     return read_integers(table, starts, LONG_DIGITS_MAX) if kind is Kind.LONG else read_integers(table, starts)
@@ -269,21 +270,21 @@ def _read(table: PropertyTable, starts: Int64s, kind: Kind) -> Numbers:
 
 def _text_equal(operand: Property, text: bytes, when_missing: bool | None) -> Condition | None:
     if SEPARATOR in text:
-        return None  # no value has one, but one could seem to, by what follows it
+        return None  # no value contains one, but a value and what follows it could seem to match
     wanted = text + SEPARATOR
     return _of_values(
         operand, lambda table, starts: (table.begins_with(starts, wanted), ~_nothing(starts)), when_missing
     )
 
 
-def _each(test: Callable[[bytes], bool]) -> Judge:
-    """Values taken out one by one: dearer than the others, and cheaper than a look at the record."""
+def _each(is_true: Callable[[bytes], bool]) -> ValueTest:
+    """Return a test that extracts values one by one: slower than the others, faster than evaluating the records."""
 
-    def judge(table: PropertyTable, starts: Int64s) -> tuple[Bools, Bools]:
-        answers = np.fromiter(map(test, table.texts(starts)), np.bool_, len(starts))
+    def test(table: PropertyTable, starts: Int64s) -> tuple[Bools, Bools]:
+        answers = np.fromiter(map(is_true, table.texts(starts)), np.bool_, len(starts))
         return answers, ~_nothing(starts)
 
-    return judge
+    return test
 
 
 def _nothing(starts: NDArray[Any]) -> Bools:

@@ -1,4 +1,4 @@
-"""The tree of an SQL92 expression: small values without behaviour."""
+"""The tree of an SQL92 expression: small values without behavior."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class Kind(Enum):
-    """The type a node's value has when it is not null. Java: String, Integer, Long, Double, Boolean."""
+    """The type of a node's value when it is not null. Java: String, Integer, Long, Double, Boolean."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -23,9 +23,9 @@ NUMBERS = frozenset((Kind.INTEGER, Kind.LONG, Kind.DOUBLE))
 
 @dataclass(frozen=True)
 class Node:
-    """``depth`` counts the levels below, so that no tree gets deeper than an evaluation can go."""
+    """A node of the tree. ``depth`` counts its levels, so that no tree gets too deep to evaluate."""
 
-    is_condition: ClassVar[bool] = False  # may stand where true or false is wanted (Java: BooleanExpression)
+    is_condition: ClassVar[bool] = False  # may stand where a condition is needed (Java: BooleanExpression)
     depth: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
@@ -33,7 +33,7 @@ class Node:
         object.__setattr__(self, "depth", 1 + max(below, default=0))
 
     def children(self) -> tuple[Node, ...]:
-        """The nodes right below."""
+        """The direct child nodes."""
         return ()
 
 
@@ -58,7 +58,7 @@ class Property(Node):
 
 @dataclass(frozen=True)
 class Negate(Node):
-    """Minus a number; null for everything else, also for a property that looks like a number."""
+    """Minus a number; null for every other operand, even for a property that looks like a number."""
 
     operand: Node
 
@@ -75,7 +75,7 @@ class Condition(Node):
 
 @dataclass(frozen=True)
 class IsTrue(Condition):
-    """A property where a condition is wanted: null without it, else false, since its value is a text."""
+    """A property in place of a condition: null when missing, else false, because its value is a text."""
 
     operand: Node
 
@@ -120,7 +120,7 @@ class Relation(Enum):
 
 @dataclass(frozen=True)
 class Order(Condition):
-    """``left < right`` and its like: numbers only, texts are read as numbers."""
+    """``left < right`` and the like. Compares numbers; texts are read as numbers."""
 
     relation: Relation
     left: Node
@@ -132,7 +132,7 @@ class Order(Condition):
 
 @dataclass(frozen=True)
 class Equal(Condition):
-    """Null when only the left is null, false when only the right is, true when both are."""
+    """Null when only the left is null, false when only the right is, true when both are null."""
 
     left: Node
     right: Node
@@ -151,7 +151,7 @@ class IsNull(Condition):
 
 @dataclass(frozen=True)
 class In(Condition):
-    """Null without the property."""
+    """``property [NOT] IN ('a', 'b')``; null without the property."""
 
     operand: Property
     texts: frozenset[str]
@@ -169,7 +169,10 @@ class Search(Enum):
 
 @dataclass(frozen=True)
 class Find(Condition):
-    """Never null: false, also when negated, for null, for what is no text, and for an empty ``text``."""
+    """A text search.
+
+    Never null: false, also when negated, for null, for a value that is not a text, for an empty text.
+    """
 
     search: Search
     operand: Node

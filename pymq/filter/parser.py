@@ -1,4 +1,4 @@
-"""SQL92 text to a tree, within limits. Needs lark, and is therefore imported when the first expression comes."""
+"""Parses SQL92 text to a tree, within limits. Imports lark, so import this only for the first expression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pymq.filter.tree import NESTING_DEPTH_MAX, TreeBuilder, column_of
 EXPRESSION_LENGTH_MAX = 32_768
 TOKEN_COUNT_MAX = 4096
 
-# What an operand may begin with, any number of times. A long run is refused before it is a tree.
+# Tokens that an operand may begin with, any number of times. A long run of them is refused before it becomes a tree.
 _PREFIXES = ("MINUS", "PLUS", "NOT", "OPEN")
 _END = "$END"
 _SHOWN = {
@@ -42,17 +42,17 @@ _SHOWN = {
 
 
 class Parsed(NamedTuple):
-    """A tree, and the column of what stands behind the expression and does not count (None: nothing)."""
+    """A tree, and the column from which trailing text is ignored (None: there is none)."""
 
     tree: Node
     ignored_from: int | None
 
 
 def parse(text: str) -> Parsed:
-    """The tree of an expression.
+    """Parse an expression into a tree. Raises ExpressionError.
 
-    RocketMQ's parser stops at the first word that can't go on a complete expression and ignores what follows; so does
-    this one, and says where. Raises ExpressionError.
+    RocketMQ's parser stops at the first word that can't continue a complete expression, and ignores the rest. This one
+    does the same and reports where.
     """
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise ExpressionError(
@@ -86,7 +86,7 @@ def parse(text: str) -> Parsed:
 
 @cache
 def _lark() -> Lark:
-    # ASCII: key words and names are made of plain letters alone, whatever Unicode says of lower case.
+    # ASCII: key words and names consist of plain letters only, whatever Unicode says about lower case.
     return Lark.open_from_package(
         __name__,
         "sql92.lark",

@@ -1,7 +1,7 @@
-"""What a filter plugin is: the hook, the protocols its objects keep, and a helper for filters without state.
+"""The plugin interface of filters: the hook, the protocols, and a helper for filters without state.
 
-A package offers filters by a module with ``@hookimpl def pymq_filters()``, named in its entry points' group
-``pymq.filters``. :mod:`pymq.filter.registry` finds them; this module imports pluggy, so only filters' users import it.
+A package offers filters in a module with ``@hookimpl def pymq_filters()``, named in its entry point group
+``pymq.filters``. :mod:`pymq.filter.registry` finds them. This module imports pluggy, so import it only to run filters.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ PROJECT = "pymq"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-# True: wanted. False: not. None: unknown, which is no match. A FilterError: this message can't be judged.
+# True: match. False: no match. None: unknown, which counts as no match. FilterError: the filter failed on this message.
 Outcome: TypeAlias = bool | FilterError | None
 
 
 class CompiledFilter(Protocol):
-    """One expression, ready. It may keep state between batches: every subscription has one of its own."""
+    """One compiled expression. It may keep state between batches: every subscription has its own."""
 
     def match(self, batch: Sequence[FilterMessage]) -> list[Outcome]:
-        """One outcome a message, in their order. An exception counts as an error of every message of the batch."""
+        """Return one outcome per message, in order. An exception counts as an error of every message of the batch."""
         ...
 
 
 class FilterPlugin(Protocol):
-    """A kind of filter. ``name``: lower-case letters, digits and ``-``; ``doc``: one line, with an expression.
+    """A kind of filter.
 
-    A filter whose outcomes depend on earlier messages has ``keeps_state = True``: a filter server then gives all
+    ``name`` has lower-case letters, digits and ``-``; ``doc`` is one line with an example expression.
+
+    A filter whose outcomes depend on earlier messages sets ``keeps_state = True``; a filter server then gives all
     messages of a subscription to one process.
     """
 
@@ -46,9 +48,10 @@ class FilterPlugin(Protocol):
     def doc(self) -> str: ...
 
     def compile(self, expression: str) -> CompiledFilter:
-        """Raises ExpressionError, with a column, for an expression that is wrong or over the plugin's own limits.
+        """Compile an expression.
 
-        Work on an expression must be bounded by its length, which is checked before.
+        Raises ExpressionError, with a column, for a wrong expression or one over the plugin's own limits. The caller
+        checks the expression's length; the work must be bounded by it.
         """
         ...
 
@@ -58,11 +61,11 @@ class FilterHooks:
 
     @hookspec
     def pymq_filters(self) -> Sequence[FilterPlugin]:  # type: ignore[empty-body]
-        """The filters that a package brings."""
+        """Return the filters of a package."""
 
 
 class EachMessage:
-    """A filter out of a test of single messages: an error of one leaves the others alone."""
+    """Makes a filter from a test of single messages: an error of one message leaves the others alone."""
 
     __slots__ = ("_test",)
 

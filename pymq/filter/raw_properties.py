@@ -1,7 +1,7 @@
-"""Finding a property in a message's raw properties without taking them apart.
+"""Finds a property in a message's raw properties without decoding them.
 
-A *source* is the raw properties with one separator put before them: ``0x02 name 0x01 value 0x02 name 0x01 value``, so
-that every name, also the first, stands between a separator and its 0x01.
+A *source* is the raw properties with one separator before them: ``0x02 name 0x01 value 0x02 name 0x01 value``. So every
+name, even the first, stands between a separator and its 0x01.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
 
 
 def source_of(record: memoryview) -> bytes:
-    """The source of one stored record. Raises MalformedRecordError for bytes that are none."""
+    """Return the source of one stored record. Raises MalformedRecordError for bytes that are not a record."""
     magic, flags, body_size = _HEAD.unpack_from(record)
     topic_at = BODY_AT + body_size
     if magic == MAGIC_V1 and not flags & V6_HOSTS and BODY_AT <= topic_at < len(record):
@@ -30,9 +30,9 @@ def source_of(record: memoryview) -> bytes:
 
 
 def getter(name: str) -> Callable[[bytes], bytes | None]:
-    """A function from a source to the value of a property; None without it, as with an empty value.
+    """Return a function from a source to a property's value; None for a missing property or an empty value.
 
-    The last one counts when a name comes more than once.
+    When a name occurs more than once, the last value counts.
     """
     key = name.encode()
     needle = SEPARATOR + key + NAME_END

@@ -1,4 +1,4 @@
-"""What a broker's refusal of an expression means, where its own words don't say what to do."""
+"""Adds the next step to a broker's refusal of an expression, where the broker's own text lacks it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SWITCH = "enablePropertyFilter"
 
 
 def with_next_step(error: RefusedError) -> RefusedError:
-    """The refusal of SQL92 by a broker that has it switched off, with the switch; any other as it is."""
+    """Name the setting when a broker refuses SQL92 because that is switched off; return any other error unchanged."""
     if "does not support consumer to filter" not in error.remark or _SWITCH in error.remark:
         return error
     return RefusedError(error.code, f"{error.remark}: set {_SWITCH}=true in its broker.conf", error.address)

@@ -1,6 +1,6 @@
-"""Finds filters: the built-in ones, and those of installed packages, each loaded when it is first asked for.
+"""Finds filters: the built-in ones, and those of installed packages.
 
-A package that fails to load is listed with its error and harms no other filter.
+A package that fails to load is listed with its error and does not affect other filters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class FilterSource:
-    """A filter and the package it comes from. ``filter`` is None when the package can't be used: ``error`` says why."""
+    """A filter and its package. When the package can't be used, ``filter`` is None and ``error`` says why."""
 
     name: str
     filter: FilterPlugin | None
@@ -35,7 +35,7 @@ class FilterSource:
 
 
 class FilterRegistry:
-    """All filters by name. A name that two packages use belongs to the first, the other is listed with an error."""
+    """All filters by name. The first package with a name gets it; any other is listed with an error."""
 
     def __init__(self, find_entry_points: Callable[[], Iterable[EntryPoint]]) -> None:
         self._manager = pluggy.PluginManager(PROJECT)
@@ -47,7 +47,7 @@ class FilterRegistry:
             self._load(entry)
 
     def find(self, name: str) -> FilterPlugin:
-        """The filter of this name, in any case. Raises UsageError, which names those there are."""
+        """Return the filter of this name, in any case. Raises UsageError that lists the known names."""
         source = self._sources.get(name.lower())
         if source is not None and source.filter is not None:
             return source.filter
@@ -59,7 +59,7 @@ class FilterRegistry:
         raise UsageError(f"no filter {name!r}; there are {', '.join(sorted(self._sources))}: {hint}")
 
     def sources(self) -> list[FilterSource]:
-        """All filters, the built-in ones first, then by name; packages that can't be used at the end."""
+        """Return all filters: the built-in ones, then the others by name, then packages that can't be used."""
         usable = sorted(self._sources.values(), key=lambda source: (source.package != OWN_PACKAGE, source.name))
         return usable + self._unusable
 
@@ -68,7 +68,7 @@ class FilterRegistry:
         version = entry.dist.version if entry.dist is not None else ""
         try:
             self._add(entry.load(), package, version, entry.name)
-        except Exception as error:  # whatever a foreign package does while it is imported
+        except Exception as error:  # a foreign package may raise anything while it is imported
             text = f"{type(error).__name__}: {error}"
             self._unusable.append(FilterSource(entry.name, None, package, version, text))
 
@@ -84,7 +84,7 @@ class FilterRegistry:
     def _take(self, one: FilterPlugin, package: str, version: str) -> None:
         error = None
         if not _NAME.fullmatch(one.name):
-            error = f"{one.name!r} is no name for a filter: use lower-case letters, digits and -"
+            error = f"{one.name!r} is not a valid filter name: use lower-case letters, digits and -"
         elif one.name in self._sources:
             error = f"{self._sources[one.name].package} has a filter of this name already"
         if error is None:

@@ -1,4 +1,4 @@
-"""Runs a filter for one subscription: limits on expression, time and memory, what becomes of errors, statistics."""
+"""Runs a filter for one subscription: limits on expression, time and memory, the error policy, statistics."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from pymq.filter.plugins import FilterPlugin, Outcome
 log = logging.getLogger(__name__)
 
 EXPRESSION_LENGTH_MAX = 32_768
-COMPILE_TIME_MAX_MS = 10_000  # so long that a parser may be imported on a busy machine
+COMPILE_TIME_MAX_MS = 10_000  # long enough to import a parser on a busy machine
 BATCH_TIME_MAX_MS = 5_000
 BATCH_BODIES_MAX_BYTES = 64 * 1024 * 1024
-SLICE_COUNT = 32  # messages between two looks at the clock
+SLICE_COUNT = 32  # messages between two checks of the time
 
 M = TypeVar("M")
 
 
 class OnError(StrEnum):
-    """What becomes of a message that its filter can't judge: left out, delivered, or the consumer stops before it."""
+    """What happens to a message on which its filter fails: it is left out, delivered, or the consumer stops before
+    it."""
 
     SKIP = "skip"
     DELIVER = "deliver"
@@ -33,7 +34,7 @@ class OnError(StrEnum):
 
 
 def parse_on_error(text: str) -> OnError:
-    """Raises UsageError."""
+    """Return the policy of this name. Raises UsageError."""
     try:
         return OnError(text)
     except ValueError:
@@ -42,7 +43,7 @@ def parse_on_error(text: str) -> OnError:
 
 @dataclass(slots=True)
 class FilterStats:
-    """What a filter did since its subscription began: messages by outcome, batches, and time in ms."""
+    """The work of a filter since its subscription began: messages by outcome, batches, and time in ms."""
 
     matched: int = 0
     skipped: int = 0
@@ -52,7 +53,7 @@ class FilterStats:
 
 
 class RunningFilter:
-    """One compiled expression with its limits and counts; the state of a filter that has some lives as long."""
+    """One compiled expression with its limits and counts. A filter's state lives as long as this object."""
 
     def __init__(
         self, plugin: FilterPlugin, expression: str, *, clock: Clock, on_error: OnError = OnError.SKIP
@@ -78,9 +79,9 @@ class RunningFilter:
             )
 
     def match(self, batch: Sequence[FilterMessage]) -> list[Outcome]:
-        """One outcome a message. Once a batch is over its time, its other messages are errors and not looked at.
+        """Return one outcome per message. When a batch runs out of time, its remaining messages become errors.
 
-        A filter that is at work can't be interrupted: the clock is looked at every few messages.
+        A running filter can't be interrupted, so the time is checked every few messages.
         """
         clock, stats = self._clock, self.stats
         budget = BodyBudget(BATCH_BODIES_MAX_BYTES)
@@ -99,10 +100,10 @@ class RunningFilter:
         return outcomes
 
     def keep(self, messages: Sequence[M], batch: Sequence[FilterMessage]) -> tuple[list[M], int]:
-        """The messages to deliver, by the policy for errors, and how many of ``messages`` are dealt with.
+        """Return the messages to deliver, by the error policy, and how many of ``messages`` are handled.
 
-        ``batch`` shows the same messages to the filter. With the policy to stop, what comes before the first message
-        that can't be judged is dealt with; raises FilterStopError when nothing does.
+        ``batch`` holds the same messages as the filter sees them. With the policy to stop, only the messages before the
+        first failed one are handled; raises FilterStopError when the first message is the failed one.
         """
         kept = []
         for index, (message, seen, outcome) in enumerate(zip(messages, batch, self.match(batch), strict=True)):
@@ -123,8 +124,8 @@ class RunningFilter:
             message.budget = budget
         try:
             outcomes = self._compiled.match(part)
-        except Exception as error:  # plugins are foreign code: whatever they raise must not stop the queue
-            if len(part) > 1:  # one message did it; the others are judged all the same
+        except Exception as error:  # plugins are foreign code: no exception of theirs may stop the queue
+            if len(part) > 1:  # one message caused it; the others get their own outcomes
                 return [outcome for message in part for outcome in self._match_part([message], budget)]
             return [FilterError(f"filter {self.name} failed: {_described(error)}")]
         if len(outcomes) != len(part):

@@ -1,4 +1,4 @@
-"""SQL92 expressions, compiled once and kept: the door to this package. Importing it does not import the parser."""
+"""SQL92 expressions, compiled once and cached: the entry point of this package. Does not import the parser itself."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ EXPRESSION_CACHE_COUNT = 512
 
 
 class SqlExpression:
-    """One compiled expression. ``ignored_from``: the column of trailing text that does not count, None without any.
+    """One compiled expression. ``ignored_from`` is the column from which trailing text is ignored, or None.
 
-    ``test`` answers True, False or None (unknown) for a source (pymq.filter.raw_properties) and raises ValueError when
-    a text is compared that is no number: RocketMQ takes None and errors as no match.
+    ``test`` returns True, False or None (unknown) for a source (pymq.filter.raw_properties). It raises ValueError when
+    it compares a text that is not a number. RocketMQ treats None and errors as no match.
     """
 
     __slots__ = ("_tree", "ignored_from", "test", "text")
@@ -33,18 +33,21 @@ class SqlExpression:
         self._tree = tree
 
     def narrowing(self) -> Narrowing | None:
-        """A new narrowing: finds those of many records for which ``test`` may be True; None when there is none."""
+        """Return a new prefilter, which finds the records for which ``test`` may be True; None when there is none."""
         from pymq.filter.narrowing import narrowing  # noqa: PLC0415 - numpy is only needed where records are filtered
 
         return narrowing(self._tree)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """The answer for a message with these properties; empty values are none. Raises ValueError as ``test`` does."""
+        """Return the result for a message with these properties; empty values count as missing.
+
+        Raises ValueError as ``test``.
+        """
         return self.test(SEPARATOR + encode_properties(properties))
 
 
 def compile_sql(text: str) -> SqlExpression:
-    """The expression of a text, from the cache when it was asked for lately. Raises ExpressionError."""
+    """Return the compiled expression of a text, cached if it was used lately. Raises ExpressionError."""
     found = _compiled(text)
     if isinstance(found, ExpressionError):
         raise ExpressionError(found.column, found.reason)
@@ -53,12 +56,12 @@ def compile_sql(text: str) -> SqlExpression:
 
 @lru_cache(maxsize=EXPRESSION_CACHE_COUNT)
 def _compiled(text: str) -> SqlExpression | ExpressionError:
-    """Refusals are kept too: a client that repeats a wrong expression with every pull costs no parsing."""
+    """Caches refusals too, so that a client repeating a wrong expression with every pull costs no parsing."""
     from pymq.filter.compiler import compile_condition  # noqa: PLC0415 - lark is only needed where SQL is used
     from pymq.filter.parser import parse  # noqa: PLC0415
 
     try:
         tree, ignored_from = parse(text)
     except ExpressionError as error:
-        return ExpressionError(error.column, error.reason)  # without the traceback and all it holds
+        return ExpressionError(error.column, error.reason)  # without the traceback and the objects it keeps alive
     return SqlExpression(text, compile_condition(tree), tree, ignored_from)

@@ -1,6 +1,6 @@
-"""From what the grammar recognises to nodes, with RocketMQ's checks of what may stand where.
+"""Builds nodes from what the grammar recognizes, with RocketMQ's checks of which node may stand where.
 
-A method bears the name of its rule or alias in ``sql92.lark`` and gets the rule's tokens and the nodes made so far.
+Each method has the name of its rule or alias in ``sql92.lark`` and gets the rule's tokens and child nodes.
 Java: the create methods of ComparisonExpression, LogicExpression, UnaryExpression and ConstantExpression.
 """
 
@@ -39,13 +39,13 @@ _INTEGER_DIGITS_MAX = 19
 
 
 def column_of(token: Token) -> int:
-    """Where a token begins, counted in characters from 1."""
+    """Return where a token begins, counted in characters from 1."""
     return (token.start_pos or 0) + 1
 
 
 @v_args(inline=True)
 class TreeBuilder(Transformer):  # type: ignore[type-arg]
-    """Keeps nothing between calls. Methods raise ExpressionError."""
+    """Builds the tree without keeping state between calls. Methods raise ExpressionError."""
 
     def start(self, node: Node) -> Node:
         return _condition(node, 1)
@@ -148,7 +148,7 @@ class TreeBuilder(Transformer):  # type: ignore[type-arg]
 
 
 def _joined(kind: type[And] | type[Or], first: Node, rest: tuple[Node | Token, ...]) -> Node:
-    """Terms of one level side by side: a long chain is no deep tree."""
+    """Put the terms of one level side by side, so that a long chain is not a deep tree."""
     if not rest:
         return first
     terms = [_condition(first, column_of(rest[0]))]  # type: ignore[arg-type]
@@ -160,13 +160,13 @@ def _joined(kind: type[And] | type[Or], first: Node, rest: tuple[Node | Token, .
 def _order(relation: Relation, left: Node, right: Node, operator: Token) -> Node:
     for node in (left, right):
         if node.is_condition or (isinstance(node, Constant) and node.kind not in NUMBERS):
-            raise _error(operator, f"{operator.upper()} compares numbers, {_text(node)} is none")
+            raise _error(operator, f"{operator.upper()} compares numbers, {_text(node)} is not a number")
     return _checked(Order(relation, left, right), operator)
 
 
 def _check_bounds(low: Constant, high: Constant, word: Token) -> None:
     if low.kind not in NUMBERS or high.kind not in NUMBERS:
-        return  # refused by the comparisons
+        return  # the comparisons refuse it
     in_doubles = Kind.DOUBLE in (low.kind, high.kind)
     if (float(_number(high)) < float(_number(low))) if in_doubles else (_number(high) < _number(low)):
         raise _error(word, f"{word.upper()} {low.value} AND {high.value} is empty: write the lower number first")
@@ -208,7 +208,7 @@ def _error(token: Token, text: str) -> ExpressionError:
 
 
 def _text(node: Node) -> str:
-    """An operand as a message names it."""
+    """Return an operand's text for a message."""
     if isinstance(node, Property):
         return node.name
     if isinstance(node, Negate):

@@ -12,7 +12,7 @@ _KEY = ("topic", "consumer_group", "filter")
 
 MESSAGES = counter(
     "pymq_filter_messages_total",
-    "Messages that a group's filter matched, skipped, or could not evaluate (`result`).",
+    "Messages that a group's filter matched, skipped, or could not judge (`result`).",
     *(*_KEY, "result"),
 )
 TIME = counter(

@@ -87,7 +87,7 @@ def test_results(line: dict[str, Any], answer: dict[str, Any]) -> None:
     ("line", "text"),
     [
         ({"expr": "a >", "props": {}}, "column 4: found the end"),
-        ({"expr": "a > 5", "props": {"a": "x"}}, "a text is compared that is no whole number"),
+        ({"expr": "a > 5", "props": {"a": "x"}}, "it compares a text that is not a whole number"),
         ({"expr": "a = 1", "filter": "nope"}, "no filter 'nope'"),
         ({"expr": "(" * 40_000}, "the limit is 32768"),
         ({"expr": "a = 1", "props": {"a\x02": "1"}}, "leave them out"),

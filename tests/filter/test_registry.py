@@ -91,7 +91,7 @@ def test_a_name_belongs_to_the_first_who_uses_it() -> None:
 @pytest.mark.parametrize("name", ["", "Upper", "with blank", "a" * 64, "-a"])
 def test_a_name_has_to_be_typed_easily(name: str) -> None:
     [*_, source] = registry(Entry("x", One(name))).sources()
-    assert source.error is not None and "is no name for a filter" in source.error
+    assert source.error is not None and "is not a valid filter name" in source.error
 
 
 def test_the_longest_name() -> None:

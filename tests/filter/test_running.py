@@ -184,7 +184,7 @@ def test_a_body_that_can_not_be_inflated_is_an_error_of_its_message() -> None:
     def load() -> bytes:
         raise InflateError("ends early")
 
-    with pytest.raises(FilterError, match="no body to look at: ends early"):
+    with pytest.raises(FilterError, match="the body can't be read: ends early"):
         _ = FilterMessage(body=load).body
 
 

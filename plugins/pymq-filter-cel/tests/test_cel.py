@@ -63,7 +63,7 @@ def test_it_agrees_with_python(number: int, text: str, limit: int) -> None:
         ("body.a + 1 > 0", {"a": 2**63 - 1}, "overflow"),
         ("body.a", {"a": 5}, "the expression gives int, not true or false"),
         ("unknown > 1", {}, "Undefined variable"),
-        ("body.a > 1", b"{", "the body is no JSON"),
+        ("body.a > 1", b"{", "the body is not JSON"),
         ("body.a.matches('(')", {"a": "x"}, ""),
     ],
 )
