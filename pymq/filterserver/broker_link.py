@@ -1,4 +1,4 @@
-"""BrokerLink: the filter server as a client of its one broker: reports, pulls, and what a group subscribes to."""
+"""BrokerLink: the filter server as a client of its broker. Registers, pulls, and looks up subscriptions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 REPORT_INTERVAL_S = 10.0
 REPORT_RETRY_S = 1.0
 REQUEST_TIMEOUT_S = 3.0
-SUSPEND_SLACK_S = 10.0  # a broker answers a parked pull some seconds late at most
+SUSPEND_SLACK_S = 10.0  # a broker answers a parked pull at most some seconds late
 PULL_BYTES_MAX = 256 * 1024
 EVERYTHING = "*"
 
 
 class Invoker(Protocol):
-    """What is needed of :class:`pymq.net.client.RemotingClient`."""
+    """The part of :class:`pymq.net.client.RemotingClient` that the link uses."""
 
     async def invoke(self, address: str, command: Command, timeout_s: float = 3.0) -> Command: ...
 
@@ -38,7 +38,7 @@ class Invoker(Protocol):
 
 
 class BrokerLink:
-    """Requests to the broker at ``broker`` ("host:port"). ``own_address`` is what consumers are to connect to."""
+    """Sends requests to the broker at ``broker`` ("host:port"). Consumers connect to ``own_address``."""
 
     def __init__(self, client: Invoker, broker: str, own_address: str) -> None:
         self.broker = broker
@@ -47,14 +47,14 @@ class BrokerLink:
         self._client = client
         self._own_address = own_address
         self._lost = asyncio.Event()
-        self._told = False
+        self._failure_logged = False
 
     def note_lost(self) -> None:
-        """The connection has ended: the broker has forgotten this server, a report is due."""
+        """Triggers a report: the connection ended, so the broker has forgotten this server."""
         self._lost.set()
 
     async def keep_registered(self) -> None:
-        """Reports every 10 s, and again soon when the broker was away. Runs until it is cancelled."""
+        """Registers every 10 s, and soon after the broker was away. Runs until it is cancelled."""
         while True:
             self._lost.clear()
             await self._report()
@@ -68,7 +68,7 @@ class BrokerLink:
                 continue
 
     async def pull(self, header: PullMessageHeader) -> Command:
-        """The broker's answer to a consumer's pull without its filter, in the name of the consumer's group.
+        """Pulls for the consumer's group without its filter, and returns the broker's answer.
 
         Raises UnreachableError.
         """
@@ -84,7 +84,7 @@ class BrokerLink:
         return await self._client.invoke(self.broker, request(RequestCode.PULL_MESSAGE, plain), timeout_s)
 
     async def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's heartbeats say of the topic; None when it isn't connected there.
+        """Return the group's subscription to the topic; None when the group isn't connected to the broker.
 
         Raises UnreachableError, RefusedError.
         """
@@ -98,21 +98,26 @@ class BrokerLink:
         command = request(RequestCode.REGISTER_FILTER_SERVER, header)
         try:
             answer = await self._client.invoke_ok(self.broker, command, REQUEST_TIMEOUT_S)
-            told = decode_header(RegisterFilterServerAnswer, answer.ext)
+            registered = decode_header(RegisterFilterServerAnswer, answer.ext)
         except PymqError as error:
             self._note_failure(error)
             return
         if not self.is_registered:
-            log.info("registered with broker %s (id %d) at %s", told.broker_name, told.broker_id, self.broker)
-        self.broker_name = told.broker_name
-        self.is_registered, self._told = True, False
+            log.info(
+                "registered with broker %s (id %d) at %s", registered.broker_name, registered.broker_id, self.broker
+            )
+        self.broker_name = registered.broker_name
+        self.is_registered, self._failure_logged = True, False
 
     def _note_failure(self, error: PymqError) -> None:
         self.is_registered = False
-        if self._told:
+        if self._failure_logged:
             return
-        self._told = True
+        self._failure_logged = True
         hint = ": it must be a PyMQ broker, or one of RocketMQ 4.2" if isinstance(error, RefusedError) else ""
         log.warning(
-            "broker %s does not know this filter server, it is told again and again: %s%s", self.broker, error, hint
+            "broker %s does not know this filter server, which registers again and again: %s%s",
+            self.broker,
+            error,
+            hint,
         )

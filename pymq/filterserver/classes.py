@@ -1,8 +1,8 @@
-"""Which filter a group wants for a topic: what consumers call a filter class, and the table of them.
+"""Filter classes: the filter that a group uses for a topic, and the table of them.
 
-A class name selects a filter: its last dotted part is the filter's name (``pymq.filters.jsonpath``, ``jsonpath``), the
-part before may be what becomes of messages that can't be judged (``pymq.filters.stop.jsonpath``). The expression is
-the class's source text, or stands in the name behind a colon (``jsonpath:$.amount > 3``). Nothing is run as code.
+A class name selects a filter. Its last dotted part is the filter's name (``pymq.filters.jsonpath``, ``jsonpath``). The
+part before may be the error policy (``pymq.filters.stop.jsonpath``). The expression is the class's source text, or
+follows a colon in the name (``jsonpath:$.amount > 3``). Nothing is run as code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pymq.filterserver.workers import Filter
 from pymq.wire.codes import ResponseCode
 
 CLASS_COUNT_MAX = 1024
-CLASS_IDLE_MS = 300_000  # whoever has not pulled for so long gives its place to another
+CLASS_IDLE_MS = 300_000  # a class without a pull for so long may be replaced
 BAD_MESSAGE_COUNT_MAX = 1000
 SUSPECT_COUNT_MAX = 1000
 NAME_LENGTH_MAX = 100
@@ -27,7 +27,7 @@ CARRIED = -2
 
 @dataclass(frozen=True, slots=True)
 class FilterText:
-    """What a class name and its source say. ``on_error`` is None when they leave it to the server."""
+    """A parsed class name and its source. ``on_error`` is None when they leave it to the server."""
 
     name: str
     expression: str
@@ -35,7 +35,7 @@ class FilterText:
 
 
 def parse_class(class_name: str, source: str | None) -> FilterText:
-    """``source`` is None when the consumer's client does not bring one. Raises Refusal."""
+    """Parse a class. ``source`` is None when the consumer's client does not send one. Raises Refusal."""
     path, colon, expression = class_name.partition(":")
     *before, name = path.strip().lower().split(".")
     if not name or len(name) > NAME_LENGTH_MAX:
@@ -48,7 +48,7 @@ def parse_class(class_name: str, source: str | None) -> FilterText:
         if source is None:
             raise Refusal(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
-                f"no expression for filter {name}: Java clients from 5.0 on send no source, write it into the class "
+                f"no expression for filter {name}: Java clients from 5.0 on send no source; write it into the class "
                 f'name: "{path}:EXPRESSION"',
             )
         expression = source.strip()
@@ -63,7 +63,7 @@ def parse_class(class_name: str, source: str | None) -> FilterText:
 
 @dataclass(slots=True)
 class ClassStats:
-    """Messages by outcome, batches, and what the filter took."""
+    """Messages by outcome, batches, and the filter's time."""
 
     matched: int = 0
     skipped: int = 0
@@ -74,9 +74,10 @@ class ClassStats:
 
 @dataclass(slots=True)
 class FilterClass:
-    """A filter of a group for a topic. ``version`` is its subscription's, UPLOADED for one that a consumer brought.
+    """A filter of a group for a topic.
 
-    CARRIED: pulls bring it themselves, so a group may have several of these for a topic.
+    ``version`` is the version of its subscription. It is UPLOADED for a class that a consumer uploaded, and CARRIED for
+    one that pulls carry; a group may have several of the latter for a topic.
     """
 
     group: str
@@ -86,20 +87,20 @@ class FilterClass:
     version: int
     used_ms: int  # monotonic
     stats: ClassStats = field(default_factory=ClassStats)
-    # (queue id, first offset) -> where messages end among which is one that a worker failed at: see filtering. Readers
-    # of other parts of the queue have entries of their own.
+    # (queue id, first offset) -> end of a range in which a worker failed at one message; see filtering. Readers of
+    # other parts of the queue have their own entries.
     suspects: dict[tuple[int, int], int] = field(default_factory=dict)
     bad_messages: dict[tuple[int, int], str] = field(default_factory=dict)
-    told_error: bool = False
+    is_error_logged: bool = False
 
     def note_suspects(self, queue_id: int, first: int, end: int) -> None:
-        """Remembers that a worker did not survive messages of [first, end)."""
+        """Remembers that a worker died or hung at messages of [first, end)."""
         if len(self.suspects) >= SUSPECT_COUNT_MAX:
             del self.suspects[next(iter(self.suspects))]
         self.suspects[queue_id, first] = end
 
     def note_bad(self, queue_id: int, offset: int, why: str) -> None:
-        """Remembers a message that a worker did not survive, so that it costs only one."""
+        """Remembers a message that killed a worker, so that it kills only one."""
         if len(self.bad_messages) >= BAD_MESSAGE_COUNT_MAX:
             del self.bad_messages[next(iter(self.bad_messages))]
         self.bad_messages[queue_id, offset] = why
@@ -111,7 +112,7 @@ Key = tuple[str, str, FilterText | None]
 class ClassTable:
     """All classes by group and topic, and by their text where pulls carry it; at most ``CLASS_COUNT_MAX``.
 
-    ``on_removed`` hears of filters nobody needs.
+    ``on_removed`` is called for each filter that is no longer needed.
     """
 
     def __init__(self, clock: Clock, on_removed: Callable[[Filter], None]) -> None:
@@ -120,18 +121,18 @@ class ClassTable:
         self._classes: dict[Key, FilterClass] = {}
 
     def all(self) -> list[FilterClass]:
-        """Sorted by group and topic."""
+        """Return all classes, sorted by group and topic."""
         return sorted(self._classes.values(), key=lambda known: (known.group, known.topic, known.filter.filter_id))
 
     def find(self, group: str, topic: str, carried: FilterText | None = None) -> FilterClass | None:
-        """The class that a pull is for, which counts as its use; ``carried`` by the pull, or else the group's own."""
+        """Return the class for a pull and mark it as used: the one the pull carries, or else the group's own."""
         found = self._classes.get((group, topic, carried))
         if found is not None:
             found.used_ms = self._clock.monotonic_ms()
         return found
 
     def check_room(self, group: str, topic: str, carried: FilterText | None = None) -> None:
-        """Raises Refusal when there is no place for another class."""
+        """Raises Refusal when there is no room for another class."""
         if (group, topic, carried) in self._classes or len(self._classes) < CLASS_COUNT_MAX:
             return
         oldest = min(self._classes.values(), key=lambda known: known.used_ms)
@@ -144,7 +145,7 @@ class ClassTable:
         self._remove(oldest)
 
     def put(self, group: str, topic: str, text: FilterText, compiled: Filter, version: int) -> FilterClass:
-        """Takes a class, in the place of the one before. Raises Refusal."""
+        """Adds a class in place of the previous one. Raises Refusal."""
         key = _key(group, topic, text, version)
         self.check_room(*key)
         known = self._classes.get(key)

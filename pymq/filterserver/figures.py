@@ -1,4 +1,4 @@
-"""The filter server's figures as a table of names and values, what ``GET_BROKER_RUNTIME_INFO`` answers."""
+"""The filter server's figures as a table of names and values, the answer to ``GET_BROKER_RUNTIME_INFO``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def figures(link: BrokerLink, classes: ClassTable, workers: WorkerPool, pending_count: int) -> dict[str, str]:
-    """Of the server, then of each group and topic: messages by outcome and the time (ms) its filter took."""
+    """Return the server's figures, then those of each group and topic: messages by outcome, the filter's time in ms."""
     table = {
         "role": "filter-server",
         "broker": link.broker,
@@ -26,7 +26,7 @@ def figures(link: BrokerLink, classes: ClassTable, workers: WorkerPool, pending_
     }
     for known in classes.all():
         stats = known.stats
-        # A group may have several classes that its pulls carry for a topic: their numbers tell them apart.
+        # The filter ids tell apart the several classes that a group's pulls may carry for a topic.
         number = f"#{known.filter.filter_id}" if known.version == CARRIED else ""
         where = f"filter.{known.group}.{known.topic}{number}"
         table |= {

@@ -1,8 +1,9 @@
-"""One pull's records through a filter: what is delivered, where to go on, and what becomes of messages it fails at.
+"""Filters one pull's records: what to deliver, where to continue, and what happens to messages that the filter fails
+on.
 
-A batch that a worker does not survive is halved until the message is found: one try a pull, so that no consumer waits
-long; a consumer that gets nothing pulls from the same offset at once. What was judged before the message is delivered.
-So a queue never stands still, and no worker's failure skips a message that could be judged.
+When a worker dies at a batch, the batch is halved until the message is found. Each pull makes one try, so that no
+consumer waits long; a consumer that gets nothing pulls from the same offset at once. Messages before the bad one are
+delivered. So a queue never stands still, and a worker's failure skips only the message that caused it.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from typing import NamedTuple, Protocol
 
 from pymq.filter.running import OnError
 from pymq.filterserver.classes import FilterClass
-from pymq.filterserver.work import FAILED, MATCH, Judged
+from pymq.filterserver.work import FAILED, MATCH, RecordOutcomes
 from pymq.filterserver.workers import Filter, WorkerFailedError
 from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES, MalformedRecordError
 
 log = logging.getLogger(__name__)
 
-_HEAD = struct.Struct(f">i{QUEUE_OFFSET_AT - 4}xq")  # a record's size and its offset in the queue
+_HEAD = struct.Struct(f">i{QUEUE_OFFSET_AT - 4}xq")  # a record's size and its queue offset
 
 
-class Judge(Protocol):
-    """What is needed of :class:`pymq.filterserver.workers.WorkerPool`."""
+class RecordFilter(Protocol):
+    """The part of :class:`pymq.filterserver.workers.WorkerPool` that filtering uses."""
 
-    async def judge(self, wanted: Filter, broker_name: str, records: bytes) -> Judged: ...
+    async def filter_records(self, target: Filter, broker_name: str, records: bytes) -> RecordOutcomes: ...
 
 
 class Span(NamedTuple):
-    """Where a record lies in a pull's answer, and its offset in the queue."""
+    """The place of a record in a pull's answer, and its queue offset."""
 
     start: int
     end: int
@@ -37,9 +38,9 @@ class Span(NamedTuple):
 
 
 class Filtered(NamedTuple):
-    """The records to deliver as they were, and the offset to go on at (None: behind all of them).
+    """The records to deliver, unchanged, and the offset to continue at (None: after all of them).
 
-    ``stopped_by`` says why the first message can't be passed, when the policy is to stop there.
+    ``stopped_by`` says why the queue stops at the first message, under the policy to stop.
     """
 
     parts: list[bytes]
@@ -48,7 +49,7 @@ class Filtered(NamedTuple):
 
 
 def record_spans(raw: bytes) -> list[Span]:
-    """The records of a pull's answer. Raises MalformedRecordError."""
+    """Return the records of a pull's answer. Raises MalformedRecordError."""
     spans: list[Span] = []
     at, end, head = 0, len(raw), _HEAD.unpack_from
     while at < end:
@@ -56,67 +57,67 @@ def record_spans(raw: bytes) -> list[Span]:
             raise MalformedRecordError(f"the record at {at} is cut short: {end - at} bytes are left")
         size, offset = head(raw, at)
         if size < RECORD_OVERHEAD_BYTES or at + size > end:
-            raise MalformedRecordError(f"the record at {at} says {size} bytes, {end - at} are there")
+            raise MalformedRecordError(f"the record at {at} says {size} bytes, but {end - at} are left")
         spans.append(Span(at, at + size, offset))
         at += size
     return spans
 
 
 class Filtering:
-    """Puts batches through workers and applies the policy for errors."""
+    """Runs batches through workers and applies the error policy."""
 
-    def __init__(self, judge: Judge, broker_name: str = "", on_error: OnError = OnError.SKIP) -> None:
-        """``on_error`` is for classes that don't say."""
+    def __init__(self, workers: RecordFilter, broker_name: str = "", on_error: OnError = OnError.SKIP) -> None:
+        """``on_error`` applies to classes that don't name a policy."""
         self.broker_name = broker_name
-        self._judge = judge
+        self._workers = workers
         self._on_error = on_error
 
-    async def run(self, wanted: FilterClass, queue_id: int, raw: bytes) -> Filtered:
-        """What to deliver of ``raw``, one or more records of a queue. Raises MalformedRecordError."""
+    async def run(self, filter_class: FilterClass, queue_id: int, raw: bytes) -> Filtered:
+        """Return what to deliver of ``raw``, one or more records of a queue. Raises MalformedRecordError."""
         spans = record_spans(raw)
-        judged, outcomes, error = await self._outcomes(wanted, queue_id, raw, spans)
-        return self._deliver(wanted, queue_id, raw, spans, outcomes[:judged], error)
+        tested_count, outcomes, error = await self._outcomes(filter_class, queue_id, raw, spans)
+        return self._deliver(filter_class, queue_id, raw, spans, outcomes[:tested_count], error)
 
     async def _outcomes(
-        self, wanted: FilterClass, queue_id: int, raw: bytes, spans: list[Span]
+        self, filter_class: FilterClass, queue_id: int, raw: bytes, spans: list[Span]
     ) -> tuple[int, bytes, str]:
-        """How many of the first records are judged, their outcomes, and what was wrong with the first that failed."""
+        """Return how many of the first records were tested, their outcomes, and the error of the first that failed."""
         first = spans[0].offset
-        bad = wanted.bad_messages.get((queue_id, first))
+        bad = filter_class.bad_messages.get((queue_id, first))
         if bad is not None:
             return 1, bytes([FAILED]), bad
-        suspect_end = wanted.suspects.pop((queue_id, first), first)
+        suspect_end = filter_class.suspects.pop((queue_id, first), first)
         count = _count_to_try(spans, suspect_end)
         records = raw if count == len(spans) else raw[: spans[count - 1].end]
         try:
-            judged = await self._judge.judge(wanted.filter, self.broker_name, records)
+            answer = await self._workers.filter_records(filter_class.filter, self.broker_name, records)
         except WorkerFailedError as error:
             if count > 1:
-                wanted.note_suspects(queue_id, first, spans[count - 1].offset + 1)
+                filter_class.note_suspects(queue_id, first, spans[count - 1].offset + 1)
                 return 0, b"", ""
-            wanted.note_bad(queue_id, first, str(error))
+            filter_class.note_bad(queue_id, first, str(error))
             return 1, bytes([FAILED]), str(error)
         if count < len(spans) and spans[count].offset < suspect_end:
-            wanted.note_suspects(queue_id, spans[count].offset, suspect_end)
-        wanted.stats.batches += 1
-        wanted.stats.time_us += judged.time_us
-        return count, judged.outcomes, judged.error
+            filter_class.note_suspects(queue_id, spans[count].offset, suspect_end)
+        filter_class.stats.batches += 1
+        filter_class.stats.time_us += answer.time_us
+        return count, answer.outcomes, answer.error
 
     def _deliver(
-        self, wanted: FilterClass, queue_id: int, raw: bytes, spans: list[Span], outcomes: bytes, error: str
+        self, filter_class: FilterClass, queue_id: int, raw: bytes, spans: list[Span], outcomes: bytes, error: str
     ) -> Filtered:
-        policy = wanted.text.on_error or self._on_error
-        stats = wanted.stats
+        policy = filter_class.text.on_error or self._on_error
+        stats = filter_class.stats
         next_offset = spans[len(outcomes)].offset if len(outcomes) < len(spans) else None
         why, failed_at = "", outcomes.find(FAILED)
         if failed_at >= 0:
             failed = spans[failed_at]
             if policy is OnError.STOP:
-                why = "" if failed_at else self._stopped(wanted, queue_id, failed, error)
+                why = "" if failed_at else self._stopped(filter_class, queue_id, failed, error)
                 next_offset, outcomes = failed.offset, outcomes[:failed_at]
                 stats.errors += 1
             else:
-                self._tell_once(wanted, queue_id, failed, error, policy)
+                self._log_first_error(filter_class, queue_id, failed, error, policy)
         failed_count, matched_count = outcomes.count(FAILED), outcomes.count(MATCH)
         stats.errors += failed_count
         stats.matched += matched_count
@@ -127,21 +128,23 @@ class Filtering:
         ]
         return Filtered(parts, next_offset, why)
 
-    def _stopped(self, wanted: FilterClass, queue_id: int, span: Span, error: str) -> str:
+    def _stopped(self, filter_class: FilterClass, queue_id: int, span: Span, error: str) -> str:
         return (
-            f"filter {wanted.text.name} of {wanted.group} can't judge {wanted.topic} queue {queue_id} offset "
-            f"{span.offset}: {error}; its policy is stop: mend the expression, or use skip or deliver"
+            f"filter {filter_class.text.name} of {filter_class.group} can't judge {filter_class.topic} queue "
+            f"{queue_id} offset {span.offset}: {error}; its policy is stop: correct the expression, or use skip or deliver"
         )
 
-    def _tell_once(self, wanted: FilterClass, queue_id: int, span: Span, error: str, policy: OnError) -> None:
-        if wanted.told_error:
+    def _log_first_error(
+        self, filter_class: FilterClass, queue_id: int, span: Span, error: str, policy: OnError
+    ) -> None:
+        if filter_class.is_error_logged:
             return
-        wanted.told_error = True
+        filter_class.is_error_logged = True
         log.warning(
             "filter %s of %s can't judge %s queue %d offset %d: %s; the message is %s, so are further ones",
-            wanted.text.name,
-            wanted.group,
-            wanted.topic,
+            filter_class.text.name,
+            filter_class.group,
+            filter_class.topic,
             queue_id,
             span.offset,
             error,
@@ -150,7 +153,7 @@ class Filtering:
 
 
 def _count_to_try(spans: list[Span], suspect_end: int) -> int:
-    """All records; half of those below ``suspect_end``, among which one is suspect, and that one alone in the end."""
+    """Return how many records to try: all, or half of those below ``suspect_end``, and in the end the bad one alone."""
     if suspect_end <= spans[0].offset:
         return len(spans)
     suspect_count = sum(span.offset < suspect_end for span in spans)

@@ -1,9 +1,9 @@
-"""What consumers ask a filter server: to take a filter class (302), to pull through it (11), and for its figures (28).
+"""The requests that consumers send to a filter server: upload a filter class (302), pull (11), read its figures (28).
 
-A pull that carries its class (both the subscription and the class filter bit) needs nothing known here before it: that
-is how readers at offsets of their own come, who send no heartbeats.
+A pull may carry its class (with both the subscription and the class filter bit). It needs no earlier request, so
+clients that manage their own offsets, and send no heartbeats, can use it.
 
-Answers come later, from tasks of the event loop.
+Tasks of the event loop send the answers later.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PENDING_COUNT_MAX = 4096
 
 
 class FilterServerHandlers:
-    """Filters what the broker gives."""
+    """Answers consumers with the broker's messages, filtered."""
 
     def __init__(self, *, link: BrokerLink, classes: ClassTable, workers: WorkerPool, filtering: Filtering) -> None:
         self._link = link
@@ -50,11 +50,11 @@ class FilterServerHandlers:
 
     @property
     def pending_count(self) -> int:
-        """Requests that wait for their answer."""
+        """The number of requests that wait for their answer."""
         return len(self._tasks)
 
     def routes(self) -> list[Route]:
-        """The filter server's table."""
+        """Return the filter server's route table."""
         subscribe = Permission.SUBSCRIBE
         return [
             Route(RequestCode.REGISTER_MESSAGE_FILTER_CLASS, RegisterFilterClassHeader, self.take_class, subscribe),
@@ -63,7 +63,7 @@ class FilterServerHandlers:
         ]
 
     def take_class(self, request: Command, header: RegisterFilterClassHeader, peer: Peer) -> Reply | None:
-        """A consumer brings its filter; it is compiled before the answer."""
+        """Takes a consumer's filter class; compiles it before the answer."""
         group, topic = check_group(header.consumer_group), check_topic(header.topic)
         text = parse_class(header.class_name, _source(request.body, header.class_crc))
         known = self._classes.find(group, topic)
@@ -74,18 +74,18 @@ class FilterServerHandlers:
         return None
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
-        """Messages of the broker that the group's filter lets through."""
+        """Answers with the broker's messages that match the group's filter."""
         self._answer_later(request, peer, self._pull(header))
         return None
 
     def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Figures, of each group too."""
+        """Answers with the server's figures and those of each group."""
         return Reply(
             body=encode_body(KvTable(table=figures(self._link, self._classes, self._workers, len(self._tasks))))
         )
 
     async def stop(self) -> None:
-        """Drops what waits for an answer."""
+        """Drops the requests that wait for an answer."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -135,7 +135,7 @@ class FilterServerHandlers:
         return self._classes.put(group, topic, text, compiled, version)
 
     async def _class_for(self, header: PullMessageHeader) -> FilterClass:
-        """The class that the pull carries, that the consumer brought, or that its heartbeats name at the broker."""
+        """Return the class of a pull: the one it carries, the uploaded one, or the one in the consumer's heartbeats."""
         group, topic = check_group(header.consumer_group), check_topic(header.topic)
         carried = _carried(header)
         known = self._classes.find(group, topic, carried)
@@ -157,12 +157,12 @@ class FilterServerHandlers:
                 self._learning.pop(key, None)
 
     async def _learn(self, group: str, topic: str, sub_version: int, known: FilterClass | None) -> FilterClass:
-        """Java clients from 5.0 on don't bring their class, but their heartbeats name it."""
+        """Return the class from the group's heartbeats: Java clients from 5.0 on name it there and don't upload it."""
         found = await self._link.subscription(group, topic)
         if found is None or not found.class_filter_mode:
             raise Refusal(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
-                f"no filter of {group} for {topic} is known here: the consumer brings it with its next heartbeat",
+                f"no filter of {group} for {topic} is known here: the consumer's next heartbeat brings it",
             )
         if found.sub_version < sub_version:
             raise Refusal(
@@ -179,15 +179,15 @@ class FilterServerHandlers:
     # -- pulls ---------------------------------------------------------------------------------------------------
 
     async def _pull(self, header: PullMessageHeader) -> Reply:
-        wanted = await self._class_for(header)
+        filter_class = await self._class_for(header)
         answer = await self._link.pull(header)
         if answer.code not in _PULL_RESULTS:
             return Reply(answer.code, answer.remark)
-        told = decode_header(PullMessageAnswer, answer.ext)
-        code, remark, body, next_offset = answer.code, answer.remark, b"", told.next_begin_offset
+        header_in = decode_header(PullMessageAnswer, answer.ext)
+        code, remark, body, next_offset = answer.code, answer.remark, b"", header_in.next_begin_offset
         if code == ResponseCode.SUCCESS and answer.body:
             self._filtering.broker_name = self._link.broker_name
-            filtered = await self._filtering.run(wanted, header.queue_id, answer.body)
+            filtered = await self._filtering.run(filter_class, header.queue_id, answer.body)
             if filtered.stopped_by:
                 return Reply(ResponseCode.SYSTEM_ERROR, filtered.stopped_by)
             body = b"".join(filtered.parts)
@@ -196,7 +196,7 @@ class FilterServerHandlers:
             if not body:
                 code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"
         header_out = PullMessageAnswer(
-            next_begin_offset=next_offset, min_offset=told.min_offset, max_offset=told.max_offset
+            next_begin_offset=next_offset, min_offset=header_in.min_offset, max_offset=header_in.max_offset
         )
         return Reply(code, remark, header_out, body)
 
@@ -212,7 +212,7 @@ _PULL_RESULTS = frozenset(
 
 
 def _carried(header: PullMessageHeader) -> FilterText | None:
-    """What a pull of a client that is in no consumer group says itself. Raises Refusal."""
+    """Return the class that the pull of a client without a consumer group carries, or None. Raises Refusal."""
     if not (header.sys_flag & sysflag.PULL_SUBSCRIPTION and header.sys_flag & sysflag.PULL_CLASS_FILTER):
         return None
     return parse_class(header.subscription or "", None)
@@ -223,7 +223,7 @@ def _is_current(known: FilterClass, header: PullMessageHeader) -> bool:
 
 
 def _source(body: bytes, crc: int) -> str:
-    """The text of a class. Raises Refusal."""
+    """Return the source text of a class. Raises Refusal."""
     if len(body) > SOURCE_SIZE_MAX_BYTES:
         raise Refusal(
             ResponseCode.INVALID_PARAMETER,
@@ -237,4 +237,4 @@ def _source(body: bytes, crc: int) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise Refusal(ResponseCode.INVALID_PARAMETER, f"the class's source is no UTF-8: {error}") from error
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"the class's source is not UTF-8: {error}") from error

@@ -1,4 +1,4 @@
-"""A filter server's figures for Prometheus: its workers, its broker, and what each group's filters did."""
+"""A filter server's figures for Prometheus: its workers, its broker, and the work of each group's filters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ INFO = gauge(
     "Always 1; the labels say which version runs for which broker.",
     *("pymq_version", "broker", "broker_name"),
 )
-REGISTERED = gauge("pymq_filter_server_registered", "1 while its broker knows this server.")
-CLASSES = gauge("pymq_filter_server_classes", "Filters of groups that are compiled here.")
+REGISTERED = gauge("pymq_filter_server_registered", "1 while this server is registered at its broker.")
+CLASSES = gauge("pymq_filter_server_classes", "Compiled filters of groups.")
 PENDING = gauge("pymq_filter_server_pending_requests", "Requests that wait for their answer.")
-WORKERS = gauge("pymq_filter_server_workers", "Processes that filters may run in.")
-RUNNING = gauge("pymq_filter_server_running_workers", "Processes that run: each starts when it is first needed.")
-RESTARTS = counter("pymq_filter_server_worker_restarts_total", "Processes that died or were killed, and replaced.")
-KILLS = counter("pymq_filter_server_worker_kills_total", "Processes that were killed because they took too long.")
-BATCHES = counter("pymq_filter_server_batches_total", "Batches of messages that workers judged.")
+WORKERS = gauge("pymq_filter_server_workers", "Worker processes that filters may run in.")
+RUNNING = gauge("pymq_filter_server_running_workers", "Worker processes that run; each starts when it is first needed.")
+RESTARTS = counter(
+    "pymq_filter_server_worker_restarts_total", "Worker processes that died or were killed, and were replaced."
+)
+KILLS = counter(
+    "pymq_filter_server_worker_kills_total", "Worker processes that were killed because they took too long."
+)
+BATCHES = counter("pymq_filter_server_batches_total", "Batches of messages that workers filtered.")
 
 
 class WorkMetrics:
-    """Of one filter server."""
+    """The figures of one filter server's work."""
 
     metrics = (INFO, REGISTERED, CLASSES, PENDING, WORKERS, RUNNING, RESTARTS, KILLS, BATCHES, *FILTER_METRICS)
 
@@ -50,7 +54,7 @@ class WorkMetrics:
         yield from filter_families(self._work())
 
     def _work(self) -> list[FilterWork]:
-        """A group may have several expressions of one filter for a topic: they count as one."""
+        """Return the work by filter: several expressions of one filter for a group and topic count as one."""
         found: dict[tuple[str, str, str], FilterWork] = {}
         for known in self._server.classes.all():
             key, stats = (known.topic, known.group, known.text.name), known.stats

@@ -25,7 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FilterServerSettings:
-    """``broker``: "host:port". ``advertised_host``: what consumers connect to; by default the one listened on."""
+    """``broker`` is "host:port".
+
+    Consumers connect to ``advertised_host``, by default the address that is listened on.
+    """
 
     broker: str
     host: str = "127.0.0.1"
@@ -54,21 +57,24 @@ class FilterServer:
 
     @property
     def is_registered(self) -> bool:
-        """Whether its broker knows this server now."""
+        """True while the broker knows this server."""
         return self._link is not None and self._link.is_registered
 
     @property
     def broker_name(self) -> str:
-        """Of its broker; empty until that was there once."""
+        """The broker's name; empty until the first contact."""
         return self._link.broker_name if self._link is not None else ""
 
     @property
     def pending_count(self) -> int:
-        """Requests that wait for their answer."""
+        """The number of requests that wait for their answer."""
         return self._handlers.pending_count if self._handlers is not None else 0
 
     async def start(self) -> str:
-        """Listens, and reports to the broker whenever that is there; the address consumers are told. Raises OSError."""
+        """Listens, registers at the broker as soon as possible, and returns the address for consumers.
+
+        Raises OSError.
+        """
         settings = self.settings
         port = await self.server.start(settings.host, settings.port)
         self.address = format_address(settings.advertised_host or settings.host, port)
@@ -85,7 +91,7 @@ class FilterServer:
         return self.address
 
     async def stop(self) -> None:
-        """Leaves the broker, whose routes then don't name this server any more, and ends connections and workers."""
+        """Leaves the broker, which drops this server from its routes, and ends connections and workers."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

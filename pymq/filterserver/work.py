@@ -1,4 +1,4 @@
-"""What the filter server and its worker processes say to each other over a pipe: a length and one MessagePack value."""
+"""The messages between the filter server and its worker processes: on a pipe, a length and one MessagePack value."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ FAILED: Final = 2
 
 
 class Compile(msgspec.Struct, tag="compile", array_like=True, frozen=True):
-    """Makes a filter known to the worker under ``filter_id``. Answered with :class:`Compiled`."""
+    """Compiles a filter under ``filter_id``. The answer is :class:`Compiled`."""
 
     filter_id: int
     filter_name: str
     expression: str
 
 
-class Judge(msgspec.Struct, tag="judge", array_like=True, frozen=True):
-    """Records of a pull answer, back to back, to be looked at. Answered with :class:`Judged`."""
+class FilterRecords(msgspec.Struct, tag="filter", array_like=True, frozen=True):
+    """Filters records of a pull's answer, back to back. The answer is :class:`RecordOutcomes`."""
 
     filter_id: int
     broker_name: str
@@ -31,31 +31,31 @@ class Judge(msgspec.Struct, tag="judge", array_like=True, frozen=True):
 
 
 class Forget(msgspec.Struct, tag="forget", array_like=True, frozen=True):
-    """The filter is not needed any more. Not answered."""
+    """Drops a filter. There is no answer."""
 
     filter_id: int
 
 
 class Compiled(msgspec.Struct, tag="compiled", array_like=True, frozen=True):
-    """``error`` is empty when the filter is ready; a worker that has just started says so with one of these.
+    """``error`` is empty when the filter is ready. A worker sends one of these when it has started.
 
-    ``keeps_state``: the filter must see all messages of its subscription.
+    ``keeps_state`` is true for a filter that must see all messages of its subscription.
     """
 
     error: str = ""
     keeps_state: bool = False
 
 
-class Judged(msgspec.Struct, tag="judged", array_like=True, frozen=True):
-    """A byte for each record (NO_MATCH, MATCH, FAILED), and what was wrong with the first that failed."""
+class RecordOutcomes(msgspec.Struct, tag="outcomes", array_like=True, frozen=True):
+    """One byte per record (NO_MATCH, MATCH, FAILED), and the error of the first that failed."""
 
     outcomes: bytes
     error: str = ""
     time_us: int = 0
 
 
-Task = Compile | Judge | Forget
-Answer = Compiled | Judged
+Task = Compile | FilterRecords | Forget
+Answer = Compiled | RecordOutcomes
 
 encode = msgspec.msgpack.Encoder().encode
 decode_task = msgspec.msgpack.Decoder(Task).decode
@@ -63,6 +63,6 @@ decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 
 def framed(value: Task | Answer) -> bytes:
-    """``value`` as it goes through the pipe."""
+    """Encode ``value`` with its length, as the pipe carries it."""
     payload = encode(value)
     return LENGTH.pack(len(payload)) + payload

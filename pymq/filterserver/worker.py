@@ -1,6 +1,7 @@
-"""A worker process: compiles filters and judges records, one task after the other, until its input ends.
+"""A worker process: compiles filters and filters records, one task after the other, until its input ends.
 
-Whatever a filter does, hangs, memory, a crash, happens here; :mod:`pymq.filterserver.workers` kills and replaces it.
+A filter that hangs, crashes or uses too much memory does so here; :mod:`pymq.filterserver.workers` kills and replaces
+the process.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from pymq.filterserver.work import (
     Answer,
     Compile,
     Compiled,
-    Judge,
-    Judged,
+    FilterRecords,
+    RecordOutcomes,
     Task,
     decode_task,
     framed,
@@ -39,7 +40,7 @@ ERROR_LENGTH_MAX = 1000
 
 
 class Worker:
-    """The filters of one process by the number that the filter server gave them."""
+    """The filters of one process by their ``filter_id``."""
 
     def __init__(self, find: Callable[[str], FilterPlugin], clock: Clock) -> None:
         self._find = find
@@ -47,11 +48,11 @@ class Worker:
         self._filters: dict[int, RunningFilter] = {}
 
     def answer(self, task: Task) -> Answer | None:
-        """What a task comes to; None when it is not answered."""
+        """Runs a task and returns its answer; None for a task without one."""
         if isinstance(task, Compile):
             return self._compile(task)
-        if isinstance(task, Judge):
-            return self._judge(task)
+        if isinstance(task, FilterRecords):
+            return self._filter(task)
         self._filters.pop(task.filter_id, None)
         return None
 
@@ -65,7 +66,7 @@ class Worker:
             return Compiled(_shortened(f"{type(error).__name__}: {error}"))
         return Compiled(keeps_state=getattr(plugin, "keeps_state", False))
 
-    def _judge(self, task: Judge) -> Judged:
+    def _filter(self, task: FilterRecords) -> RecordOutcomes:
         begun_ns = time.perf_counter_ns()
         messages = decode_records(task.records)
         for message in messages:
@@ -77,11 +78,11 @@ class Worker:
             for outcome in outcomes
         )
         spent_us = (time.perf_counter_ns() - begun_ns) // 1000
-        return Judged(marks, _shortened(str(errors[0])) if errors else "", spent_us)
+        return RecordOutcomes(marks, _shortened(str(errors[0])) if errors else "", spent_us)
 
 
 def serve(tasks: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
-    """Answers tasks until there are no more."""
+    """Answers tasks until the input ends."""
     while head := tasks.read(LENGTH.size):
         (size,) = LENGTH.unpack(head)
         answer = worker.answer(decode_task(tasks.read(size)))
@@ -91,9 +92,9 @@ def serve(tasks: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
 
 
 def main(find: Callable[[], Callable[[str], FilterPlugin]] = lambda: installed_filters().find) -> None:
-    """Serves on standard input and output. What a filter prints goes to standard error.
+    """Serves on standard input and output. Output of a filter goes to standard error.
 
-    ``find`` gives the look-up of filters by name, once the limits are set.
+    ``find`` is called after the limits are set and returns the look-up of filters by name.
     """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, MEMORY_MAX_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""WorkerPool: worker processes that judge records. One that hangs or dies is killed and replaced; its task fails."""
+"""WorkerPool: worker processes that filter records. A process that hangs or dies is replaced; its task fails."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ from itertools import count
 from typing import Any, TypeVar
 
 from pymq.errors import PymqError
-from pymq.filterserver.work import LENGTH, Answer, Compile, Compiled, Forget, Judge, Judged, Task, decode_answer, framed
+from pymq.filterserver.work import (
+    LENGTH,
+    Answer,
+    Compile,
+    Compiled,
+    FilterRecords,
+    Forget,
+    RecordOutcomes,
+    Task,
+    decode_answer,
+    framed,
+)
 
 log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "pymq.filterserver.worker")
-START_TIME_MAX_S = 30.0  # of a process with its imports, on a machine that is busy
-COMPILE_TIME_MAX_S = 20.0  # a filter may import what it needs
-TASK_TIME_MAX_S = 8.0  # above what a filter may take for a batch: who is over this can't be reasoned with
+START_TIME_MAX_S = 30.0  # for a process and its imports, on a busy machine
+COMPILE_TIME_MAX_S = 20.0  # includes a filter's imports
+TASK_TIME_MAX_S = 8.0  # above a filter's own limit per batch: the process does not respond
 WORKER_COUNT_MAX = 64
 
-AnswerT = TypeVar("AnswerT", Compiled, Judged)
+AnswerT = TypeVar("AnswerT", Compiled, RecordOutcomes)
 
 
 class WorkerFailedError(PymqError):
@@ -28,7 +39,7 @@ class WorkerFailedError(PymqError):
 
 
 class Filter:
-    """A filter and its expression. Every subscription has one of its own: filters may keep state."""
+    """A filter and its expression. Every subscription has its own, because filters may keep state."""
 
     _ids = count(1)
 
@@ -36,13 +47,13 @@ class Filter:
         self.filter_id = next(Filter._ids)
         self.name = name
         self.expression = expression
-        self.keeps_state = False  # known once it is compiled
+        self.keeps_state = False  # set when it is compiled
 
 
 class WorkerPool:
-    """``count`` processes, started when they are first needed.
+    """``count`` processes, each started when it is first needed.
 
-    A filter that keeps state sees all messages of its subscription in one process, others go to whichever is free.
+    A filter that keeps state sees all messages of its subscription in one process. Other filters use any free process.
     """
 
     def __init__(
@@ -62,47 +73,47 @@ class WorkerPool:
 
     @property
     def restart_count(self) -> int:
-        """Processes that were killed, or died, and were replaced."""
+        """The number of processes that died or were killed, and were replaced."""
         return sum(worker.failure_count for worker in self._workers)
 
     @property
     def kill_count(self) -> int:
-        """Those of them that were killed because they took too long."""
+        """The number of processes that were killed because they took too long."""
         return sum(worker.kill_count for worker in self._workers)
 
     @property
     def running_count(self) -> int:
         return sum(worker.is_running for worker in self._workers)
 
-    async def compile(self, wanted: Filter) -> str:
-        """Why the filter can't be used; empty when it can."""
+    async def compile(self, target: Filter) -> str:
+        """Compiles a filter. Returns why it can't be used, or an empty text."""
         try:
-            return await self._pick(wanted).compile(wanted)
+            return await self._pick(target).compile(target)
         except WorkerFailedError as error:
             return f"{error} while it compiled the expression"
 
-    async def judge(self, wanted: Filter, broker_name: str, records: bytes) -> Judged:
-        """Raises WorkerFailedError."""
-        return await self._pick(wanted).judge(wanted, broker_name, records)
+    async def filter_records(self, target: Filter, broker_name: str, records: bytes) -> RecordOutcomes:
+        """Filters records, back to back. Raises WorkerFailedError."""
+        return await self._pick(target).filter_records(target, broker_name, records)
 
-    async def forget(self, unwanted: Filter) -> None:
-        """Frees what workers hold for a filter."""
+    async def forget(self, target: Filter) -> None:
+        """Frees the workers' data of a filter."""
         for worker in self._workers:
-            await worker.forget(unwanted)
+            await worker.forget(target)
 
     async def stop(self) -> None:
         """Kills the processes."""
         for worker in self._workers:
             await worker.stop()
 
-    def _pick(self, wanted: Filter) -> _Process:
-        if wanted.keeps_state:
-            return self._workers[wanted.filter_id % len(self._workers)]
+    def _pick(self, target: Filter) -> _Process:
+        if target.keeps_state:
+            return self._workers[target.filter_id % len(self._workers)]
         return min(self._workers, key=lambda worker: worker.waiting_count)
 
 
 class _Process:
-    """One process, or the place of one that is not running. Its tasks are done one after the other."""
+    """One process, or the slot of one that is not running. It does its tasks one after the other."""
 
     def __init__(self, command: Sequence[str], compile_time_max_s: float, task_time_max_s: float) -> None:
         self._command = command
@@ -119,30 +130,30 @@ class _Process:
     def is_running(self) -> bool:
         return self._running is not None
 
-    async def compile(self, wanted: Filter) -> str:
+    async def compile(self, target: Filter) -> str:
         self.waiting_count += 1
         try:
             async with self._turn:
-                return await self._make_known(wanted)
+                return await self._make_known(target)
         finally:
             self.waiting_count -= 1
 
-    async def judge(self, wanted: Filter, broker_name: str, records: bytes) -> Judged:
+    async def filter_records(self, target: Filter, broker_name: str, records: bytes) -> RecordOutcomes:
         self.waiting_count += 1
         try:
             async with self._turn:
-                if error := await self._make_known(wanted):
+                if error := await self._make_known(target):
                     raise WorkerFailedError(error)
-                return await self._ask(Judge(wanted.filter_id, broker_name, records), Judged)
+                return await self._ask(FilterRecords(target.filter_id, broker_name, records), RecordOutcomes)
         finally:
             self.waiting_count -= 1
 
-    async def forget(self, unwanted: Filter) -> None:
+    async def forget(self, target: Filter) -> None:
         async with self._turn:
-            if unwanted.filter_id in self._known and self._running is not None:
-                self._known.discard(unwanted.filter_id)
+            if target.filter_id in self._known and self._running is not None:
+                self._known.discard(target.filter_id)
                 assert self._running.stdin is not None
-                self._running.stdin.write(framed(Forget(unwanted.filter_id)))
+                self._running.stdin.write(framed(Forget(target.filter_id)))
 
     async def stop(self) -> None:
         running, self._running = self._running, None
@@ -152,13 +163,13 @@ class _Process:
                 running.kill()
             await running.wait()
 
-    async def _make_known(self, wanted: Filter) -> str:
-        if wanted.filter_id in self._known:
+    async def _make_known(self, target: Filter) -> str:
+        if target.filter_id in self._known:
             return ""
-        answer = await self._ask(Compile(wanted.filter_id, wanted.name, wanted.expression), Compiled)
+        answer = await self._ask(Compile(target.filter_id, target.name, target.expression), Compiled)
         if not answer.error:
-            self._known.add(wanted.filter_id)
-            wanted.keeps_state = answer.keeps_state
+            self._known.add(target.filter_id)
+            target.keeps_state = answer.keeps_state
         return answer.error
 
     async def _ask(self, task: Task, kind: type[AnswerT]) -> AnswerT:
@@ -170,7 +181,7 @@ class _Process:
         return answer
 
     async def _within(self, limit_s: float, exchange: Coroutine[Any, Any, Answer]) -> Answer:
-        """What ``exchange`` returns. The process does not outlive a failure: a late answer would be mistaken."""
+        """Awaits ``exchange``. A failure ends the process, because a late answer would be taken for the next one's."""
         try:
             async with asyncio.timeout(limit_s):
                 return await exchange
@@ -202,7 +213,7 @@ class _Process:
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # a terminal's Ctrl-C is for the server, which ends its workers itself
+            start_new_session=True,  # Ctrl-C in a terminal goes only to the server, which stops its workers itself
         )
         await self._within(START_TIME_MAX_S, self._read())
 

@@ -158,7 +158,7 @@ def test_bodies_of_a_batch_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     batch = [FilterMessage(body=lambda: b"x" * 5) for _ in range(6)]
     *fit, over = filter.match(batch)
     assert fit == [True] * 5
-    assert "the bodies of one batch are over 25 bytes" in str(over)
+    assert "the bodies of one batch exceed 25 bytes" in str(over)
 
 
 def test_a_budget_at_its_edge() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pymq.filter.running import OnError
 from pymq.filterserver.classes import BAD_MESSAGE_COUNT_MAX, SUSPECT_COUNT_MAX, FilterClass, FilterText
 from pymq.filterserver.filtering import Filtered, Filtering, record_spans
-from pymq.filterserver.work import FAILED, MATCH, NO_MATCH, Judged
+from pymq.filterserver.work import FAILED, MATCH, NO_MATCH, RecordOutcomes
 from pymq.filterserver.workers import Filter, WorkerFailedError
 from pymq.model.record import MalformedRecordError
 from tests.filterserver.records import bodies, records
@@ -27,14 +27,14 @@ class FakeWorkers:
         self.failure_count = 0
         self.sizes: list[int] = []
 
-    async def judge(self, wanted: Filter, broker_name: str, raw: bytes) -> Judged:
+    async def filter_records(self, target: Filter, broker_name: str, raw: bytes) -> RecordOutcomes:
         found = bodies(raw)
         self.sizes.append(len(found))
         if KILLER in found:
             self.failure_count += 1
             raise WorkerFailedError("a worker died")
         outcomes = bytes(OUTCOMES[body] for body in found)
-        return Judged(outcomes, "it is bad" if FAILED in outcomes else "", 5)
+        return RecordOutcomes(outcomes, "it is bad" if FAILED in outcomes else "", 5)
 
 
 def make_class(policy: OnError | None = None) -> FilterClass:

@@ -43,7 +43,7 @@ def test_who_was_killed_and_who_died(order: bytes, kills: int) -> None:
     async def scenario(pool: WorkerPool) -> None:
         assert (pool.running_count, pool.kill_count) == (0, 0)
         with pytest.raises(WorkerFailedError):
-            await pool.judge(Filter("hostile", "obey"), "b", records([order]))
+            await pool.filter_records(Filter("hostile", "obey"), "b", records([order]))
         assert (pool.restart_count, pool.kill_count, pool.running_count) == (1, kills, 0)
 
     run_workers(scenario)

@@ -34,14 +34,14 @@ def run(
 def test_outcomes_come_for_each_record_with_the_first_error() -> None:
     async def scenario(pool: WorkerPool) -> None:
         orders = Filter("hostile", "obey")
-        judged = await pool.judge(orders, "b", records([b"yes", b"no", b"null", b"bad", b"print"]))
-        assert judged.outcomes == bytes([MATCH, NO_MATCH, NO_MATCH, FAILED, MATCH])
-        assert "this one is bad" in judged.error and judged.time_us > 0
-        judged = await pool.judge(orders, "b", records([b"memory"]))
-        assert judged.outcomes == bytes([FAILED]) and "MemoryError" in judged.error
+        answer = await pool.filter_records(orders, "b", records([b"yes", b"no", b"null", b"bad", b"print"]))
+        assert answer.outcomes == bytes([MATCH, NO_MATCH, NO_MATCH, FAILED, MATCH])
+        assert "this one is bad" in answer.error and answer.time_us > 0
+        answer = await pool.filter_records(orders, "b", records([b"memory"]))
+        assert answer.outcomes == bytes([FAILED]) and "MemoryError" in answer.error
         tags = Filter("tag", "red || blue")
-        judged = await pool.judge(tags, "b", record(0, tags="red") + record(1, tags="green"))
-        assert judged.outcomes == bytes([MATCH, NO_MATCH])
+        answer = await pool.filter_records(tags, "b", record(0, tags="red") + record(1, tags="green"))
+        assert answer.outcomes == bytes([MATCH, NO_MATCH])
         assert pool.restart_count == 0
 
     run(scenario)
@@ -76,10 +76,10 @@ def test_a_worker_that_hangs_or_dies_is_replaced(order: bytes) -> None:
     async def scenario(pool: WorkerPool) -> None:
         orders = Filter("hostile", "obey")
         with pytest.raises(WorkerFailedError):
-            await pool.judge(orders, "b", records([b"yes", order]))
+            await pool.filter_records(orders, "b", records([b"yes", order]))
         assert pool.restart_count == 1
-        judged = await pool.judge(orders, "b", records([b"yes", b"no"]))
-        assert judged.outcomes == bytes([MATCH, NO_MATCH])
+        answer = await pool.filter_records(orders, "b", records([b"yes", b"no"]))
+        assert answer.outcomes == bytes([MATCH, NO_MATCH])
 
     run(scenario)
 
@@ -88,19 +88,19 @@ def test_a_task_that_is_given_up_leaves_no_answer_for_the_next() -> None:
     async def scenario(pool: WorkerPool) -> None:
         orders = Filter("hostile", "obey")
         await pool.compile(orders)
-        given_up = asyncio.ensure_future(pool.judge(orders, "b", records([b"hang"])))
+        given_up = asyncio.ensure_future(pool.filter_records(orders, "b", records([b"hang"])))
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-        assert (await pool.judge(orders, "b", records([b"no", b"no"]))).outcomes == bytes([NO_MATCH, NO_MATCH])
+        assert (await pool.filter_records(orders, "b", records([b"no", b"no"]))).outcomes == bytes([NO_MATCH, NO_MATCH])
 
     run(scenario)
 
 
 async def process_ids(pool: WorkerPool, wanted: Filter) -> set[str]:
-    """Where three batches at once are judged."""
-    asked = [pool.judge(wanted, "b", records([b"pid"])) for _ in range(3)]
-    return {judged.error for judged in await asyncio.gather(*asked)}
+    """Return the workers that answer three concurrent batches."""
+    asked = [pool.filter_records(wanted, "b", records([b"pid"])) for _ in range(3)]
+    return {answer.error for answer in await asyncio.gather(*asked)}
 
 
 def test_batches_go_to_all_workers_unless_the_filter_keeps_state() -> None:
@@ -119,7 +119,7 @@ def test_a_filter_that_was_forgotten_is_compiled_again_when_it_is_wanted() -> No
         assert await pool.compile(orders) == ""
         await pool.forget(orders)
         await pool.forget(orders)
-        assert (await pool.judge(orders, "b", records([b"yes"]))).outcomes == bytes([MATCH])
+        assert (await pool.filter_records(orders, "b", records([b"yes"]))).outcomes == bytes([MATCH])
 
     run(scenario)
 
@@ -129,8 +129,8 @@ def test_the_filter_for_repetitions_says_that_it_keeps_state() -> None:
         repetitions = Filter("dedup", "by body")
         assert await pool.compile(repetitions) == ""
         assert repetitions.keeps_state
-        judged = await pool.judge(repetitions, "b", records([b"a", b"b", b"a"]))
-        assert judged.outcomes == bytes([MATCH, MATCH, NO_MATCH])
+        answer = await pool.filter_records(repetitions, "b", records([b"a", b"b", b"a"]))
+        assert answer.outcomes == bytes([MATCH, MATCH, NO_MATCH])
 
     pytest.importorskip("pymq_filter_dedup")
     run(scenario)
