@@ -131,7 +131,8 @@ class Filtering:
     def _stopped(self, filter_class: FilterClass, queue_id: int, span: Span, error: str) -> str:
         return (
             f"filter {filter_class.text.name} of {filter_class.group} can't judge {filter_class.topic} queue "
-            f"{queue_id} offset {span.offset}: {error}; its policy is stop: correct the expression, or use skip or deliver"
+            f"{queue_id} offset {span.offset}: {error}; its policy is stop: correct the expression, or use skip or "
+            "deliver"
         )
 
     def _log_first_error(
