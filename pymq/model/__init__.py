@@ -1,1 +1,1 @@
-"""Plain values every layer shares: messages, stored records, ids, names, tables. No I/O, no clock."""
+"""Plain values that every layer shares: messages, stored records, ids, names, tables. No I/O, no clock."""

@@ -1,4 +1,4 @@
-"""Bodies compressed by clients: zlib, LZ4 frames or Zstandard frames, inflated under a cap on size and ratio."""
+"""Compression of message bodies: zlib, LZ4 frames or Zstandard frames, inflated under a cap on size and ratio."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pymq.model import sysflag
 
 INFLATED_SIZE_MAX_BYTES = 64 * 1024 * 1024
 INFLATED_RATIO_MAX = 200
-# Small bodies inflate well beyond any ratio and harm nobody, so the ratio counts only above this size.
+# Small bodies inflate far beyond any ratio without harm, so the ratio counts only above this size.
 RATIO_FREE_SIZE_BYTES = 1024 * 1024
-# Zstandard gives no way to stop in mid-output: the input goes in by steps so small that a step's output, at most
-# 128 KiB for every 4 bytes, goes no more than 8 MiB beyond the cap.
+# Zstandard can't stop in mid-output. So the input is fed in steps: a step's output, at most 128 KiB for every 4 bytes,
+# exceeds the cap by at most 8 MiB.
 _ZSTD_STEP_BYTES = 256
 
 NAMES = {"zlib": sysflag.COMPRESSION_ZLIB, "lz4": sysflag.COMPRESSION_LZ4, "zstd": sysflag.COMPRESSION_ZSTD}
 
 
 class InflateError(PymqError):
-    """A body is no valid compressed data, or would grow beyond the cap."""
+    """A body is not valid compressed data, or would grow beyond the cap."""
 
 
 def compress_body(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[bytes, int]:
-    """(compressed body, sysFlag bits to set) for ``kind`` zlib, lz4 or zstd."""
+    """Return the body compressed as ``kind`` (zlib, lz4 or zstd), and the sysFlag bits to set."""
     flags = sysflag.COMPRESSED | NAMES[kind]
     if kind == "zlib":
         return zlib.compress(body, level), flags
@@ -37,7 +37,7 @@ def compress_body(body: bytes, kind: str = "zlib", level: int = 5) -> tuple[byte
 
 
 def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_SIZE_MAX_BYTES) -> bytes:
-    """The body as its producer wrote it; returned as it is when the compressed bit is off. Raises InflateError."""
+    """Return the body as its producer wrote it, unchanged when the compressed bit is off. Raises InflateError."""
     if not sys_flag & sysflag.COMPRESSED:
         return body
     limit = min(size_max_bytes, max(len(body) * INFLATED_RATIO_MAX, RATIO_FREE_SIZE_BYTES))
@@ -50,7 +50,7 @@ def decompress_body(body: bytes, sys_flag: int, size_max_bytes: int = INFLATED_S
         return _inflate_zlib(body, limit)
     except InflateError:
         raise
-    except Exception as error:  # each library has errors of its own
+    except Exception as error:  # each library has its own errors
         raise InflateError(f"the body is marked compressed but can't be inflated: {error}") from error
 
 
@@ -90,11 +90,11 @@ def _inflate_zstd(body: bytes, limit: int) -> bytes:
 
 
 def _check_end(kind: str, complete: bool, rest: int) -> None:
-    """A part of a body must never pass for the whole. Producers write one frame a body."""
+    """Check that the body is complete: a part of it must not pass for the whole. Producers write one frame per body."""
     if not complete:
         raise InflateError(f"the {kind} body ends early")
     if rest:
-        raise InflateError(f"the {kind} body has {rest} bytes behind its frame")
+        raise InflateError(f"the {kind} body has {rest} bytes after its frame")
 
 
 def _check_limit(size: int, limit: int) -> None:

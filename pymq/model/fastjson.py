@@ -1,7 +1,7 @@
-"""JSON as fastjson writes it: bare numbers and whole objects as map keys, which strict parsers refuse.
+"""fastjson's dialect of JSON: bare numbers and whole objects as map keys, which strict parsers refuse.
 
-``loads`` reads it (strict JSON takes the fast way through msgspec); ``dumps`` writes strict JSON, except that keys
-which are :class:`~pymq.model.message.MessageQueue` become object keys, as RocketMQ's clients in Go and C++ expect.
+``loads`` reads it, and uses msgspec for strict JSON. ``dumps`` writes strict JSON, except that
+:class:`~pymq.model.message.MessageQueue` keys become object keys, as RocketMQ's clients in Go and C++ expect.
 """
 
 from __future__ import annotations
@@ -16,35 +16,38 @@ from pymq.errors import PymqError
 from pymq.model.message import MessageQueue
 
 NESTING_MAX = 64
-# An object as a key becomes text, and an object inside that key text inside text: its quotes would double each time.
+# An object as a key becomes text. An object inside that key becomes text inside text, and its quotes double each time.
 KEY_LENGTH_MAX = 4096
-# The dialect is read by plain Python, some MB a second: a server must not stand still for what a peer sends.
+# Plain Python reads the dialect, some MB a second. The limit keeps a peer's input from blocking a server.
 ODD_SIZE_MAX_BYTES = 64 * 1024 * 1024
 
 
 class JsonError(PymqError):
-    """The text is no JSON, not even of fastjson's kind."""
+    """The text is neither strict JSON nor fastjson's dialect."""
 
 
 def loads(data: bytes | str, *, odd_size_max_bytes: int = ODD_SIZE_MAX_BYTES) -> Any:
-    """Parses strict JSON or fastjson's dialect. Object keys come back as MessageQueue when they have its three
-    members, else as their compact JSON text; bare number keys as decimal strings. Raises JsonError, also for text
-    of more than ``odd_size_max_bytes`` that is no strict JSON."""
+    """Parse strict JSON or fastjson's dialect.
+
+    An object key becomes a MessageQueue when it has the three members, else its compact JSON text. A bare number key
+    becomes a decimal string. Raises JsonError, also for text of more than ``odd_size_max_bytes`` that is not strict
+    JSON.
+    """
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else bytes(data)
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
     if len(raw) > odd_size_max_bytes:
-        raise JsonError(f"no strict JSON, and {len(raw)} bytes are too many to look closer: send strict JSON")
+        raise JsonError(f"not strict JSON, and {len(raw)} bytes are too many for fastjson's dialect: send strict JSON")
     try:
         return _Parser(raw.decode("utf-8", "replace")).parse()
     except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise JsonError(f"no JSON: {error}") from error
+        raise JsonError(f"not JSON: {error}") from error
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON bytes. A MessageQueue is an object, as a map's key too; other keys are strings."""
+    """Encode compact JSON. A MessageQueue becomes an object, even as a map's key; other keys become strings."""
     if not _has_queues(value):
         return msgspec.json.encode(value)
     parts: list[str] = []
@@ -53,7 +56,7 @@ def dumps(value: Any) -> bytes:
 
 
 def queue_key(queue: MessageQueue) -> str:
-    """A queue as fastjson writes it inside a map's key."""
+    """Return a queue as fastjson writes it inside a map's key."""
     return (
         f'{{"brokerName":{json.dumps(queue.broker_name)},"queueId":{queue.queue_id},"topic":{json.dumps(queue.topic)}}}'
     )
@@ -91,7 +94,7 @@ def _write(value: Any, parts: list[str]) -> None:
 
 
 class _Parser:
-    """Recursive descent over text; linear time, bounded depth."""
+    """A recursive descent parser with linear time and bounded depth."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -186,5 +189,5 @@ class _Parser:
             raise ValueError("a list as a key")
         if isinstance(value, str):
             return value
-        # true, false and null as Java writes them, not as Python does.
+        # Write true, false and null as Java does, not as Python does.
         return json.dumps(value)

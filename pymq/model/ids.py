@@ -12,15 +12,15 @@ _PHYSICAL = struct.Struct(">q")
 
 
 def encode_offset_id(store_host: bytes, physical_offset: int) -> str:
-    """32 (IPv4) or 56 (IPv6) upper-case hex digits: store host, port and commit log offset."""
+    """Return 32 (IPv4) or 56 (IPv6) upper-case hex digits: store host, port and commit log offset."""
     return (store_host + _PHYSICAL.pack(physical_offset)).hex().upper()
 
 
 def decode_offset_id(message_id: str) -> tuple[str, int, int]:
-    """(host, port, physical offset) of an offset message id. Raises ValueError for text that is none."""
+    """Return (host, port, physical offset) of an offset message id. Raises ValueError for any other text."""
     raw = bytes.fromhex(message_id)
     if len(raw) not in (16, 28):
-        raise ValueError(f"{message_id!r} is no offset message id: it needs 32 or 56 hex digits")
+        raise ValueError(f"{message_id!r} is not an offset message id: it needs 32 or 56 hex digits")
     host, port = unpack_host(raw[:-8])
     return host, port, _PHYSICAL.unpack(raw[-8:])[0]
 
@@ -28,7 +28,7 @@ def decode_offset_id(message_id: str) -> tuple[str, int, int]:
 class UniqueIdMaker:
     """Makes UNIQ_KEY values: 32 hex digits of ip, pid, a hash, ms since the month's start and a counter.
 
-    ``ip``: 4 bytes; ``pid`` and ``salt`` tell processes and loaders on one host apart.
+    ``ip`` has 4 bytes. ``pid`` and ``salt`` distinguish processes and loaders on one host.
     """
 
     def __init__(self, clock: Clock, ip: bytes, pid: int, salt: int) -> None:
@@ -39,7 +39,7 @@ class UniqueIdMaker:
         self._month_end_ms = 0
 
     def next_id(self) -> str:
-        """A new id, unique among 65,536 of the same millisecond."""
+        """Return a new id, unique among 65,536 of the same millisecond."""
         now_ms = self._clock.now_ms()
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._enter_month(now_ms)

@@ -1,4 +1,4 @@
-"""Java's ``String.hashCode``, which tags, index keys and file names of RocketMQ depend on."""
+"""Java's ``String.hashCode``, on which RocketMQ's tags, index keys and file names depend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 
 def string_hash(text: str) -> int:
-    """Signed 32-bit hash: 31*h + each UTF-16 code unit, wrapping."""
+    """Return the signed 32-bit hash: 31*h + each UTF-16 code unit, wrapping."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -20,11 +20,12 @@ def string_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def tags_code(tags: str) -> int:
-    """A consume queue entry's tagsCode for a TAGS property: 0 when empty, else the sign-extended string hash."""
+    """Return the tagsCode of a TAGS property in a consume queue: 0 when empty, else the sign-extended string hash."""
     return string_hash(tags) if tags else 0
 
 
 def index_key_hash(topic: str, key: str) -> int:
-    """Hash of an index entry (Java: IndexFile.indexKeyHashMethod): |hash| of ``topic#key``, 0 for the lowest int."""
+    """Return an index entry's hash (Java: IndexFile.indexKeyHashMethod): |hash| of ``topic#key``, 0 for the lowest
+    int."""
     value = abs(string_hash(f"{topic}#{key}"))
     return 0 if value == 0x8000_0000 else value

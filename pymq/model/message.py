@@ -1,4 +1,4 @@
-"""What applications send and get: messages, queues, and the results of sends and pulls."""
+"""The values that applications send and receive: messages, queues, and the results of sends and pulls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pymq.model.record import StoredMessage, decode_records
 
 
 class MessageQueue(NamedTuple):
-    """One queue of a topic on one broker; sorts as RocketMQ's clients sort (topic, broker name, queue id)."""
+    """One queue of a topic on one broker. Sorts as in RocketMQ's clients: by topic, broker name, queue id."""
 
     topic: str
     broker_name: str
@@ -20,7 +20,7 @@ class MessageQueue(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """A message to send. ``keys`` are words separated by blanks; ``delay_level`` 1..18, 0 for none."""
+    """A message to send. ``keys`` are words separated by blanks; ``delay_level`` is 1 to 18, 0 for none."""
 
     topic: str
     body: bytes
@@ -32,7 +32,7 @@ class Message:
     wait_store: bool = True
 
     def wire_properties(self, unique_key: str) -> dict[str, str]:
-        """All properties as they go over the wire, the unique key and the reserved ones included."""
+        """Return all properties in the wire's form, with the unique key and the reserved ones."""
         result = dict(self.properties)
         if self.tags:
             result[names.TAGS] = self.tags
@@ -46,7 +46,7 @@ class Message:
 
 
 class SendStatus(Enum):
-    """How safely a message was stored when the answer came."""
+    """How safely a message was stored when the answer was sent."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -56,7 +56,7 @@ class SendStatus(Enum):
 
 @dataclass(slots=True, frozen=True)
 class SendResult:
-    """``message_id`` is the unique key (comma-joined for a batch), ``offset_message_id`` the broker's id."""
+    """``message_id`` is the unique key (comma-joined for a batch), ``offset_message_id`` is the broker's id."""
 
     status: SendStatus
     message_id: str
@@ -66,7 +66,7 @@ class SendResult:
 
 
 class PullStatus(Enum):
-    """What a pull found (names as in RocketMQ's client)."""
+    """The result of a pull (names as in RocketMQ's client)."""
 
     FOUND = "FOUND"
     NO_NEW_MESSAGE = "NO_NEW_MSG"
@@ -87,7 +87,7 @@ class PullResult:
     broker_name: str = ""
 
     def messages(self) -> list[StoredMessage]:
-        """The decoded records, each with the broker's name set. Raises MalformedRecordError."""
+        """Return the decoded records, each with the broker's name set. Raises MalformedRecordError."""
         result = decode_records(self.raw)
         for message in result:
             message.broker_name = self.broker_name

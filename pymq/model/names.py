@@ -1,4 +1,4 @@
-"""Which topic and group names are legal, which are RocketMQ's own, and how retry and dead-letter topics are called."""
+"""Topic and group names: which are legal, which are RocketMQ's own, and the names of retry and dead-letter topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEND_FORBIDDEN_TOPICS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC}
 )
 SYSTEM_TOPICS = SEND_FORBIDDEN_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
-# Java: MixAll and SubscriptionGroupManager.init. These exist without being asked for.
+# Java: MixAll and SubscriptionGroupManager.init. These groups always exist.
 SYSTEM_GROUPS = frozenset(
     {
         "DEFAULT_CONSUMER",
@@ -55,46 +55,46 @@ _ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
 
 def topic_problem(topic: str) -> str | None:
-    """What is wrong with a topic name, as a sentence for a remark; None when it is legal.
+    """Return what is wrong with a topic name, as a sentence for a remark; None when it is legal.
 
-    The alphabet has no ``/`` or ``.``, so a legal name can never leave the directory it is put in.
+    The alphabet has no ``/`` or ``.``, so a legal name can never leave its directory.
     """
     limit = RETRY_TOPIC_LENGTH_MAX if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_LENGTH_MAX
     return _name_problem("topic", topic, limit)
 
 
 def group_problem(group: str) -> str | None:
-    """What is wrong with a producer or consumer group name; None when it is legal."""
+    """Return what is wrong with a producer or consumer group name; None when it is legal."""
     return _name_problem("group", group, GROUP_LENGTH_MAX)
 
 
 def check_topic(topic: str) -> str:
-    """The topic itself, or UsageError saying what is wrong with it."""
+    """Return the topic. Raises UsageError saying what is wrong with it."""
     return _checked(topic, topic_problem(topic))
 
 
 def check_group(group: str) -> str:
-    """The group itself, or UsageError saying what is wrong with it."""
+    """Return the group. Raises UsageError saying what is wrong with it."""
     return _checked(group, group_problem(group))
 
 
 def retry_topic(group: str) -> str:
-    """``%RETRY%group``; a namespace stays behind the prefix because it is part of the group's name."""
+    """Return ``%RETRY%group``. A namespace follows the prefix, because it is part of the group's name."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """``%DLQ%group``."""
+    """Return ``%DLQ%group``."""
     return DLQ_PREFIX + group
 
 
 def is_system_topic(topic: str) -> bool:
-    """True for topics RocketMQ keeps for itself (not retry or dead-letter topics)."""
+    """True for topics that RocketMQ reserves (not retry or dead-letter topics)."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_user_topic(topic: str) -> bool:
-    """True for a topic an application made: no system, retry or dead-letter topic."""
+    """True for an application's topic, not a system, retry or dead-letter topic."""
     return (
         not is_system_topic(topic)
         and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
@@ -103,13 +103,13 @@ def is_user_topic(topic: str) -> bool:
 
 
 def is_system_group(group: str) -> bool:
-    """True for groups that exist without a configuration of their own."""
+    """True for groups that exist without a configuration."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def _name_problem(kind: str, name: str, limit: int) -> str | None:
     if not name:
-        return f"the {kind} name is empty: give one of 1 to {limit} characters"
+        return f"the {kind} name is empty: give a name of 1 to {limit} characters"
     if len(name) > limit:
         return f"the {kind} name {name[:40]!r}… has {len(name)} characters, the limit is {limit}: shorten it"
     if not _ALPHABET.match(name):

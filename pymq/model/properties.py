@@ -34,7 +34,7 @@ TIMER_DELAY_MS = "TIMER_DELAY_MS"
 POP_CK = "POP_CK"
 SHARDING_KEY = "__SHARDINGKEY"
 
-# Names an application may not set itself (Java: MessageConst.STRING_HASH_SET).
+# Names that an application may not set (Java: MessageConst.STRING_HASH_SET).
 RESERVED = frozenset(
     {
         "1ST_POP_TIME",
@@ -94,15 +94,15 @@ RESERVED = frozenset(
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Properties as stored, each pair closed by 0x02. Empty values are left out, as Java's parser drops them."""
+    """Encode properties as stored, each pair closed by 0x02. Leaves out empty values, as Java's parser drops them."""
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if name and value]).encode()
 
 
 def decode_properties(raw: bytes | memoryview) -> dict[str, str]:
-    """Inverse of :func:`encode_properties`; tolerates a missing last separator; the last duplicate wins.
+    """The inverse of :func:`encode_properties`. Tolerates a missing last separator; the last duplicate wins.
 
-    Pairs without a separator, with an empty name or an empty value are dropped, as the Java parser does. Bytes that
-    are no UTF-8 become U+FFFD.
+    Drops pairs without a separator, with an empty name or with an empty value, as the Java parser does. Bytes that are
+    not UTF-8 become U+FFFD.
     """
     result: dict[str, str] = {}
     for pair in bytes(raw).decode("utf-8", "replace").split(PROPERTY_SEPARATOR):
@@ -113,13 +113,13 @@ def decode_properties(raw: bytes | memoryview) -> dict[str, str]:
 
 
 def find_property(raw: bytes, name: bytes) -> bytes | None:
-    """The value of one property without parsing the rest; None when absent. Equal to the decoder's answer."""
-    wanted = name + b"\x01"
-    at = raw.rfind(b"\x02" + wanted)
+    """Return the value of one property without parsing the rest, None when absent; equal to the decoder's result."""
+    prefix = name + b"\x01"
+    at = raw.rfind(b"\x02" + prefix)
     if at >= 0:
-        start = at + 1 + len(wanted)
-    elif raw.startswith(wanted):
-        start = len(wanted)
+        start = at + 1 + len(prefix)
+    elif raw.startswith(prefix):
+        start = len(prefix)
     else:
         return None
     end = raw.find(b"\x02", start)
@@ -130,20 +130,20 @@ def find_property(raw: bytes, name: bytes) -> bytes | None:
 
 
 def _find_earlier(raw: bytes, name: bytes) -> bytes | None:
-    """The slow way, for the odd case that the last duplicate is empty and an earlier one counts."""
+    """Find it the slow way, when the last duplicate is empty and an earlier one counts."""
     found = decode_properties(raw).get(name.decode())
     return found.encode() if found is not None else None
 
 
 def append_properties(raw: bytes, extra: bytes) -> bytes:
-    """Joins two property strings, putting the separator between them when the first lacks its last one."""
+    """Join two property strings, with a separator between them when the first lacks its last one."""
     if not raw or not extra or raw.endswith(b"\x02"):
         return raw + extra
     return raw + b"\x02" + extra
 
 
 def tags_code_of(raw: bytes) -> int:
-    """The consume queue's tagsCode for a message with these raw properties."""
+    """Return the consume queue's tagsCode for a message with these raw properties."""
     if b"TAGS\x01" not in raw:
         return 0
     tags = find_property(raw, b"TAGS")

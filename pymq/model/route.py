@@ -1,4 +1,4 @@
-"""Where a topic's queues live: plain route data, as name servers answer it and clients cache it."""
+"""Route data: where a topic's queues are, as name servers answer it and clients cache it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BrokerData(msgspec.Struct, rename="camel", kw_only=True):
         return self.broker_addrs.get(MASTER_ID)
 
     def read_address(self, broker_id: int = MASTER_ID) -> str | None:
-        """The address of ``broker_id``, else of the master, else of any broker that is left."""
+        """Return the address of ``broker_id``, else of the master, else of the broker with the lowest id."""
         found = self.broker_addrs.get(broker_id) or self.broker_addrs.get(MASTER_ID)
         if found is None and self.broker_addrs:
             found = self.broker_addrs[min(self.broker_addrs)]
@@ -48,7 +48,7 @@ class BrokerData(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicRoute(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=False):
-    """Everything a client must know to send to and read from a topic."""
+    """The data a client needs to send to a topic and read from it."""
 
     queue_datas: list[QueueData] = []
     broker_datas: list[BrokerData] = []

@@ -1,4 +1,4 @@
-"""Strict JSON into a type, with one error for whatever is wrong with it."""
+"""Decodes strict JSON into a type, with one kind of error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def decode_json(raw: bytes | memoryview | msgspec.Raw, kind: type[T]) -> T:
-    """The value of this type that ``raw`` holds. Raises JsonError.
+    """Return the value of type ``kind`` in ``raw``. Raises JsonError.
 
-    msgspec has errors of its own for wrong syntax and types alone: text that is no UTF-8, or nests deeper than the
-    stack, leaves it as errors that nobody expects of a peer's answer.
+    msgspec's own errors cover only wrong syntax and types. Text that is not UTF-8, or that nests deeper than the stack,
+    raises other errors there.
     """
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JsonError(f"no {kind.__name__}: {error}") from error
+        raise JsonError(f"not a {kind.__name__}: {error}") from error

@@ -15,14 +15,14 @@ QUEUE_COUNT_MAX = 65535
 
 
 def perm_text(perm: int) -> str:
-    """``RW-`` and the like, as mqadmin prints permissions."""
+    """Return permissions as mqadmin prints them: ``RW-`` and the like."""
     return (
         ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-") + ("X" if perm & PERM_INHERIT else "-")
     )
 
 
 class DataVersion(msgspec.Struct, rename="camel", frozen=True):
-    """Version of a table: changes on every write to it."""
+    """The version of a table; it changes on every write to it."""
 
     counter: int = 0
     state_version: int = 0
@@ -33,7 +33,7 @@ class DataVersion(msgspec.Struct, rename="camel", frozen=True):
 
 
 class TopicConfig(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """One topic on one broker. Read and write queue numbers differ while a topic shrinks."""
+    """One topic on one broker. The numbers of read and write queues differ while a topic shrinks."""
 
     topic_name: str
     read_queue_nums: int = 16
@@ -54,12 +54,12 @@ class TopicConfig(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     @property
     def queue_count(self) -> int:
-        """Queues that exist: the larger of the two numbers."""
+        """The number of existing queues: the larger of the two numbers."""
         return max(self.read_queue_nums, self.write_queue_nums)
 
 
 class GroupRetryPolicy(msgspec.Struct, rename="camel", frozen=True):
-    """How a group's retries are spaced; CUSTOMIZED means the delay levels."""
+    """How a group spaces its retries; CUSTOMIZED means by the delay levels."""
 
     type: str = "CUSTOMIZED"
 

@@ -29,7 +29,7 @@ def test_it_starts_without_its_broker_and_stops_cleanly(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--broker", "here"], "is no address"),
+        (["--broker", "here"], "is not an address"),
         (["--broker", "b:1", "--host", "0.0.0.0"], "--advertise"),
         (["--broker", "b:1", "--on-error", "panic"], "use one of skip, deliver, stop"),
         (["--broker", "b:1", "--workers", "0"], "--workers"),

@@ -67,7 +67,7 @@ def test_what_stands_behind_a_frame_is_not_dropped_in_silence(kind: str, steps: 
     # The frame ends within the last step of reading, or steps before it.
     frame, flags = compress_body(b"x" * 10, kind)
     rest = (frame if again else b"?") + b"?" * (compression._ZSTD_STEP_BYTES * steps)
-    with pytest.raises(InflateError, match=f"{kind} body has {len(rest)} bytes behind its frame"):
+    with pytest.raises(InflateError, match=f"{kind} body has {len(rest)} bytes after its frame"):
         decompress_body(frame + rest, flags)
 
 

@@ -130,7 +130,7 @@ def test_names_with_quotes_are_escaped_in_keys() -> None:
     ],
 )
 def test_nonsense_is_refused(text: str) -> None:
-    with pytest.raises(JsonError, match="no JSON"):
+    with pytest.raises(JsonError, match="not JSON"):
         loads(text)
 
 

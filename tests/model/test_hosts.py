@@ -86,7 +86,7 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
     ],
 )
 def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no address: write host:port, for example 127\.0\.0\.1:9876"):
+    with pytest.raises(ValueError, match=r"is not an address: write host:port, for example 127\.0\.0\.1:9876"):
         parse_address(text)
 
 

@@ -41,8 +41,8 @@ def test_names_with_other_characters(name: str) -> None:
 
 
 def test_an_empty_name() -> None:
-    assert names.topic_problem("") == "the topic name is empty: give one of 1 to 127 characters"
-    assert names.group_problem("") == "the group name is empty: give one of 1 to 255 characters"
+    assert names.topic_problem("") == "the topic name is empty: give a name of 1 to 127 characters"
+    assert names.group_problem("") == "the group name is empty: give a name of 1 to 255 characters"
 
 
 @given(st.text())

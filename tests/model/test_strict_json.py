@@ -28,5 +28,5 @@ def test_a_value_of_the_type() -> None:
     ids=["nothing", "half", "another shape", "another type", "no text", "no JSON", "too deep"],
 )
 def test_what_is_none(raw: bytes) -> None:
-    with pytest.raises(JsonError, match="no Point: "):
+    with pytest.raises(JsonError, match="not a Point: "):
         decode_json(raw, Point)

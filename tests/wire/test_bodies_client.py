@@ -99,8 +99,8 @@ def test_the_dialect_is_read_where_a_body_is_typed() -> None:
         (b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{}]}]}', "topic"),
         (b'{"clientID":"c","ignored":{0:1},"consumerDataSet":{}}', "consumerDataSet"),
         (b"[]", "object"),
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "nested deeper|object"),
     ],
 )

@@ -216,7 +216,7 @@ def test_an_illegal_topic_name(world: World, topic: str) -> None:
 
 
 def test_an_empty_topic_name(world: World) -> None:
-    assert refusal(world, topic="") == (29, "the topic name is empty: give one of 1 to 127 characters")
+    assert refusal(world, topic="") == (29, "the topic name is empty: give a name of 1 to 127 characters")
 
 
 @pytest.mark.parametrize("topic", [SCHEDULE, "RMQ_SYS_TRANS_HALF_TOPIC", "OFFSET_MOVED_EVENT"])

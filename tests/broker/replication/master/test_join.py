@@ -142,7 +142,7 @@ def test_lineages_without_a_common_reign() -> None:
         ({"segment_size_bytes": 5}, f"mappedFileSizeCommitLog is 5 on the slave and {SEGMENT} on this master"),
         ({"broker_id": 0}, "brokerId is 1 to 2147483647, this one says 0"),
         ({"broker_id": BROKER_ID_MAX + 1}, "this one says 2147483648"),
-        ({"address": "nowhere"}, "'nowhere' is no address"),
+        ({"address": "nowhere"}, "'nowhere' is not an address"),
         ({"tail_bytes": 7}, "a tail of 7 bytes"),
         ({"log_start": 5, "log_end": 4}, "makes no sense"),
         ({"log_start": -5}, "makes no sense"),

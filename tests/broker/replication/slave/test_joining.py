@@ -91,7 +91,7 @@ def test_who_is_to_go_on_needs_a_token(log_start: int, log_end: int, start: int)
 )
 def test_numbers_and_texts_beyond_their_limits_are_not_gone_by(fields: dict[str, Any]) -> None:
     why = refused(**fields)
-    assert f"{MASTER} answered to the joining what can't be read: no JoinAnswer: Expected" in why
+    assert f"{MASTER} answered to the joining what can't be read: not a JoinAnswer: Expected" in why
 
 
 def test_at_their_limits_they_are() -> None:
@@ -106,7 +106,7 @@ def test_at_their_limits_they_are() -> None:
 def test_what_can_not_be_read_is_told(body: bytes) -> None:
     outcome = outcome_of(Command(ResponseCode.SUCCESS, body=body))
     assert isinstance(outcome, NotJoined)
-    assert "what can't be read: no JoinAnswer" in outcome.why
+    assert "what can't be read: not a JoinAnswer" in outcome.why
 
 
 @pytest.mark.parametrize(
