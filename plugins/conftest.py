@@ -5,6 +5,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by name
+    machine_environment,
+    pytest_runtest_call,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+)
+
 HERE = Path(__file__).parent
 MISSING = sorted(one.name for one in HERE.glob("pymq-filter-*") if find_spec(one.name.replace("-", "_")) is None)
 collect_ignore = MISSING

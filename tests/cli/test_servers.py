@@ -21,22 +21,23 @@ from pymq.cli import main as cli
 from pymq.client.admin import Admin
 from pymq.errors import EXIT_OK, EXIT_USAGE
 from pymq.testing.standalone import StandaloneProcess
+from tests.machine import NOWHERE
 
+ROOT = Path(__file__).parents[2]
 STOP_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 90.0
 
 
 @contextmanager
 def process(*arguments: str, home: Path) -> Iterator[subprocess.Popen[str]]:
-    """``pymq ARGUMENTS`` in a home directory of its own; killed at the end if it still runs."""
-    environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
+    """``pymq ARGUMENTS`` in a home directory of its own, without a name server; killed at the end if it still runs."""
     with tempfile.NamedTemporaryFile(dir=home, prefix=f"{arguments[0]}-", suffix=".log", delete=False) as log:
         running = subprocess.Popen(
             [sys.executable, "-m", "pymq", *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**environment, "HOME": str(home), "PYTHONPATH": str(Path.cwd())},
+            env={**os.environ, "NAMESRV_ADDR": NOWHERE, "HOME": str(home), "PYTHONPATH": str(ROOT)},
         )
     try:
         yield running
@@ -182,11 +183,11 @@ def test_namesrv_and_broker_as_two_processes(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_broker_alone_says_where_its_data_is(tmp_path: Path) -> None:
-    # Only the port differs from the bare form: 10911 may be taken on a machine that runs tests.
+    # The port and NAMESRV_ADDR differ from the bare form: the machine's own servers may use the default ports.
     with process("broker", "--id", "0", "--port", "0", home=tmp_path) as running:
         line = first_line(running)
     assert line.startswith("broker broker-a (id 0, cluster DefaultCluster) ready on 127.0.0.1:")
-    assert "name server 127.0.0.1:9876" in line
+    assert f"name server {NOWHERE}" in line
     assert str(tmp_path / ".pymq" / "broker-a-0") in line
 
 

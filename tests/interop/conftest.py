@@ -19,6 +19,7 @@ from tests.interop.support.programs import ProgramOutput, ProgramRun, run_progra
 from tests.interop.support.pymq_server import PymqServer
 from tests.interop.support.replicas import Member, NameServer
 from tests.interop.support.second_runs import SecondRuns
+from tests.machine import REGISTRY_VARIABLES
 
 Broker = ApacheServer | PymqServer
 
@@ -37,6 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
             item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def registries(machine_environment: dict[str, str]) -> Iterator[None]:
+    """The machine's home directory and proxies: the package managers of four languages keep their caches there."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in REGISTRY_VARIABLES & machine_environment.keys():
+            patch.setenv(name, machine_environment[name])
+        yield
 
 
 @pytest.fixture(scope="session", params=_server_kinds())

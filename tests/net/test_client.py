@@ -166,7 +166,7 @@ def test_an_address_that_is_none_is_named():
 def test_a_host_that_can_be_none_is_unreachable(host):
     async def scenario(server, client):
         with pytest.raises(UnreachableError, match="no connection to"):
-            await client.invoke(f"{host}:10911", request(ECHO))
+            await client.invoke(f"{host}:1", request(ECHO))
 
     run(scenario)
 

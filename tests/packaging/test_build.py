@@ -15,9 +15,9 @@ pytest.importorskip("pex", reason="the build extra is not installed: scripts/ins
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(machine_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist") / "pymq"
-    environment = {**os.environ, "PYMQ_PYTHON": sys.executable}
+    environment = {**machine_environment, "PYMQ_PYTHON": sys.executable}
     done = subprocess.run(
         [str(ROOT / "scripts" / "build"), str(out)], env=environment, capture_output=True, text=True, check=False
     )

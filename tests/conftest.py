@@ -1,0 +1,8 @@
+"""Every test here runs apart from the machine's environment and default ports."""
+
+from tests.machine import (  # noqa: F401 - pytest finds fixtures and hooks by name
+    machine_environment,
+    pytest_runtest_call,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+)
