@@ -10,13 +10,13 @@ from pymq.cli.lazy import examples, new_app
 from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import OutputFormat
 
-app = new_app("Load a broker with sends, pulls or round trips, through the same client library applications use.")
+app = new_app("Load a broker with sends, pulls or round trips, through the client library that applications use.")
 
 DEFAULT_TOPIC = "PymqBench"
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to use.")]
 SizeOption = Annotated[
-    int, typer.Option("--size", metavar="BYTES", min=1, max=4 * 1024 * 1024, help="Bytes of each body.")
+    int, typer.Option("--size", metavar="BYTES", min=1, max=4 * 1024 * 1024, help="Size of each body in bytes.")
 ]
 
 
@@ -25,16 +25,16 @@ SizeOption = Annotated[
 )
 def send(
     topic: TopicArgument = DEFAULT_TOPIC,
-    count: Annotated[int, typer.Option("--messages", metavar="N", min=1, help="How many to send.")] = 100_000,
+    count: Annotated[int, typer.Option("--messages", metavar="N", min=1, help="Number of messages to send.")] = 100_000,
     size_bytes: SizeOption = 128,
     in_flight: Annotated[
-        int, typer.Option("--in-flight", metavar="N", min=1, max=10_000, help="Sends open at once.")
+        int, typer.Option("--in-flight", metavar="N", min=1, max=10_000, help="Requests waiting for answers at once.")
     ] = 64,
     batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, max=10_000, help="Messages in one request.")] = 1,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Send as fast as the answers come; shows the rate and how long a send took."""
+    """Send as fast as answers arrive; shows the rate and the time per send."""
     from pymq.cli import bench_work as work
     from pymq.net.runtime import run
 
@@ -47,12 +47,12 @@ def consume(
     topic: TopicArgument = DEFAULT_TOPIC,
     count: Annotated[
         int | None,
-        typer.Option("--messages", metavar="N", min=1, help="Stop after so many; default all that are stored."),
+        typer.Option("--messages", metavar="N", min=1, help="Stop after N messages; default all stored ones."),
     ] = None,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Pull everything that is stored from all queues at once; shows the rate. Commits nothing."""
+    """Pull all stored messages from all queues at once; shows the rate. Commits nothing."""
     from pymq.cli import bench_work as work
     from pymq.net.runtime import run
 
@@ -62,15 +62,15 @@ def consume(
 @app.command(epilog=examples("pymq bench latency", "pymq bench latency --rate 1000 --seconds 30 --size 1024"))
 def latency(
     topic: TopicArgument = DEFAULT_TOPIC,
-    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, max=100_000, help="Sends a second.")] = 1000,
+    rate: Annotated[int, typer.Option("--rate", metavar="N", min=1, max=100_000, help="Sends per second.")] = 1000,
     duration_s: Annotated[
-        float, typer.Option("--seconds", metavar="S", min=0.1, max=86_400, help="How long to send.")
+        float, typer.Option("--seconds", metavar="S", min=0.1, max=86_400, help="Duration of the run.")
     ] = 10.0,
     size_bytes: SizeOption = 128,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Send at a steady rate and take the time from before the send until a consumer has the message."""
+    """Send at a steady rate; shows the time from the start of a send until a consumer has the message."""
     from pymq.cli import bench_work as work
     from pymq.net.runtime import run
 

@@ -1,4 +1,4 @@
-"""The loads behind ``pymq bench``: each runs to its end and gives one record of figures."""
+"""The loads of ``pymq bench``: each runs to its end and returns one record of figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STAMP_BYTES = 20
 
 
 def print_result(record: dict[str, Any], output: OutputFormat) -> None:
-    """The figures as lines for people or as one JSON object."""
+    """Prints the figures as lines for people or as one JSON object."""
     if output is OutputFormat.json:
         print_json(record)
     else:
@@ -37,7 +37,7 @@ def _figure(value: Any) -> Any:
 
 
 def percentiles_ms(durations_ns: list[int], what: str) -> dict[str, Any]:
-    """p50, p90, p99 and the largest of some durations, in ms, as members of a record."""
+    """Returns p50, p90, p99 and the maximum of some durations, in ms, as members of a record."""
     if not durations_ns:
         return {}
     ordered = sorted(durations_ns)
@@ -49,7 +49,7 @@ def percentiles_ms(durations_ns: list[int], what: str) -> dict[str, Any]:
 
 
 class SendLoad:
-    """``in_flight`` senders, each sending the next request when its last one is answered."""
+    """``in_flight`` senders; each sends its next request when the last one is answered."""
 
     def __init__(self, topic: str, count: int, size_bytes: int, *, in_flight: int, batch: int, namesrv: str) -> None:
         self._message = Message(check_topic(topic), b"x" * size_bytes)
@@ -61,9 +61,9 @@ class SendLoad:
         self._durations_ns: list[int] = []
 
     async def run(self) -> dict[str, Any]:
-        """Raises the first error a send meets."""
+        """Returns the figures. Raises the first error of a send."""
         async with Producer(GROUP, namesrv=self._namesrv) as producer:
-            await producer.send(self._message)  # routes, connection, and the topic if the broker makes it
+            await producer.send(self._message)  # finds routes, connects, and lets the broker create the topic
             with progress("sending", self._count) as bar:
                 started_s = time.perf_counter()
                 await _all(self._sender(producer, bar) for _ in range(self._in_flight))
@@ -94,7 +94,7 @@ class SendLoad:
 
 
 class ConsumeLoad:
-    """One reader a queue, from its first message to its end."""
+    """One reader per queue, from its first message to its end."""
 
     def __init__(self, topic: str, count: int | None, namesrv: str) -> None:
         self._topic = topic
@@ -104,14 +104,14 @@ class ConsumeLoad:
         self._namesrv = ";".join(split_addresses(namesrv))
 
     async def run(self) -> dict[str, Any]:
-        """Raises NotFoundError when nothing is stored."""
+        """Returns the figures. Raises NotFoundError when the topic holds no messages."""
         async with PullConsumer(READER_GROUP, namesrv=self._namesrv) as pull:
             queues = await pull.queues(self._topic)
             firsts = await asyncio.gather(*map(pull.min_offset, queues))
             ends = await asyncio.gather(*map(pull.max_offset, queues))
             total = sum(ends) - sum(firsts)
             if not total:
-                raise NotFoundError(f"{self._topic} holds no messages: pymq bench send {self._topic} makes some")
+                raise NotFoundError(f"{self._topic} holds no messages: pymq bench send {self._topic} sends some")
             with progress("reading", min(total, self._left or total)) as bar:
                 started_s = time.perf_counter()
                 await _all(self._reader(pull, *where, bar) for where in zip(queues, firsts, ends, strict=True))
@@ -138,7 +138,7 @@ class ConsumeLoad:
 
 
 class LatencyLoad:
-    """A steady sender and a waiting reader in one process, so that one clock serves both ends."""
+    """A steady sender and a waiting reader in one process, so that both use one clock."""
 
     def __init__(self, topic: str, rate: int, duration_s: float, size_bytes: int, namesrv: str) -> None:
         self._topic = check_topic(topic)
@@ -146,14 +146,14 @@ class LatencyLoad:
         self._count = max(int(rate * duration_s), 1)
         self._padding = b"x" * max(size_bytes - _STAMP_BYTES, 0)
         self._namesrv = ";".join(split_addresses(namesrv))
-        # Marks this run's messages among what else is in the topic.
+        # Marks this run's messages among the other messages of the topic.
         self._tag = f"run{time.time_ns():x}"
         self._trips_ns: list[int] = []
         self._sends_ns: list[int] = []
         self._all_received = asyncio.Event()
 
     async def run(self) -> dict[str, Any]:
-        """Raises the first error a send or a pull meets."""
+        """Returns the figures. Raises the first error of a send or a pull."""
         async with (
             Producer(GROUP, namesrv=self._namesrv) as producer,
             PullConsumer(READER_GROUP, namesrv=self._namesrv) as pull,
@@ -181,7 +181,7 @@ class LatencyLoad:
         }
 
     async def _send_steadily(self, producer: Producer, bar: Progress) -> None:
-        """Sends by the clock: a late send is not forgiven, the next ones follow at once."""
+        """Sends by the clock: after a late send the next ones follow at once until the schedule is met."""
         started_ns = time.perf_counter_ns()
         open_sends: set[asyncio.Task[None]] = set()
         for number in range(self._count):
@@ -212,7 +212,7 @@ class LatencyLoad:
 
 
 async def _all(jobs: Any) -> None:
-    """Runs the coroutines side by side; the first failure ends the others and is raised as it is."""
+    """Runs coroutines side by side; the first failure ends the others and is raised."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)

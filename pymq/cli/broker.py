@@ -1,4 +1,4 @@
-"""``pymq broker``: runs a broker until it is told to stop, unless one of its sub-commands is named."""
+"""``pymq broker``: runs a broker until a signal stops it; its sub-commands work on running brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS: CommandTable = {
 
 
 class BrokerGroup(LazyGroup):
-    """What is done with brokers that run; without a command the group runs one."""
+    """The sub-commands for running brokers; without one the group runs a broker."""
 
     table = COMMANDS
 
@@ -61,7 +61,7 @@ def broker(
         typer.Option(
             "--namesrv",
             metavar="HOST:PORT;…",
-            help="Name servers to report to; default NAMESRV_ADDR or 127.0.0.1:9876.",
+            help="Name servers to register at; default NAMESRV_ADDR or 127.0.0.1:9876.",
         ),
     ] = None,
     port: Annotated[
@@ -76,7 +76,7 @@ def broker(
     ] = None,
     full_sync: Annotated[
         bool | None,
-        typer.Option("--full-sync", help="A new slave takes its master's whole log, not from the last segment on."),
+        typer.Option("--full-sync", help="A new slave copies its master's whole log, not only its last segment."),
     ] = None,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
@@ -86,7 +86,7 @@ def broker(
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run a broker. Flags win over --set, --set over the file, the file over the defaults."""
+    """Run a broker. Flags override --set, --set overrides the file, and the file overrides the defaults."""
     if context.invoked_subcommand is not None:
         return
     from pymq.cli.servers import build_broker_config, set_up_logging
@@ -117,18 +117,18 @@ async def _serve(config: BrokerConfig, as_json: bool) -> None:
         async with serving_metrics(metrics_place(config, config.broker_ip1), BrokerMetrics(broker)) as metrics:
             await start_broker(broker, signals)
             try:
-                _tell_ready(config, broker.address, metrics, as_json)
+                _print_ready(config, broker.address, metrics, as_json)
                 await serve_until_stopped(broker, signals)
             finally:
                 await broker.stop()
 
 
-def _tell_ready(config: BrokerConfig, address: str, metrics: str, as_json: bool) -> None:
+def _print_ready(config: BrokerConfig, address: str, metrics: str, as_json: bool) -> None:
     where = config.store_path_root_dir
     if as_json:
         ready = {"broker": address, "namesrv": config.namesrv_addr, "store": where, "pid": os.getpid()}
         print_json_line({**ready, **metrics_member(metrics)})
         return
-    who = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
+    name = f"broker {config.broker_name} (id {config.broker_id}, cluster {config.broker_cluster_name})"
     namesrv = config.namesrv_addr or "none"
-    print(f"{who} ready on {address}; name server {namesrv}; data in {where}{metrics_text(metrics)}", flush=True)
+    print(f"{name} ready on {address}; name server {namesrv}; data in {where}{metrics_text(metrics)}", flush=True)

@@ -1,4 +1,4 @@
-"""``pymq broker config``: the settings of brokers that run, shown or changed."""
+"""``pymq broker config``: shows or changes the settings of running brokers."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ COLUMNS = [Column("broker"), Column("broker_id", "ID", right=True), Column("addr
     )
 )
 def config(
-    broker: Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="A broker's name, or one's address.")],
+    broker: Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="The name or the address of a broker.")],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="What to change; without any, all are shown.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]…", help="Settings to change; none: list all."),
     ] = None,
-    key: Annotated[str, typer.Option("--key", metavar="TEXT", help="Show only keys with this in their name.")] = "",
+    key: Annotated[str, typer.Option("--key", metavar="TEXT", help="Show only keys that contain this text.")] = "",
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show the settings of running brokers, or change some until they stop.
+    """Show the settings of running brokers, or change some until the broker stops.
 
-    NAME changes its master, HOST:PORT any one broker. docs/configuration.md says which keys change at run time; keep a
-    change in the broker's file or flags as well. It takes all of the changes or none; exit code 5: it took none.
+    NAME changes the master of that name, HOST:PORT the broker there. docs/configuration.md lists the keys that change
+    at run time; write a change into the broker's file or flags as well. A broker applies all changes or, with exit code
+    5, none.
     """
     from pymq.cli import broker_config_work as work
 
-    wanted = parse_pairs(changes or [], "the setting")
+    new_values = parse_pairs(changes or [], "the setting")
 
-    records = with_admin(namesrv, lambda admin: work.apply(admin, broker, wanted, key))
-    print_listing(records, COLUMNS, output, f"no key has {key!r} in its name")
+    records = with_admin(namesrv, lambda admin: work.apply(admin, broker, new_values, key))
+    print_listing(records, COLUMNS, output, f"no key contains {key!r}")

@@ -1,4 +1,4 @@
-"""What ``pymq broker config`` does with an admin client: one record a setting of a broker."""
+"""The work of ``pymq broker config``: reads and changes settings, one record per setting and broker."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from pymq.errors import NotFoundError
 
 
 async def apply(admin: Admin, name: str, changes: dict[str, str], key: str) -> list[dict[str, Any]]:
-    """The settings that were changed, as the broker has them then; without ``changes`` those with ``key`` in their
-    names, of all brokers of the name. Raises NotFoundError, RefusedError."""
+    """Changes settings and returns them as the broker then has them.
+
+    Without ``changes`` it returns the settings that contain ``key``, of all brokers of the name. Raises NotFoundError,
+    RefusedError.
+    """
     views = await named(admin, name)
     if not changes:
         return [
             record for view in views for record in await _settings(admin, view) if key.lower() in record["key"].lower()
         ]
-    view = _to_change(views, name)
+    view = _broker_to_change(views, name)
     await admin.brokers.update_config(view.address, changes)
     return [record for record in await _settings(admin, view) if record["key"] in changes]
 
 
-def _to_change(views: list[BrokerView], name: str) -> BrokerView:
+def _broker_to_change(views: list[BrokerView], name: str) -> BrokerView:
     masters = [view for view in views if view.is_master]
     if not masters and len(views) > 1:
-        raise NotFoundError(f"no master of {name} is registered: say which of its brokers to change, by HOST:PORT")
+        raise NotFoundError(f"no master of {name} is registered: name the broker to change by HOST:PORT")
     if len(masters) > 1:
-        raise NotFoundError(f"{name} is in several clusters: say which broker to change, by HOST:PORT")
+        raise NotFoundError(f"{name} is in several clusters: name the broker to change by HOST:PORT")
     return (masters or views)[0]
 
 

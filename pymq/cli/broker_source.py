@@ -22,26 +22,26 @@ T = TypeVar("T")
 
 TIMEOUT_S = 15.0
 REQUEST_BYTES = 1 << 20
-AHEAD_BYTES = 8 << 20  # so many requests are under way at once that the connection never waits
+AHEAD_BYTES = 8 << 20  # read-ahead: enough requests in flight to keep the connection busy
 
 
 class BrokerSource:
-    """A LogSource over connections of its own, used as ``with BrokerSource("10.0.0.2:10911") as source``.
+    """A LogSource with its own connections, used as ``with BrokerSource("10.0.0.2:10911") as source``.
 
-    All calls raise UnreachableError, RefusedError, and StoreError for what makes no sense.
+    All calls raise UnreachableError, RefusedError, and StoreError for an answer that can't be true.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
-        # Not asyncio.Runner: it formats each result, megabytes of log, into the text of an error that nobody sees.
+        # Not asyncio.Runner: it formats each result, megabytes of log, into the text of an error that is never shown.
         self._loop = asyncio.new_event_loop()
         self._admin: Admin | None = None
         self._facts: SourceFacts | None = None
-        self._next = -1  # where a read would go on
-        self._ahead = (0, b"")  # bytes that were read beyond what was asked for, and from where
+        self._next = -1  # end of the last read
+        self._ahead = (0, b"")  # offset and bytes of the last read, with its read-ahead
 
     def __enter__(self) -> BrokerSource:
-        # No name server is ever asked, the broker's address stands where theirs would.
+        # These calls need no name server, so the broker's address takes the place of theirs.
         self._admin = Admin(self._address, timeout_s=TIMEOUT_S)
         return self
 
@@ -64,18 +64,18 @@ class BrokerSource:
         return self._run(self._replication.status(self._address))
 
     def facts(self) -> SourceFacts:
-        """Raises UsageError for a broker of RocketMQ, StoreError for a log that can be none."""
+        """Returns facts about the log. Raises UsageError for a RocketMQ broker, StoreError for an impossible log."""
         status = self._status()
         if status.protocol_version == ROCKETMQ_PROTOCOL_VERSION:
             raise UsageError(
-                f"{self._address} is a RocketMQ broker, which tells no digests of its log: copy its directory, or let "
-                f"a PyMQ slave follow it and recover from that"
+                f"{self._address} is a RocketMQ broker, which has no digests of its log: copy its directory, or let a "
+                "PyMQ slave follow it and recover from that"
             )
         size, start, end = status.segment_size_bytes, status.log_start, status.log_end
         if not (size > 0 and 0 <= start <= end <= OFFSET_MAX and start % size == 0):
             raise StoreError(
-                f"{self._address} says that its log goes from {start} to {end} in segments of {size} bytes, which no "
-                "log does: is a PyMQ broker there?"
+                f"{self._address} answers that its log goes from {start} to {end} in segments of {size} bytes, "
+                "which is impossible: is it a PyMQ broker?"
             )
         is_master = status.broker_id == MASTER_ID
         self._facts = SourceFacts(self._address, status.cluster, status.broker_name, size, start, end, is_master)
@@ -86,7 +86,7 @@ class BrokerSource:
         return self._run(self._replication.digests(self._address, request)).digests
 
     def read(self, start: int, end: int) -> bytes:
-        """Calls that go on from each other are served from what several requests at once have brought."""
+        """Returns a part of the log. For consecutive reads it sends several requests at once and reads ahead."""
         ahead_start, ahead = self._ahead
         is_next = start == self._next
         self._next = end
@@ -96,8 +96,8 @@ class BrokerSource:
         return ahead[start - ahead_start : end - ahead_start]
 
     def _readable_end(self, start: int) -> int:
-        """Of the segment that holds ``start``, or of the log."""
-        assert self._facts is not None, "who reads has asked for the facts"
+        """Returns the end of the segment that holds ``start``, or the end of the log."""
+        assert self._facts is not None, "call facts() before read()"
         size = self._facts.segment_size_bytes
         return min(start - start % size + size, self._facts.log_end)
 
@@ -111,8 +111,8 @@ class BrokerSource:
             part = await self._replication.read_log(self._address, start, end - start)
             if not 0 < len(part) <= end - start:
                 raise StoreError(
-                    f"{self._address} gave {len(part)} bytes of its log at offset {start}, asked for were 1 to "
-                    f"{end - start}: is a PyMQ broker there?"
+                    f"{self._address} sent {len(part)} bytes of its log at offset {start}, expected were 1 to "
+                    f"{end - start}: is it a PyMQ broker?"
                 )
             parts.append(part)
             start += len(part)

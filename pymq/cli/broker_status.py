@@ -1,4 +1,4 @@
-"""``pymq broker status``: one broker, or all of a name, with their replication."""
+"""``pymq broker status``: shows one broker, or all brokers of a name, with their replication."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = new_app()
 
 
 def shown_bytes(count: int | None) -> str:
-    """For a cell: ``-`` where nobody knows."""
+    """Returns a table cell: ``-`` for an unknown number."""
     return cell_text(None) if count is None or count < 0 else format_bytes(count)
 
 
@@ -45,9 +45,13 @@ SLAVE_COLUMNS = [
     Column("in_sync", "IN SYNC"),
     Column("problem"),
 ]
-REIGN_COLUMNS = [Column("epoch", right=True), Column("start", "FROM OFFSET", right=True), Column("reign_id", "REIGN")]
+REIGN_COLUMNS = [
+    Column("epoch", right=True),
+    Column("start", "FROM OFFSET", right=True),
+    Column("reign_id", "EPOCH ID"),
+]
 CUT_COLUMNS = [
-    Column("time_ms", "CUT", show=local_time),
+    Column("time_ms", "TRUNCATED", show=local_time),
     Column("start", "FROM OFFSET", right=True),
     Column("end", "TO OFFSET", right=True),
     Column("message_count", "MESSAGES", right=True),
@@ -62,13 +66,13 @@ NEWEST_REIGNS_SHOWN = 5
     )
 )
 def status(
-    broker: Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="A broker's name, or one's address.")],
+    broker: Annotated[str, typer.Argument(metavar="NAME|HOST:PORT", help="The name or the address of a broker.")],
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show a broker's role, log, slaves or link to its master, lag, lineage, and what was cut; of a name all brokers.
+    """Show a broker's role, log, slaves or link to its master, lag, epochs and truncations; of a name all brokers.
 
-    Exit code 0: answered, whatever is wrong with it; 4: none of them can be reached.
+    Exit code 0: a broker answered, even if it has problems; 4: no broker can be reached.
     """
     from pymq.cli import broker_status_work as work
 
@@ -93,9 +97,9 @@ def _print(one: dict[str, Any]) -> None:
     else:
         print_section("slaves", one["slaves"], SLAVE_COLUMNS, "none is connected")
     if one["lineage"]:
-        print_section("newest reigns", one["lineage"][-NEWEST_REIGNS_SHOWN:], REIGN_COLUMNS, "none")
+        print_section("newest epochs", one["lineage"][-NEWEST_REIGNS_SHOWN:], REIGN_COLUMNS, "none")
     if one["cuts"]:
-        print_section("cut from this log", one["cuts"], CUT_COLUMNS, "nothing")
+        print_section("truncated from this log", one["cuts"], CUT_COLUMNS, "nothing")
 
 
 def _fields(one: dict[str, Any]) -> dict[str, Any]:
@@ -116,12 +120,12 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
             fields["slaves connect to"] = one["ha_address"]
             fields["in sync"] = _in_sync_text(one)
         if one["regained"] is not None:
-            fields["regained"] = _regained_text(one["regained"])
+            fields["recovered tail"] = _regained_text(one["regained"])
     return fields
 
 
 def _confirmed_text(one: dict[str, Any]) -> str:
-    """Of a SYNC_MASTER without the slaves it needs nobody can tell."""
+    """Returns ``-`` when the confirm offset is unknown: a SYNC_MASTER lacks the slaves it requires."""
     return cell_text(one["confirmed_offset"] or (None if one["log_end"] else 0))
 
 
@@ -133,7 +137,7 @@ def _in_sync_text(one: dict[str, Any]) -> str:
 def _regained_text(regained: dict[str, Any]) -> str:
     size = format_bytes(regained["end"] - regained["start"])
     sources, at = ", ".join(regained["sources"]), local_time(regained["time_ms"])
-    return f"{size} from offset {regained['start']} on, lost in an unclean stop; given by {sources} at {at}"
+    return f"{size} from offset {regained['start']} on, lost in an unclean stop; copied from {sources} at {at}"
 
 
 def _link_fields(link: dict[str, Any]) -> dict[str, Any]:

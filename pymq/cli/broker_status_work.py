@@ -1,4 +1,4 @@
-"""What ``pymq broker status`` does with an admin client: one record a broker."""
+"""The work of ``pymq broker status``: one record per broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.errors import PymqError, UnreachableError
 
 
 async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
-    """All brokers of the name, or the one at an address. Raises NotFoundError; UnreachableError when none answers."""
+    """Describes all brokers of a name, or one by address. Raises NotFoundError; UnreachableError if none answers."""
     views = await ask(admin, await named(admin, name))
     if all(view.status is None for view in views):
         raise UnreachableError(views[0].error)
@@ -20,7 +20,7 @@ async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
 
 
 async def _master(admin: Admin, view: BrokerView, asked: list[BrokerView]) -> BrokerView | None:
-    """Of a slave that was named by its address, the master is asked too: it knows the lag."""
+    """Returns the master of a slave, which knows the lag; asks it too if the slave was named by its address."""
     if view.status is None or view.status.link is None:
         return None
     found = master_of(view, asked)

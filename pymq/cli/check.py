@@ -13,13 +13,13 @@ from pymq.cli.output import Column, OutputFormat, print_json, print_table
 from pymq.cli.session import with_admin
 from pymq.errors import EXIT_FAILED
 
-app = new_app("Check that a cluster is as it should be.")
+app = new_app("Check the health of a cluster.")
 SAMPLES_DEFAULT = 16
 
 
 @app.callback()
 def group() -> None:
-    """Check that a cluster is as it should be."""
+    """Check the health of a cluster."""
 
 
 COLUMNS = [
@@ -37,17 +37,17 @@ COLUMNS = [
 @app.command(epilog=examples("pymq check replica", "pymq check replica broker-a --full", "pymq check replica -o json"))
 def replica(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only brokers of this name.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Compare the whole log, not only samples of it.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Compare the whole log, not only samples.")] = False,
     samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=0, max=10_000, help="Places of the log to compare.")
+        int, typer.Option("--samples", metavar="N", min=0, max=10_000, help="Number of places in the log to compare.")
     ] = SAMPLES_DEFAULT,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Check that every master has slaves that follow it, and that their logs and tables are the same.
+    """Check that every master has slaves that follow it, and that their logs and tables are equal.
 
-    The end of the log and random places of it are compared by digests; RocketMQ's brokers tell none, there only
-    offsets and tables' versions are compared. Exit code 0: all is well, 1: something is not, with what to do.
+    Compares digests of the end of the log and of random places in it. RocketMQ brokers have no digests, so for them it
+    compares only offsets and tables. Exit code 0: no problem, 1: problems, each shown with the next step.
     """
     from pymq.cli import check_work as work
 
@@ -57,8 +57,8 @@ def replica(
     else:
         print_table(records, COLUMNS)
         for record in records:
-            who = f"{record['broker']} slave {record['slave_id']}" if record["slave_id"] else record["broker"]
+            name = f"{record['broker']} slave {record['slave_id']}" if record["slave_id"] else record["broker"]
             for line in [*record["problems"], *record["notes"]]:
-                print(f"{who}: {line}")
+                print(f"{name}: {line}")
     if not all(record["ok"] for record in records):
         raise typer.Exit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""What ``pymq check replica`` does with an admin client: each slave compared with its master."""
+"""The work of ``pymq check replica``: compares each slave with its master."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ UNKNOWN_LAG = Lag()
 
 @dataclass(slots=True)
 class Outcome:
-    """Of one slave, or of a master without any. ``problems`` fail the check and say what to do; ``notes`` don't."""
+    """The result for one slave, or for a master without slaves.
+
+    ``problems`` fail the check and name the next step; ``notes`` don't fail it.
+    """
 
     master: BrokerView
     slave: BrokerView | None = None
@@ -33,7 +36,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
     def as_record(self) -> dict[str, Any]:
-        """As it is printed."""
+        """Returns the record to print."""
         slave = self.slave
         return {
             "cluster": self.master.cluster,
@@ -51,15 +54,15 @@ class Outcome:
 
 
 async def check_replicas(admin: Admin, name: str | None, samples: int, *, full: bool) -> list[dict[str, Any]]:
-    """One record a slave, and one for each name whose master or slaves are missing. Raises NotFoundError."""
-    everybody = [view for view in await brokers(admin) if name is None or view.name == name]
-    if not everybody:
+    """Returns a record per slave, and one per name whose master or slaves are missing. Raises NotFoundError."""
+    registered = [view for view in await brokers(admin) if name is None or view.name == name]
+    if not registered:
         raise NotFoundError(
-            f"no broker {name!r} is registered: pymq cluster list shows those there are"
+            f"no broker {name!r} is registered: pymq cluster list shows all brokers"
             if name
             else "no broker is registered at the name server: start one, or wait for it to register"
         )
-    asked = await ask(admin, everybody)
+    asked = await ask(admin, registered)
     outcomes: list[Outcome] = []
     for key in sorted({(view.cluster, view.name) for view in asked}):
         outcomes += await _check_group(
@@ -101,21 +104,21 @@ async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samp
     if mine.segment_size_bytes != theirs.segment_size_bytes:
         outcome.problems.append(
             f"its segments have {mine.segment_size_bytes} bytes, the master's {theirs.segment_size_bytes}: set "
-            f"mappedFileSizeCommitLog alike and start the slave with an empty directory"
+            f"the same mappedFileSizeCommitLog and start the slave with an empty directory"
         )
     if mine.log_end > theirs.log_end and mine.lineage[-1:] != theirs.lineage[-1:]:
         outcome.problems.append(
-            f"its log ends at {mine.log_end}, behind the master's end at {theirs.log_end}: it followed another master"
+            f"its log ends at {mine.log_end}, beyond the master's end at {theirs.log_end}: it followed another master"
         )
     if outcome.lag.in_sync is False:
-        outcome.problems.append(f"it is not in sync, {_behind(outcome.lag)}: look at pymq broker status {slave.name}")
+        outcome.problems.append(f"it is not in sync, {_behind(outcome.lag)}: see pymq broker status {slave.name}")
     await _compare_logs(admin, outcome, mine, theirs, samples, full)
     await _compare_tables(admin, outcome, slave, master)
     return outcome
 
 
 def _behind(lag: Lag) -> str:
-    return "and how far it is behind is unknown" if lag.lag_bytes is None else f"{format_bytes(lag.lag_bytes)} behind"
+    return "and its lag is unknown" if lag.lag_bytes is None else f"{format_bytes(lag.lag_bytes)} behind"
 
 
 async def _compare_logs(
@@ -123,7 +126,7 @@ async def _compare_logs(
 ) -> None:
     low, high = max(mine.log_start, theirs.log_start), min(mine.log_end, theirs.log_end)
     if low >= high:
-        outcome.notes.append("the two logs have no offset in common, nothing was compared")
+        outcome.notes.append("the two logs have no offset in common, so nothing was compared")
         return
     chunk_bytes = CHUNK_BYTES if full else SAMPLE_BYTES
     ranges = [(low, high)] if full else sample_ranges(low, high, samples, random.Random())
@@ -137,7 +140,7 @@ async def _compare_logs(
         ]
     except RefusedError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            outcome.notes.append("one of the two brokers tells no digests, so the logs' bytes were not compared")
+            outcome.notes.append("one of the two brokers has no digests, so the bytes of the logs were not compared")
             return
         outcome.problems.append(f"the logs can't be compared: {error}")
         return
@@ -151,8 +154,10 @@ async def _compare_logs(
 
 
 def sample_ranges(low: int, high: int, count: int, rng: random.Random) -> list[tuple[int, int]]:
-    """The last bytes of a log and ``count`` places between its ends, one in each equal part, at random there; those
-    that overlap are one."""
+    """Returns the last bytes of a log, and ``count`` random places: one in each of ``count`` equal parts.
+
+    Overlapping ranges are joined.
+    """
     found = [(max(low, high - SAMPLE_BYTES), high)]
     step = (high - low) / count if count else 0
     for number in range(count):
@@ -162,7 +167,7 @@ def sample_ranges(low: int, high: int, count: int, rng: random.Random) -> list[t
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted ranges without what two of them share."""
+    """Joins sorted ranges that overlap."""
     result: list[tuple[int, int]] = []
     for start, end in ranges:
         if result and start < result[-1][1]:
@@ -173,15 +178,16 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 async def _differences(admin: Admin, slave: str, master: str, start: int, end: int, chunk_bytes: int) -> list[str]:
-    """A text for each chunk that is not the same on both."""
+    """Returns a text for each chunk that differs between the two brokers."""
     found = []
     while start < end:
-        wanted = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes)
-        mine, theirs = await admin.replication.digests(slave, wanted), await admin.replication.digests(master, wanted)
+        request = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes)
+        mine = await admin.replication.digests(slave, request)
+        theirs = await admin.replication.digests(master, request)
         size = theirs.segment_size_bytes
         count = min(len(mine.digests), len(theirs.digests))
         if count == 0:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"it gave no digest for offset {start}", master)
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"it returned no digest for offset {start}", master)
         for one, other in zip(mine.digests, theirs.digests, strict=False):
             stop = min(start + chunk_bytes, start - start % size + size, end)
             if one != other or not one:
@@ -192,13 +198,13 @@ async def _differences(admin: Admin, slave: str, master: str, start: int, end: i
 
 def _difference(start: int, end: int, mine: str, theirs: str) -> str:
     where = f"from offset {start} to {end}"
-    damaged = [who for who, digest in (("slave", mine), ("master", theirs)) if not digest]
+    damaged = [side for side, digest in (("slave", mine), ("master", theirs)) if not digest]
     if damaged:
         return (
             f"the log is damaged on the {' and the '.join(damaged)} {where}: stop that broker and run pymq store "
             f"recover --from the other"
         )
-    return f"the logs differ {where}: start the slave with an empty directory, or find out which of the two is right"
+    return f"the logs differ {where}: start the slave with an empty directory, or find out which of the two is correct"
 
 
 async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, master: BrokerView) -> None:
@@ -213,13 +219,13 @@ async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, mas
         if different:
             outcome.problems.append(
                 f"its table of {name} differs from the master's in {', '.join(different[:DIFFERENCES_SHOWN_MAX])}"
-                f"{' and more' if len(different) > DIFFERENCES_SHOWN_MAX else ''}: run this again, a change takes a "
-                f"moment (a RocketMQ slave asks once a minute)"
+                f"{' and more' if len(different) > DIFFERENCES_SHOWN_MAX else ''}: run this again, because a slave "
+                f"copies a change after a moment (a RocketMQ slave once a minute)"
             )
 
 
 def _different_entries(mine: CopiedTable, theirs: CopiedTable) -> list[str]:
-    """Names that are on one side alone, or not the same. Equal versions tell without a look at the entries."""
+    """Returns the names of entries that one side lacks or that differ; none if the tables' versions are equal."""
     if mine.version == theirs.version:
         return []
     names = mine.entries.keys() | theirs.entries.keys()

@@ -12,12 +12,12 @@ from pymq.cli.options import DEFAULT_NAMESRV, NamesrvOption, OutputOption
 from pymq.cli.output import Column, OutputFormat, print_json, print_listing
 from pymq.cli.session import with_admin
 
-app = new_app("See all brokers of all clusters.")
+app = new_app("Show all brokers of all clusters.")
 
 
 @app.callback()
 def group() -> None:
-    """See all brokers of all clusters."""
+    """Show all brokers of all clusters."""
 
 
 COLUMNS = [
@@ -45,10 +45,10 @@ def list_brokers(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """List every broker: role, rates, where its log ends, how far a slave is behind, and what is wrong.
+    """List every broker with its role, rates, end of the log, lag, and problems.
 
-    LAG, MESSAGES and TIME say what a slave lacks of its master's log: bytes, messages, and for how long its oldest
-    missing byte has been there. IN SYNC shows a master's slaves that keep up, of all that are connected.
+    LAG, MESSAGES and TIME show what a slave lacks of its master's log: bytes, messages, and the age of its oldest
+    missing byte. IN SYNC shows how many of a master's connected slaves keep up.
     """
     from pymq.cli import cluster_work as work
 
@@ -66,7 +66,7 @@ def list_brokers(
 
 
 def _in_sync_text(record: dict[str, Any]) -> Any:
-    """Of a master, how many of its slaves: ``"1/2"``."""
+    """Returns a master's slaves in sync and connected, such as ``"1/2"``; for a slave whether it is in sync."""
     if record["in_sync_slaves"] is None:
         return record["in_sync"]
     return f"{record['in_sync_slaves']}/{record['connected_slaves']}"

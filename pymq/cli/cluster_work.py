@@ -1,4 +1,4 @@
-"""What ``pymq cluster list`` does with an admin client: one record a broker."""
+"""The work of ``pymq cluster list``: one record per broker."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pymq.errors import NotFoundError
 
 
 async def list_brokers(admin: Admin, cluster: str | None) -> list[dict[str, Any]]:
-    """By cluster, name and id. Raises NotFoundError for a cluster that has no broker."""
-    everybody = await brokers(admin)
-    wanted = [view for view in everybody if cluster is None or view.cluster == cluster]
-    if cluster is not None and not wanted:
-        names = ", ".join(sorted({view.cluster for view in everybody})) or "none"
+    """Returns the brokers sorted by cluster, name and id. Raises NotFoundError for a cluster without brokers."""
+    registered = await brokers(admin)
+    chosen = [view for view in registered if cluster is None or view.cluster == cluster]
+    if cluster is not None and not chosen:
+        names = ", ".join(sorted({view.cluster for view in registered})) or "none"
         raise NotFoundError(f"no cluster {cluster!r}: there are {names}")
-    asked = await ask(admin, wanted)
+    asked = await ask(admin, chosen)
     return [_record(view, asked) for view in asked]
 
 
-def _record(view: BrokerView, everybody: Sequence[BrokerView]) -> dict[str, Any]:
+def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
     status = view.status
-    lag = Lag() if view.is_master else lag_of(view, master_of(view, everybody))
+    lag = Lag() if view.is_master else lag_of(view, master_of(view, views))
     return {
         "cluster": view.cluster,
         "broker": view.name,

@@ -29,7 +29,7 @@ def group() -> None:
 def list_filters(
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """List the filters: built-in ones and those of installed packages, with what keeps a package from being used."""
+    """List the built-in filters and those of installed packages; shows why a package can't be used."""
     from pymq.filter.registry import installed_filters
 
     records = []
@@ -55,10 +55,10 @@ def list_filters(
     ),
 )
 def evaluate(name: FilterOption = DEFAULT_FILTER) -> None:
-    """Evaluate expressions: a JSON object a line on stdin, an answer a line on stdout.
+    """Evaluate expressions: reads one JSON object per line from stdin and writes one answer per line to stdout.
 
-    A line holds "expr" and may hold "props", "tags", "body" (a text) and "filter". Answers are {"result": true},
-    false or null (unknown: no match), or {"error": TEXT}; an error never ends the stream.
+    A line has "expr", and optionally "props", "tags", "body" (a text) and "filter". An answer is {"result": true},
+    false or null (unknown: no match), or {"error": TEXT}. An error never ends the stream.
     """
     import sys
 
@@ -79,11 +79,11 @@ def evaluate(name: FilterOption = DEFAULT_FILTER) -> None:
     ),
 )
 def try_filter(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose messages to look at.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic whose messages are read.")],
     expression: Annotated[str, typer.Argument(metavar="EXPR", help="The expression.")],
     name: FilterOption = DEFAULT_FILTER,
     count: Annotated[
-        int, typer.Option("--count", "-n", metavar="N", min=1, max=100_000, help="Look at so many messages.")
+        int, typer.Option("--count", "-n", metavar="N", min=1, max=100_000, help="Number of messages to read.")
     ] = 100,
     start: Annotated[
         str | None,
@@ -92,7 +92,7 @@ def try_filter(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Try an expression on messages of a topic: how many match, fail, how long it takes, with examples.
+    """Try an expression on messages of a topic: shows how many match or fail, the time it takes, and examples.
 
     The filter runs in this command; nothing is committed or changed.
     """

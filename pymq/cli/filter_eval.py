@@ -1,4 +1,4 @@
-"""``pymq filter eval``: one answer a line, whatever the line is; expressions are compiled once."""
+"""``pymq filter eval``: writes one answer for each line, even for a malformed one; compiles each expression once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEPARATORS = (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR)
 
 
 class Line(msgspec.Struct):
-    """What a line may hold; other fields are ignored."""
+    """The fields of a line; other fields are ignored."""
 
     expr: str
     props: dict[str, str | int | float | bool | None] | None = None
@@ -35,7 +35,7 @@ class Line(msgspec.Struct):
 
 
 class Evaluator:
-    """Answers lines. A filter with state keeps it for all lines with its expression."""
+    """Answers lines. A filter keeps its state across all lines with the same expression."""
 
     def __init__(self, filters: FilterRegistry, default_filter: str, clock: Clock) -> None:
         self._filters = filters
@@ -46,13 +46,13 @@ class Evaluator:
         self._count = 0
 
     def answer(self, line: bytes) -> bytes:
-        """The answer with its line's end; never raises for what the line says."""
+        """Returns the answer with a line end; never raises for the content of the line."""
         try:
-            asked = self._decode(line)
-            running = self._running(asked.filter or self._default_filter, asked.expr)
-            outcome = running.match((self._message(asked),))[0]
+            question = self._decode(line)
+            running = self._running(question.filter or self._default_filter, question.expr)
+            outcome = running.match((self._message(question),))[0]
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            return _error(f"the line is no JSON object with expr and props: {error}")
+            return _error(f"the line is not a JSON object with expr and props: {error}")
         except PymqError as error:
             return _error(str(error))
         return _error(str(outcome)) if isinstance(outcome, FilterError) else _RESULTS[outcome]
@@ -72,7 +72,7 @@ class Evaluator:
         return found
 
     def _compiled(self, name: str, expression: str) -> RunningFilter | PymqError:
-        """Refusals are kept too: a wrong expression on every line is parsed once."""
+        """Returns the filter or its error; both are cached, so that a wrong expression on every line is parsed once."""
         try:
             return RunningFilter(self._filters.find(name), expression, clock=self._clock)
         except PymqError as error:
@@ -88,7 +88,7 @@ class Evaluator:
 
 
 def _property(name: str, value: str | float) -> str:
-    """A property's text: RocketMQ knows no other values. Raises UsageError for what can't be stored."""
+    """Returns a value as text, the only kind RocketMQ stores. Raises UsageError for separators in name or value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
@@ -98,12 +98,12 @@ def _property(name: str, value: str | float) -> str:
 
 
 def _error(text: str) -> bytes:
-    # Escapes for all but ASCII: half a surrogate pair out of a text that was echoed could not be written otherwise.
+    # json.dumps escapes all but ASCII: a lone surrogate of an echoed text could not be encoded otherwise.
     return b'{"error": ' + json.dumps(text).encode() + b"}\n"
 
 
 def answer_lines(source: Any, out: BinaryIO, answer: Callable[[bytes], bytes]) -> None:
-    """Answers each line of ``source`` as soon as it is there; what arrives together is answered in one write."""
+    """Answers each line of ``source`` as soon as it arrives; lines that arrive together get one write."""
     for lines in _arriving_lines(source):
         out.write(b"".join([_too_long() if line is None else answer(line) for line in lines]))
         out.flush()
@@ -114,7 +114,7 @@ def _too_long() -> bytes:
 
 
 def _arriving_lines(source: Any) -> Iterator[list[bytes | None]]:
-    """Whole lines, as they come in; None stands for one that is too long, which is not kept."""
+    """Yields whole lines as they arrive, and None for a line that is too long; its bytes are not kept."""
     rest, too_long = b"", False
     while chunk := source.read1(_CHUNK_BYTES):
         *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)

@@ -1,4 +1,4 @@
-"""``--sql``, ``--filter``, ``--expr``, ``--via``: how commands that read messages say which ones, and who decides."""
+"""The options ``--sql``, ``--filter``, ``--expr`` and ``--via`` of commands that read messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pymq.filter.class_names import FILTER_SERVER
 
 PluginOption = Annotated[
     str | None,
-    typer.Option("--filter", metavar="NAME[:EXPR]", help="Only what this filter takes (see pymq filter list)."),
+    typer.Option(
+        "--filter", metavar="NAME[:EXPR]", help="Only messages that match this filter (see pymq filter list)."
+    ),
 ]
 ExpressionOption = Annotated[
     str | None, typer.Option("--expr", metavar="EXPR", help="The filter's expression, if it doesn't follow its name.")
@@ -25,12 +27,12 @@ ViaOption = Annotated[
 
 SqlOption = Annotated[
     str | None,
-    typer.Option("--sql", metavar="SQL92", help="Only where this holds: \"size > 5 AND color = 'red'\"."),
+    typer.Option("--sql", metavar="SQL92", help="Only messages that match, such as \"size > 5 AND color = 'red'\"."),
 ]
 
 
 class PluginChoice(NamedTuple):
-    """A filter, its expression, and whether filter servers run it."""
+    """A filter and its expression; ``via`` is set when filter servers run it."""
 
     name: str
     expression: str
@@ -38,23 +40,23 @@ class PluginChoice(NamedTuple):
 
 
 def parse_plugin(text: str | None, expression: str | None, via: str | None) -> PluginChoice | None:
-    """The options' values -> the filter; None when none is asked for. Raises UsageError."""
+    """Returns the filter that the options choose, None without one. Raises UsageError."""
     if text is None:
         if expression is not None or via is not None:
-            raise UsageError("--expr and --via are about a filter: name it with --filter NAME")
+            raise UsageError("--expr and --via need a filter: name it with --filter NAME")
         return None
     if via not in (None, FILTER_SERVER):
         raise UsageError(f"--via {via!r}: only {FILTER_SERVER} is possible; without --via the filter runs here")
     name, colon, behind = text.partition(":")
     if colon and expression is not None:
-        raise UsageError(f"--filter {text!r} has an expression already: give it there or by --expr, once")
+        raise UsageError(f"--filter {text!r} has an expression already: give one expression, there or with --expr")
     if not colon and expression is None:
         raise UsageError(f"--filter {text!r} has no expression: write NAME:EXPRESSION, or --expr EXPRESSION")
     return PluginChoice(name, behind if expression is None else expression, via)
 
 
 def check_sql(sql: str) -> None:
-    """Raises UsageError with the place of what is wrong; says what brokers ignore."""
+    """Raises UsageError with the position of an error; prints a note about text that brokers ignore."""
     from pymq.filter.sql92 import compile_sql
 
     try:
@@ -62,4 +64,4 @@ def check_sql(sql: str) -> None:
     except ExpressionError as error:
         raise UsageError(f"--sql {sql!r} is wrong at {error}") from error
     if ignored_from is not None:
-        print_note(f"--sql: brokers ignore what begins at column {ignored_from}: {sql[ignored_from - 1 :]!r}")
+        print_note(f"--sql: brokers ignore the text from column {ignored_from} on: {sql[ignored_from - 1 :]!r}")

@@ -1,4 +1,4 @@
-"""``pymq filter-server``: runs a filter server for one broker until it is told to stop."""
+"""``pymq filter-server``: runs a filter server for one broker until a signal stops it."""
 
 from __future__ import annotations
 
@@ -33,27 +33,29 @@ def filter_server(
     host: HostOption = None,
     advertise: Annotated[
         str | None,
-        typer.Option("--advertise", metavar="ADDRESS", help="Address that consumers connect to; default as --host."),
+        typer.Option(
+            "--advertise", metavar="ADDRESS", help="Address that consumers connect to; default the one of --host."
+        ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", min=1, max=64, help="Processes that run filters; default one a core."),
+        typer.Option("--workers", metavar="N", min=1, max=64, help="Processes that run filters; default one per core."),
     ] = None,
     on_error: Annotated[
         str,
         typer.Option(
             "--on-error",
             metavar="POLICY",
-            help="A message that its filter can't judge: skip, deliver, or stop the queue there.",
+            help="For a message that its filter fails on: skip it, deliver it, or stop the queue there.",
         ),
     ] = "skip",
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run plugin filters between a broker and its consumers, in processes of their own.
+    """Run plugin filters between a broker and its consumers, in separate processes.
 
-    Consumers find it through the route of their topic.
+    Consumers find the filter server through the route of their topic.
     """
     from pymq.cli.servers import set_up_logging
     from pymq.net.runtime import run
@@ -78,7 +80,7 @@ def _settings(
     except ValueError as error:
         raise UsageError(f"--broker: {error}") from error
     if host in ("0.0.0.0", "::") and not advertise:
-        raise UsageError(f"--host {host} is no address to connect to: say with --advertise what consumers are to use")
+        raise UsageError(f"--host {host} is not an address to connect to: give consumers one with --advertise")
     return FilterServerSettings(
         broker=broker,
         host=host,
@@ -104,13 +106,13 @@ async def _serve(settings: FilterServerSettings, metrics_place: MetricsPlace | N
                     await server.start()
                 except OSError as error:
                     raise port_problem(error, settings.host, settings.port) from error
-                _tell_ready(server.address, settings.broker, metrics, as_json)
+                _print_ready(server.address, settings.broker, metrics, as_json)
                 await signals.wait()
             finally:
                 await server.stop()
 
 
-def _tell_ready(address: str, broker: str, metrics: str, as_json: bool) -> None:
+def _print_ready(address: str, broker: str, metrics: str, as_json: bool) -> None:
     if as_json:
         print_json_line({"filter_server": address, "broker": broker, "pid": os.getpid(), **metrics_member(metrics)})
     else:

@@ -1,4 +1,4 @@
-"""What ``pymq filter test`` does: reads messages of a topic as ``pymq tail`` does, and runs a filter over them."""
+"""The work of ``pymq filter test``: reads messages of a topic as ``pymq tail`` does, and runs a filter on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pymq.cli.message_text import shown_body
 from pymq.cli.output import print_fields
 from pymq.cli.tail_start import Start
-from pymq.cli.tail_work import Tail, TailOptions, Wanted
+from pymq.cli.tail_work import MessageSelection, Tail, TailOptions
 from pymq.client import StoredMessage
 from pymq.clock import SystemClock
 from pymq.errors import FilterError
@@ -18,13 +18,13 @@ from pymq.filter.plugins import Outcome
 from pymq.filter.registry import installed_filters
 from pymq.filter.running import RunningFilter
 
-EXAMPLE_COUNT = 3  # of each outcome
-BATCH_COUNT = 32  # a pull's worth
+EXAMPLE_COUNT = 3  # per outcome
+BATCH_COUNT = 32  # as many as a consumer's pull returns
 GROUP = "TOOLS_CONSUMER"
 
 
 def try_on_topic(topic: str, name: str, expression: str, start: Start, count: int, namesrv: str) -> dict[str, Any]:
-    """Counts, time in ms, and examples by outcome. Raises UsageError, ExpressionError, NotFoundError and others."""
+    """Returns counts, time in ms, and examples by outcome. Raises UsageError, ExpressionError, NotFoundError, ..."""
     running = RunningFilter(installed_filters().find(name), expression, clock=SystemClock())
     messages = asyncio.run(_read(topic, start, count, namesrv))
     examples: dict[str, list[dict[str, Any]]] = {"matched": [], "skipped": [], "errors": []}
@@ -52,7 +52,7 @@ def try_on_topic(topic: str, name: str, expression: str, start: Start, count: in
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """The report for people."""
+    """Prints the report for people."""
     examples = report["examples"]
     print_fields({name: value for name, value in report.items() if name != "examples"})
     for kind, found in examples.items():
@@ -73,7 +73,7 @@ async def _read(topic: str, start: Start, count: int, namesrv: str) -> list[Stor
         start=start,
         count=count,
         follow=False,
-        wanted=Wanted(),
+        selection=MessageSelection(),
         queue_id=None,
         group=GROUP,
         commit=False,

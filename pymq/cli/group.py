@@ -56,7 +56,7 @@ def list_groups(
         Column("retry_max", "RETRIES", right=True),
         Column("enabled"),
     ]
-    print_listing(records, columns, output, "no consumer groups: the first start of a consumer makes one")
+    print_listing(records, columns, output, "no consumer groups: the first start of a consumer creates one")
 
 
 @app.command(epilog=examples("pymq group describe billing", "pymq group describe billing -o json"))
@@ -65,7 +65,7 @@ def describe(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show a group: its settings, its members, what they subscribe, how far they are."""
+    """Show a group: its settings, members, subscriptions and progress."""
     from pymq.cli import group_work as work
 
     described = with_admin(namesrv, lambda admin: work.describe_group(admin, name))
@@ -74,7 +74,7 @@ def describe(
         return
     print_fields(work.described_fields(described))
     member_columns = [Column("client_id"), Column("address"), Column("language"), Column("version")]
-    print_section("members", described["members"], member_columns, "nobody is online")
+    print_section("members", described["members"], member_columns, "no member is online")
     subscription_columns = [Column("topic"), Column("expression"), Column("type")]
     print_section("subscriptions", described["subscriptions"], subscription_columns, "none")
     lag_columns = [Column("topic"), Column("queues", right=True), Column("lag", right=True)]
@@ -87,12 +87,14 @@ def describe(
     epilog=examples("pymq group lag", "pymq group lag billing", "pymq group lag billing --topic orders -o json")
 )
 def lag(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The group; without it totals of all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The group; without it totals of all groups.")
+    ] = None,
     topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only this topic.")] = None,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show how far groups are behind: one group by queue, or all groups by topic."""
+    """Show the lag of one group by queue, or of all groups by topic."""
     from pymq.cli import group_work as work
 
     if name is None:

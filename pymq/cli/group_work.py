@@ -1,4 +1,4 @@
-"""What the group commands do with an admin client: plain records out of typed answers."""
+"""The work of the group commands: turns the admin client's answers into plain records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUPS_AT_ONCE = 64
 
 
 async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
-    """One record a group: brokers, online members, lag over all topics, settings."""
+    """Returns a record per group: brokers, online members, lag over all topics, settings."""
     configs = await admin.groups.all_configs()
     names = [name for name in configs if show_all or not is_system_group(name)]
 
@@ -40,7 +40,7 @@ async def list_groups(admin: Admin, show_all: bool) -> list[dict[str, Any]]:
 
 
 async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
-    """Everything about one group. Raises NotFoundError."""
+    """Describes one group. Raises NotFoundError."""
     configs = (await admin.groups.all_configs()).get(name, {})
     online = await _online(admin, name)
     offsets = await admin.groups.lag(name)
@@ -65,7 +65,7 @@ async def describe_group(admin: Admin, name: str) -> dict[str, Any]:
 
 
 def described_fields(described: dict[str, Any]) -> dict[str, Any]:
-    """The single values of a described group, named for people."""
+    """Returns the single values of a described group, with names for people."""
     kind = described["model"] and f"{described['model'].lower()}, {described['consume_from'] or ''}".rstrip(", ")
     return {
         "group": described["group"],
@@ -78,7 +78,7 @@ def described_fields(described: dict[str, Any]) -> dict[str, Any]:
 
 
 async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict[str, Any]]:
-    """One record a queue. Raises NotFoundError for a group no broker knows."""
+    """Returns a record per queue. Raises NotFoundError for a group that no broker knows."""
     offsets = await admin.groups.lag(group, topic)
     if not offsets and group not in await admin.groups.all_configs():
         raise NotFoundError(_no_group(group))
@@ -99,7 +99,7 @@ async def lag_of_group(admin: Admin, group: str, topic: str | None) -> list[dict
 
 
 async def lag_of_all(admin: Admin, topic: str | None) -> list[dict[str, Any]]:
-    """One record for each group and topic, the largest lag first."""
+    """Returns a record per group and topic, the largest lag first."""
     names = [name for name in await admin.groups.all_configs() if not is_system_group(name)]
     records: list[dict[str, Any]] = []
     for at in range(0, len(names), GROUPS_AT_ONCE):
@@ -114,7 +114,7 @@ def _by_topic(offsets: dict[MessageQueue, ConsumeOffset]) -> list[dict[str, Any]
     topics: dict[str, list[ConsumeOffset]] = {}
     for queue, at in offsets.items():
         topics.setdefault(queue.topic, []).append(at)
-    # A retry topic nobody had to use says nothing.
+    # An unused retry topic is left out.
     return [
         {"topic": topic, "queues": len(ats), "lag": sum(at.lag for at in ats)}
         for topic, ats in topics.items()
@@ -123,14 +123,14 @@ def _by_topic(offsets: dict[MessageQueue, ConsumeOffset]) -> list[dict[str, Any]
 
 
 async def _online(admin: Admin, group: str) -> list[ConsumerConnections]:
-    """What each master says of the group's members; masters where nobody is are left out."""
+    """Returns each master's list of the group's members, without masters that have none."""
     masters = await admin.cluster.masters()
     answers = await asyncio.gather(*(admin.groups.connections(target.address, group) for target in masters))
     return [answer for answer in answers if answer is not None]
 
 
 def _members(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
-    """Clients by id: each is connected to several brokers."""
+    """Returns the clients, each once although it is connected to several brokers."""
     found = {
         one.client_id: {
             "client_id": one.client_id,
@@ -154,4 +154,4 @@ def _subscriptions(online: list[ConsumerConnections]) -> list[dict[str, Any]]:
 
 
 def _no_group(name: str) -> str:
-    return f"no consumer group {name!r}: pymq group list shows those there are"
+    return f"no consumer group {name!r}: pymq group list shows all groups"

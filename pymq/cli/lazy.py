@@ -1,4 +1,4 @@
-"""A command group that imports a command's module only when that command is called, and the apps of such modules."""
+"""A command group that imports a command's module only when the command is called, and helpers for such modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CommandTable = Mapping[str, tuple[str, str]]
 
 
 class LazyGroup(TyperGroup):
-    """Typer's group over a table ``name -> (module, one line of help)``; each module has an ``app``."""
+    """A Typer group with a table ``name -> (module, one line of help)``; each module has an ``app``."""
 
     table: ClassVar[CommandTable] = {}
 
@@ -41,36 +41,36 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The table's own lines: help for the group imports no command."""
+        """Writes the lines of the table, so that help for the group imports no command."""
         if not self.table:
             return
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; a reader that closed our output early (``| head``) ends it without an error."""
+        """Runs the command; ends it without an error when a reader closes the output early (``| head``)."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except BrokenPipeError:
-            # The interpreter flushes stdout once more at exit: let it go nowhere.
+            # The interpreter flushes stdout once more at exit, which must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
 
 
 def new_app(help_text: str | None = None) -> typer.Typer:
-    """An app whose help is plain text: Typer would import rich for every ``--help``."""
+    """Returns an app with plain text help: otherwise Typer imports rich for every ``--help``."""
     return typer.Typer(help=help_text, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
 def examples(*lines: str) -> str:
-    r"""A command's epilog: its examples, kept as they are by the ``\b`` mark."""
+    r"""Returns a command's epilog with its examples; the ``\b`` mark keeps their line breaks."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _offer_json(command: Any) -> None:
-    """``--json`` for whatever takes ``-o json``, so that nobody has to know which commands take which of the two."""
+    """Adds ``--json`` to every command with ``-o json``, so that both forms work everywhere."""
     for below in getattr(command, "commands", {}).values():
         _offer_json(below)
     for at, option in enumerate(command.params):
@@ -79,7 +79,7 @@ def _offer_json(command: Any) -> None:
             flag = TyperOption(
                 param_decls=["--json"],
                 is_flag=True,
-                is_eager=True,  # seen before -o, which wins when both are given
+                is_eager=True,  # parsed before -o, which wins when both are given
                 expose_value=False,
                 callback=_print_json_by_default,
                 help="The same as -o json.",

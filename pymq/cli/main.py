@@ -1,7 +1,7 @@
-"""The entry point: command name -> (module, one line of help); nothing is imported until a command is called.
+"""The entry point, with the table of commands: name -> (module, one line of help).
 
-``pymq --help`` must stay fast, so this module and :mod:`pymq.cli.lazy` import Typer and nothing else, and a
-command's module imports asyncio, msgspec, rich and the rest inside its functions.
+``pymq --help`` must stay fast. So this module and :mod:`pymq.cli.lazy` import only Typer, a command's module is
+imported when the command is called, and it imports asyncio, msgspec, rich and the rest inside its functions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COMMANDS: CommandTable = {
     "broker": ("pymq.cli.broker", "Run a broker."),
     "filter-server": ("pymq.cli.filter_server", "Run plugin filters between a broker and consumers."),
     "cluster": ("pymq.cli.cluster", "List the brokers of all clusters with their roles and lag."),
-    "check": ("pymq.cli.check", "Check that slaves have what their masters have."),
-    "topic": ("pymq.cli.topic", "List, create, update, delete and look into topics."),
+    "check": ("pymq.cli.check", "Check that slaves have the same data as their masters."),
+    "topic": ("pymq.cli.topic", "List, create, update, delete and inspect topics."),
     "group": ("pymq.cli.group", "List consumer groups, their members and their lag."),
     "send": ("pymq.cli.send", "Send messages: an argument, lines or JSON lines."),
-    "tail": ("pymq.cli.tail", "Show messages as they come, or from any point."),
+    "tail": ("pymq.cli.tail", "Show messages from any point on, and new ones as they arrive."),
     "filter": ("pymq.cli.filter", "List message filters, and try expressions on messages."),
     "message": ("pymq.cli.message", "Look messages up by id or by key."),
     "store": ("pymq.cli.store", "Verify, inspect, dump, repair or rebuild a data directory."),
@@ -39,7 +39,7 @@ EXIT_INTERRUPTED = 130
 
 
 class RootGroup(LazyGroup):
-    """The top level: all commands of :data:`COMMANDS`."""
+    """The top level group: all commands of :data:`COMMANDS`."""
 
     table = COMMANDS
 
@@ -57,19 +57,19 @@ def _print_version(wanted: bool) -> None:
 def root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
 ) -> None:
-    """Every role of an Apache RocketMQ style system in one command.
+    """Run and use all parts of an Apache RocketMQ style system with one command.
 
     Client commands find the cluster through --namesrv, the NAMESRV_ADDR variable, or 127.0.0.1:9876.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and exits with its code; an error is one line on stderr (PYMQ_DEBUG=1: its traceback)."""
+    """Runs the command line and exits with its code. Prints an error as one line (with PYMQ_DEBUG=1 its traceback)."""
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of ``pymq ARGUMENTS``."""
+    """Runs ``pymq ARGUMENTS`` and returns the exit code."""
     if os.environ.get("PYMQ_DEBUG") == "1":
         return _exit_code(_invoke(arguments))
     try:
@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except Exception as error:
-        if hasattr(error, "format_message"):  # Typer's and click's own: what the operator wrote can't be parsed
+        if hasattr(error, "format_message"):  # an error of Typer or click: the arguments can't be parsed
             return _fail(_usage_text(error), EXIT_USAGE)
         if isinstance(error, OSError):
             return _fail(_os_error_text(error), EXIT_FAILED)
@@ -102,7 +102,7 @@ def _fail(text: str, exit_code: int) -> int:
 
 
 def _usage_text(error: Any) -> str:
-    """Typer's message and where to read on; a group called without a command has shown its help already."""
+    """Returns Typer's message with the help to read. For a group without a command it prints that group's help."""
     context: Any = getattr(error, "ctx", None)
     if context is not None and type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help(), file=sys.stderr)

@@ -26,10 +26,12 @@ FormatOption = Annotated[
     )
 )
 def get(
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id as send and tail show it.")],
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="A message id, as send and tail print it.")],
     topic: Annotated[
         str | None,
-        typer.Option("--topic", metavar="NAME", help="Its topic; needed for ids that producers made (message_id)."),
+        typer.Option(
+            "--topic", metavar="NAME", help="The topic; required for an id that a producer made (message_id)."
+        ),
     ] = None,
     output: FormatOption = "text",
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
@@ -49,14 +51,15 @@ def get(
     )
 )
 def query(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to look in.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to search.")],
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="One of the messages' keys.")],
     begin: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Stored then or later: -1h, 2026-01-31T12:00.")
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Only messages stored at or after: -1h, 2026-01-31T12:00."),
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored before.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only messages stored before.")] = None,
     count_max: Annotated[
-        int, typer.Option("--max", metavar="N", min=1, max=10_000, help="Most messages to show.")
+        int, typer.Option("--max", metavar="N", min=1, max=10_000, help="Show at most N messages.")
     ] = 64,
     output: FormatOption = "text",
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
@@ -71,7 +74,7 @@ def query(
     begin_ms = parse_time_ms(begin, now_ms) if begin else 0
     end_ms = parse_time_ms(end, now_ms) if end else work.TIME_MAX_MS
     if begin_ms > end_ms:
-        raise UsageError("--from is later than --to: no message can be between them")
+        raise UsageError("--from is later than --to: give a --from before --to")
     found = with_admin(
         namesrv,
         lambda admin: admin.messages.by_key(topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms),

@@ -1,4 +1,4 @@
-"""Messages as text lines, JSON objects or raw bodies; and messages to send out of JSON objects."""
+"""Formats messages as text lines, JSON objects or raw bodies, and reads messages to send from JSON objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASE64 = "base64"
 
 
 class MessageFormat(StrEnum):
-    """How messages are printed."""
+    """The formats in which messages are printed."""
 
     text = "text"
     json = "json"
@@ -32,7 +32,7 @@ Formatter = Callable[[StoredMessage], bytes]
 
 
 def formatter(kind: MessageFormat, *, colour: bool) -> Formatter:
-    """Message -> the bytes to print, newline included. ``colour``: dim what surrounds the body, for terminals."""
+    """Returns a function from a message to the bytes to print, newline included. ``colour`` is for terminals."""
     if kind is MessageFormat.json:
         return json_line
     if kind is MessageFormat.raw:
@@ -41,7 +41,7 @@ def formatter(kind: MessageFormat, *, colour: bool) -> Formatter:
 
 
 def content(message: StoredMessage) -> bytes:
-    """The body as it was sent; as it is stored when it can't be inflated."""
+    """Returns the body as it was sent, or as it is stored if it can't be inflated."""
     try:
         return message.content()
     except InflateError:
@@ -49,17 +49,17 @@ def content(message: StoredMessage) -> bytes:
 
 
 def raw_line(message: StoredMessage) -> bytes:
-    """The body and a newline."""
+    """Returns the body and a newline."""
     return content(message) + b"\n"
 
 
 def text_line(message: StoredMessage) -> bytes:
-    """``time topic broker/queue@offset [tag] keys body`` on one line."""
+    """Returns ``time topic broker/queue@offset [tag] keys body`` on one line."""
     return f"{_place(message)} {_labels(message)}{shown_body(message)}\n".encode()
 
 
 def coloured_line(message: StoredMessage) -> bytes:
-    """:func:`text_line` with its place dim and its labels cyan."""
+    """Returns :func:`text_line` with dim time and place, and cyan labels."""
     labels = _labels(message)
     coloured = f"\033[36m{labels}\033[0m" if labels else ""
     return f"\033[2m{_place(message)}\033[0m {coloured}{shown_body(message)}\n".encode()
@@ -76,7 +76,7 @@ def _labels(message: StoredMessage) -> str:
 
 
 def shown_body(message: StoredMessage) -> str:
-    """The body on one line, safe for a terminal; bytes that are no text as a count and their first ones in hex."""
+    """Returns the body on one line, safe for a terminal; for binary bytes their number and the first ones in hex."""
     raw = content(message)
     try:
         return printable(raw.decode())
@@ -85,14 +85,14 @@ def shown_body(message: StoredMessage) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with line ends and control characters escaped: a message must not steer the terminal."""
+    """Escapes line ends and control characters, so that a message can't control the terminal."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def json_line(message: StoredMessage) -> bytes:
-    """The JSON object of :func:`message_record` on one line, its body last."""
+    """Returns the JSON object of :func:`message_record` on one line, with the body last."""
     record = message_record(message)
     body = record.pop("body")
     head = json.dumps(record, ensure_ascii=False)
@@ -100,10 +100,10 @@ def json_line(message: StoredMessage) -> bytes:
 
 
 def message_record(message: StoredMessage) -> dict[str, Any]:
-    """Everything about a message; ``body`` is JSON text ready to be placed.
+    """Returns all fields of a message; ``body`` is JSON text to insert into an object.
 
-    A body that is a JSON object or array stays one, digit by digit; other text is a string; bytes that are no text are
-    a string in base64, and ``body_encoding`` says so.
+    A body that is a JSON object or array is copied unchanged. Other text becomes a string. Binary bytes become a string
+    in base64, and ``body_encoding`` is set.
     """
     raw = content(message)
     host, port = message.born_address
@@ -135,7 +135,7 @@ def message_record(message: StoredMessage) -> dict[str, Any]:
 
 
 def _json_text(raw: bytes) -> str | None:
-    """The body as JSON text on one line when it is an object or an array, else None."""
+    """Returns the body as JSON text on one line if it is an object or an array, else None."""
     stripped = raw.strip()
     if not stripped.startswith((b"{", b"[")):
         return None
@@ -143,12 +143,12 @@ def _json_text(raw: bytes) -> str | None:
         msgspec.json.decode(stripped, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-    # Strings can't hold raw line ends, so these are blanks between members.
+    # JSON strings can't contain raw line ends, so these are between members.
     return stripped.decode().replace("\r", " ").replace("\n", " ")
 
 
 class _JsonMessage(msgspec.Struct):
-    """One line of ``pymq send --json-lines``; members that ``pymq tail -o json`` writes besides are ignored."""
+    """One line of ``pymq send --json-lines``; the other members that ``pymq tail -o json`` writes are ignored."""
 
     body: msgspec.Raw
     tags: str = ""
@@ -162,10 +162,10 @@ _decode_json_message = msgspec.json.Decoder(_JsonMessage).decode
 
 
 def message_from_json(topic: str, line: bytes) -> Message:
-    """A message for ``topic`` out of a JSON object with ``body`` and maybe tags, keys, properties, delay_level.
+    """Reads a message for ``topic`` from a JSON object with ``body`` and optional tags, keys, properties, delay_level.
 
-    A string body is sent as its text (or what its base64 holds), any other as its JSON text. Properties that RocketMQ
-    keeps for itself are left out, so that the output of ``pymq tail -o json`` can be sent again. Raises UsageError.
+    A string body becomes its text (or the bytes its base64 encodes), any other body its JSON text. RocketMQ's reserved
+    properties are left out, so that the output of ``pymq tail -o json`` can be sent again. Raises UsageError.
     """
     try:
         parsed = _decode_json_message(line)

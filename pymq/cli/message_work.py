@@ -1,4 +1,4 @@
-"""What the message commands do: find, and print one message with all it carries."""
+"""The work of the message commands: finds messages and prints them with all their fields."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["TIME_MAX_MS", "check_format", "find_by_id", "print_messages"]
 
 
 def check_format(output: str) -> None:
-    """Raises UsageError for a word that is no format."""
+    """Raises UsageError for an unknown format."""
     if output not in list(MessageFormat):
         raise UsageError(f"-o {output!r}: use one of {', '.join(MessageFormat)}")
 
 
 async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[StoredMessage]:
-    """The message with a broker's id, or in ``topic`` those with a producer's id. Raises NotFoundError."""
+    """Returns the message with a broker's id, or those in ``topic`` with a producer's id. Raises NotFoundError."""
     if topic is not None:
         found = await admin.messages.by_unique_key(topic, message_id)
         if found:
@@ -33,7 +33,7 @@ async def find_by_id(admin: Admin, message_id: str, topic: str | None) -> list[S
     try:
         return [await _by_offset_id(admin, message_id)]
     except (UsageError, UnreachableError, NotFoundError) as error:
-        # Both kinds of id are hex digits: a producer's id read as a broker's names some address at random.
+        # Both kinds of id are hex digits: a producer's id, decoded as a broker's, names a random address.
         if topic is not None:
             raise NotFoundError(f"no message {message_id} in {topic}") from error
         raise NotFoundError(f"{error}; if a producer made this id, name its topic with --topic") from error
@@ -43,11 +43,11 @@ async def _by_offset_id(admin: Admin, message_id: str) -> StoredMessage:
     try:
         host, port, _ = decode_offset_id(message_id)
     except ValueError as error:
-        raise UsageError(f"{message_id!r} is no id of a broker") from error
+        raise UsageError(f"{message_id!r} is not an id that a broker made") from error
     known = {target.address: target.name for target in await admin.cluster.masters()}
     address = format_address(host, port)
     if address not in known:
-        # An id must not make this command talk to a host that is no broker.
+        # An id must not make this command connect to a host that is not a broker.
         raise UnreachableError(f"id {message_id} names {address}, where no broker is registered")
     message = await admin.messages.by_offset_id(message_id)
     message.broker_name = known[address]
@@ -55,7 +55,7 @@ async def _by_offset_id(admin: Admin, message_id: str) -> StoredMessage:
 
 
 def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -> None:
-    """Prints messages; ``whole``: as text with every field instead of on one line."""
+    """Prints messages; ``whole``: text format shows every field instead of one line."""
     if output == MessageFormat.text and whole:
         for at, message in enumerate(messages):
             if at:

@@ -1,4 +1,4 @@
-"""``pymq namesrv``: runs a name server until it is told to stop."""
+"""``pymq namesrv``: runs a name server until a signal stops it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def namesrv(
     as_json: JsonOption = False,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run a name server. It keeps nothing on disk: brokers report to it every 30 seconds."""
+    """Run a name server. It stores nothing on disk: brokers register with it every 30 seconds."""
     from pymq.cli.servers import build_namesrv_config, set_up_logging
     from pymq.net.runtime import run
 
@@ -67,13 +67,13 @@ async def _serve(config: NamesrvConfig, as_json: bool) -> None:
         async with serving_metrics(metrics_place(config, config.bind_address), NamesrvMetrics(server)) as metrics:
             await start_namesrv(server)
             try:
-                _tell_ready(server.address, metrics, as_json)
+                _print_ready(server.address, metrics, as_json)
                 await signals.wait()
             finally:
                 await server.stop()
 
 
-def _tell_ready(address: str, metrics: str, as_json: bool) -> None:
+def _print_ready(address: str, metrics: str, as_json: bool) -> None:
     if as_json:
         print_json_line({"namesrv": address, "pid": os.getpid(), **metrics_member(metrics)})
     else:

@@ -1,4 +1,4 @@
-"""Options that many commands share: where the name servers are, how to print, and texts parsed into values."""
+"""Options that many commands share: name servers and output format, and parsers for option values."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ NamesrvOption = Annotated[
     str,
     typer.Option("--namesrv", envvar="NAMESRV_ADDR", metavar="HOST:PORT;…", help="Name servers, separated by ';'."),
 ]
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print.")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 
 PERM_NAMES = {"R": 4, "W": 2, "RW": 6, "WR": 6, "2": 2, "4": 4, "6": 6}
 
 
 def parse_perm(text: str | None) -> int | None:
-    """``"RW"`` or ``"6"`` -> 6, ``"R"`` -> 4, ``"W"`` -> 2; None stays None. Raises UsageError."""
+    """Parses a permission: ``"RW"`` or ``"6"`` -> 6, ``"R"`` -> 4, ``"W"`` -> 2; None stays None. Raises UsageError."""
     if text is None:
         return None
     try:
         return PERM_NAMES[text.strip().upper().replace("-", "")]
     except KeyError:
-        raise UsageError(f"{text!r} is no permission: write RW (6), R (4) or W (2)") from None
+        raise UsageError(f"{text!r} is not a permission: write RW (6), R (4) or W (2)") from None
 
 
 def parse_pairs(pairs: Iterable[str], what: str) -> dict[str, str]:
-    """``["a=1", "b=2"]`` -> ``{"a": "1", "b": "2"}``; ``what`` names the option. Raises UsageError."""
+    """Parses ``["a=1", "b=2"]`` into ``{"a": "1", "b": "2"}``; ``what`` names the option. Raises UsageError."""
     result = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"{what} {pair!r} has no NAME=VALUE form")
+            raise UsageError(f"{what} {pair!r} is wrong: write NAME=VALUE")
         result[name.strip()] = value
     return result
 
 
 def split_addresses(text: str) -> list[str]:
-    """``"a:1;b:2"`` (or with commas) -> ``["a:1", "b:2"]``. Raises UsageError when a part is no HOST:PORT."""
+    """Splits ``"a:1;b:2"`` (or with commas) into ``["a:1", "b:2"]``. Raises UsageError for a part not HOST:PORT."""
     addresses = [part.strip() for part in text.replace(",", ";").split(";") if part.strip()]
     for address in addresses:
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise UsageError(f"{address!r} is no HOST:PORT address: write for example {DEFAULT_NAMESRV}")
+            raise UsageError(f"{address!r} is not a HOST:PORT address: write for example {DEFAULT_NAMESRV}")
     if not addresses:
         raise UsageError(f"no name server is given: write for example --namesrv {DEFAULT_NAMESRV}")
     return addresses

@@ -1,4 +1,4 @@
-"""Listings as a table for people or JSON for programs, and one line of progress on a terminal's stderr."""
+"""Prints listings as a table for people or JSON for programs, and progress on a terminal's stderr."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MIB = 1 << 20
 
 
 class OutputFormat(StrEnum):
-    """What ``-o`` takes."""
+    """The values of ``-o``."""
 
     table = "table"
     json = "json"
 
 
 class Column:
-    """One column of a listing: the record's key, its heading (else made from the key), numbers to the right."""
+    """One column of a listing: the record's key, its heading (default: from the key), ``right`` for numbers."""
 
     __slots__ = ("heading", "key", "right", "show")
 
@@ -38,7 +38,7 @@ class Column:
 
 
 def cell_text(value: Any) -> str:
-    """A value as a table shows it: ``-`` for nothing, yes or no, a list joined by commas."""
+    """Returns a value as table text: ``-`` for None or an empty text, yes or no, a list joined by commas."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -51,9 +51,9 @@ def cell_text(value: Any) -> str:
 def print_listing(
     records: Sequence[Mapping[str, Any]], columns: Sequence[Column], output: OutputFormat, empty: str = "nothing found"
 ) -> None:
-    """The records as an aligned table, or as one JSON array that also holds what the table leaves out.
+    """Prints records as an aligned table, or as one JSON array, which has all fields.
 
-    ``empty`` goes to stderr when a table would have no row.
+    ``empty`` goes to stderr when the table would have no row.
     """
     if output is OutputFormat.json:
         print_json(list(records))
@@ -64,7 +64,7 @@ def print_listing(
 
 
 def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
-    """Columns two blanks apart, the heading bold on a terminal."""
+    """Prints columns two blanks apart, with a bold heading on a terminal."""
     rows = [[column.text(record) for column in columns] for record in records]
     widths = [max(len(column.heading), *(len(row[at]) for row in rows)) for at, column in enumerate(columns)]
     heading = _aligned([column.heading for column in columns], columns, widths)
@@ -74,7 +74,7 @@ def print_table(records: Sequence[Mapping[str, Any]], columns: Sequence[Column])
 
 
 def print_section(title: str, records: Sequence[Mapping[str, Any]], columns: Sequence[Column], empty: str) -> None:
-    """A titled table as part of a longer answer for people; ``empty`` stands for one without rows."""
+    """Prints a table with a title as part of a longer answer for people; without rows it prints ``empty``."""
     print(f"\n{title}")
     if records:
         print_table(records, columns)
@@ -91,7 +91,7 @@ def _aligned(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[i
 
 
 def print_fields(fields: Mapping[str, Any]) -> None:
-    """One object as ``name  value`` lines, for people; a value's further lines stand below its first one."""
+    """Prints one object as ``name  value`` lines for people; further lines of a value are aligned with its first."""
     width = max(len(name) for name in fields)
     below = "\n" + " " * (width + 2)
     for name, value in fields.items():
@@ -99,23 +99,23 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Indented JSON, text as it is (no escapes)."""
+    """Prints indented JSON without escapes for non-ASCII text."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    """JSON on one line, written out at once: for streams."""
+    """Prints JSON on one line and flushes, for streams."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def print_note(text: str) -> None:
-    """Something for people that is no result: stderr."""
+    """Prints a text for people that is not part of the result to stderr."""
     print(text, file=sys.stderr)
 
 
 class Progress(Protocol):
-    """What long work tells: how far it is, in the unit it was opened with."""
+    """Receives the progress of long work, in the unit that it was created with."""
 
     def advance(self, count: int) -> None: ...
     def set_total(self, total: int) -> None: ...
@@ -143,7 +143,7 @@ class _RichProgress:
 
 @contextmanager
 def progress(description: str, total: int | None = None, *, wanted: bool = True) -> Iterator[Progress]:
-    """A bar with count and rate on stderr during the block; nothing when not ``wanted`` or stderr is no terminal."""
+    """Shows a bar with count and rate on stderr during the block, if ``wanted`` and stderr is a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield _Silent()
         return
@@ -171,7 +171,7 @@ def progress(description: str, total: int | None = None, *, wanted: bool = True)
 
 @contextmanager
 def progress_in_mib(description: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A bar over MiB; yields what is told the bytes done."""
+    """Shows a bar in MiB; yields a function that takes the number of bytes done since its last call."""
     done = shown = 0
     with progress(f"{description} (MiB)", total_bytes // _MIB) as bar:
 

@@ -41,21 +41,23 @@ MEMBER_COLUMNS = [
 )
 def promote(
     broker: Annotated[
-        str, typer.Argument(metavar="NAME|HOST:PORT", help="The group, or the slave that is to become its master.")
+        str, typer.Argument(metavar="NAME|HOST:PORT", help="The group, or the slave to make its master.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do it although messages may be lost.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Promote even if messages may be lost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=1, max=50, help="How long the slave may catch up.")
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=1, max=50, help="Longest time for the slave to catch up."),
     ] = 20.0,
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Make a slave the master of its group. A living master takes no writes meanwhile and becomes a slave: nothing is
-    lost. Without one, what the slave lacks is lost, which takes --force.
+    """Make a slave the master of its group.
 
-    Exit code 5: it can't be done, or could lose messages; 4: nobody answers.
+    A running master refuses writes meanwhile and becomes a slave: nothing is lost. Without a running master, everything
+    the slave lacks is lost, which needs --force. Exit code 5: impossible, or it could lose messages; 4: no broker
+    answers.
     """
     from pymq.cli import promote_work as work
 
@@ -109,5 +111,5 @@ def _confirm(target: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("give --yes: nobody can be asked here")
+        raise UsageError("stdin is not a terminal, so no question can be asked: give --yes")
     typer.confirm(f"Make {target} the master?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""What ``pymq broker promote`` does with an admin client: the group, the plan for people and programs, the deed."""
+"""The work of ``pymq broker promote``: finds the group, describes the plan, and carries it out."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ REGISTERED_TIMEOUT_MS = 5000
 POLL_S = 0.05
 
 
-async def make_plan(admin: Admin, who: str) -> PromotionPlan:
-    """For a broker name, or for the slave at "host:port". Raises NotFoundError, UnreachableError."""
-    target = who if ":" in who else ""
+async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
+    """Makes the plan for a broker name, or for the slave at "host:port". Raises NotFoundError, UnreachableError."""
+    target = broker if ":" in broker else ""
     table = await _registered(admin, must_answer=not target)
-    name = await _name_at(admin, target, table) if target else who
+    name = await _name_at(admin, target, table) if target else broker
     if not target and name not in table:
         known = ", ".join(sorted(table)) or "none"
         raise NotFoundError(f"no broker {name!r}: there are {known}; the address of a slave works too")
@@ -29,9 +29,10 @@ async def make_plan(admin: Admin, who: str) -> PromotionPlan:
     if target:
         ids.setdefault(target, -1)
     members = await _ask(admin, ids)
-    # A master whose registration is gone, or was never taken, may live all the same.
-    told = [member.status for member in members if member.status is not None]
-    masters = {*(status.rival for status in told), *(status.link.master_address for status in told if status.link)}
+    # A master without a registration may be running: the members name it.
+    known_statuses = [member.status for member in members if member.status is not None]
+    masters = {status.rival for status in known_statuses}
+    masters |= {status.link.master_address for status in known_statuses if status.link}
     unseen = {address: -1 for address in masters if address and address not in ids}
     return plan_promotion(name, [*members, *await _ask(admin, unseen)], target)
 
@@ -66,7 +67,7 @@ async def _ask(admin: Admin, ids: dict[str, int]) -> list[GroupMember]:
 async def carry_out(
     admin: Admin, plan: PromotionPlan, *, force: bool, timeout_s: float, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What the new master is, and what did not end as it should."""
+    """Carries out the plan; returns the new master's epoch and role, and warnings."""
     promotion = Promotion(
         admin.replication, SystemClock(), asyncio.sleep, catch_up_timeout_ms=int(timeout_s * 1000), tell=tell
     )
@@ -82,7 +83,7 @@ async def carry_out(
 
 
 async def _registered_as_master(admin: Admin, plan: PromotionPlan) -> list[str]:
-    """Empty once clients are sent to the new master; why they may not be, otherwise."""
+    """Waits until clients are sent to the new master; returns a warning if that is not certain."""
     clock, target = SystemClock(), plan.target.address
     until_ms = clock.monotonic_ms() + REGISTERED_TIMEOUT_MS
     while True:
@@ -98,7 +99,7 @@ async def _registered_as_master(admin: Admin, plan: PromotionPlan) -> list[str]:
 
 
 def plan_record(plan: PromotionPlan) -> dict[str, Any]:
-    """The plan as plain values."""
+    """Returns the plan as plain values."""
     return {
         "broker": plan.broker_name,
         "target": plan.target.address,
@@ -143,13 +144,13 @@ def _steps(plan: PromotionPlan) -> list[str]:
     if plan.rivals:
         rivals = " and ".join(rival.address for rival in plan.rivals)
         return [
-            f"{target.address} begins a new reign, of epoch {target.epoch + 1}",
-            f"{rivals} steps down when it hears of that, cuts what differs, and follows it",
+            f"{target.address} begins a new epoch, {target.epoch + 1}",
+            f"{rivals} steps down when it learns of that, truncates its divergent tail, and follows it",
         ]
     if master is None:
         return [f"{target.address} (id {target.broker_id}) becomes the master (id {MASTER_ID})"]
     return [
-        f"{master.address} takes no writes until {target.address} has everything",
+        f"{master.address} refuses writes until {target.address} has everything",
         f"{master.address} steps down: it becomes slave {target.broker_id}",
         f"{target.address} (id {target.broker_id}) becomes the master (id {MASTER_ID})",
         f"{master.address} follows it",

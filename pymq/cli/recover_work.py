@@ -1,4 +1,4 @@
-"""What ``pymq store recover`` does: a directory, a running broker as the source, and the outcome in print."""
+"""The work of ``pymq store recover``: recovers a directory from a running broker and prints the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from pymq.cli.broker_source import BrokerSource
 from pymq.cli.options import split_addresses
 from pymq.cli.output import OutputFormat, print_fields, print_json, print_note, progress_in_mib
-from pymq.cli.store_work import Place, absolute, read_options
+from pymq.cli.store_work import StoreLocation, absolute, read_options
 from pymq.errors import NotFoundError, UsageError
 from pymq.offline.files import ReadOnlyFiles, held
 from pymq.offline.recover import Recovery, RecoveryOutcome
@@ -21,8 +21,8 @@ from pymq.units import format_bytes
 _SHOWN_MAX = 20
 
 
-def run_recover(place: Place, address: str, output: OutputFormat, *, verify_only: bool, force: bool) -> bool:
-    """Compares or rebuilds, and prints; returns whether the directory is the source's and sound."""
+def run_recover(place: StoreLocation, address: str, output: OutputFormat, *, verify_only: bool, force: bool) -> bool:
+    """Compares or rebuilds, and prints; returns True if the log then equals the source's and is sound."""
     if len(split_addresses(address)) != 1:
         raise UsageError(f"--from {address!r} names several brokers: give one HOST:PORT")
     root = absolute(place.directory)
@@ -32,7 +32,7 @@ def run_recover(place: Place, address: str, output: OutputFormat, *, verify_only
     with BrokerSource(address) as source:
         if verify_only:
             if not Path(root).is_dir():
-                raise NotFoundError(f"{root} is no directory: there is nothing to compare")
+                raise NotFoundError(f"{root} is not a directory: there is nothing to compare")
             with held(root):
                 outcome = Recovery(ReadOnlyFiles(), root, source, _stage, log_directory, options).compare()
         else:
@@ -47,7 +47,7 @@ def run_recover(place: Place, address: str, output: OutputFormat, *, verify_only
 
 @contextmanager
 def _stage(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar over MiB; afterwards a line on stderr with the rate, when there was something to do."""
+    """Shows a bar in MiB; afterwards prints a line with the rate to stderr, unless there was nothing to do."""
     started = time.monotonic()
     done = 0
     with progress_in_mib(name, total) as show:
@@ -76,14 +76,14 @@ def _print(outcome: RecoveryOutcome, verify_only: bool) -> None:
         fields |= {
             "fetched": format_bytes(outcome.fetched_bytes),
             "tables taken": ", ".join(outcome.tables),
-            "made again at the next start": ", ".join(outcome.dropped),
+            "rebuilt at the next start": ", ".join(outcome.dropped),
             "beyond the source's end": format_bytes(outcome.beyond_bytes),
         }
     print_fields(fields)
     for title, lines in (
-        ("what was replaced is kept in", _folders(outcome.replaced)),
+        ("replaced files are kept in", _folders(outcome.replaced)),
         ("damaged in the source too", [f"{start} to {end}" for start, end in outcome.damaged]),
-        ("damage that is left", [f"{count} in {kind}s" for kind, count in outcome.left_damage.items()]),
+        ("remaining damage", [f"{count} in {kind}s" for kind, count in outcome.left_damage.items()]),
         ("notes", outcome.notes),
     ):
         _print_lines(title, lines)
@@ -91,7 +91,7 @@ def _print(outcome: RecoveryOutcome, verify_only: bool) -> None:
 
 
 def _folders(paths: list[str]) -> list[str]:
-    """Where they are, and how many: there is a file for each chunk."""
+    """Returns the folders with their number of files: there is one file per chunk."""
     counts = Counter(path.rpartition("/")[0] for path in paths)
     return [f"{folder}, {count} {'file' if count == 1 else 'files'}" for folder, count in counts.items()]
 
@@ -107,7 +107,7 @@ def _print_lines(title: str, lines: list[str]) -> None:
 
 def _verdict(outcome: RecoveryOutcome, verify_only: bool) -> str:
     if verify_only:
-        return "the log is the source's" if outcome.is_sound else "the log differs: run this without --verify-only"
+        return "the log equals the source's" if outcome.is_sound else "the log differs: run this without --verify-only"
     if outcome.is_sound:
-        return "the log is the source's and sound"
+        return "the log equals the source's and is sound"
     return "NOT SOUND: recover from another broker too, or write a sound copy with pymq store repair DIR --to NEWDIR"

@@ -1,4 +1,4 @@
-"""Every broker of a cluster with what it tells of itself and of replication, and how far each is behind its master."""
+"""Views of all brokers of a cluster: status, replication, and the lag of each slave behind its master."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pymq.model.hosts import host_of
 from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import CONNECTED, FOLLOWING, REFUSED, ReplicationStatus, SlaveState
 
-_TOO_FEW = "in sync (inSyncReplicas"  # in the text with which a SYNC_MASTER refuses sends
+_TOO_FEW = "in sync (inSyncReplicas"  # part of the text with which a SYNC_MASTER refuses sends
 
 
 @dataclass(slots=True)
 class BrokerView:
-    """One broker as the name servers have it. ``status`` is None and ``error`` says why when it does not answer."""
+    """One registered broker. If it does not answer, ``status`` is None and ``error`` has the reason."""
 
     cluster: str
     name: str
@@ -37,7 +37,7 @@ class BrokerView:
         return self.runtime.get("brokerVersionDesc")
 
     def per_second(self, key: str) -> float | None:
-        """The rate over the last ten seconds of a figure such as ``putTps``."""
+        """Returns the rate of a figure such as ``putTps`` over the last ten seconds."""
         first = self.runtime.get(key, "").split(" ")[0]
         try:
             return round(float(first), 1)
@@ -46,7 +46,7 @@ class BrokerView:
 
 
 class Lag(NamedTuple):
-    """How far a slave is behind; None where nobody knows."""
+    """The lag of a slave behind its master; None for unknown values."""
 
     lag_bytes: int | None = None
     lag_messages: int | None = None
@@ -55,7 +55,7 @@ class Lag(NamedTuple):
 
 
 async def brokers(admin: Admin) -> list[BrokerView]:
-    """All that are registered, by cluster, name and id; nothing is asked of them yet."""
+    """Returns all registered brokers by cluster, name and id, without asking them."""
     info = await admin.cluster.info()
     found = [
         BrokerView(data.cluster, name, broker_id, address)
@@ -66,20 +66,20 @@ async def brokers(admin: Admin) -> list[BrokerView]:
 
 
 async def named(admin: Admin, name: str) -> list[BrokerView]:
-    """The brokers of a name, or the one at an address "host:port". Raises NotFoundError."""
+    """Returns the brokers of a name, or the one at an address "host:port". Raises NotFoundError."""
     if ":" in name:
         known = [view for view in await _registered(admin) if view.address == name]
         return known or [BrokerView("", "", MASTER_ID, name)]
-    everybody = await brokers(admin)
-    found = [view for view in everybody if view.name == name]
+    registered = await brokers(admin)
+    found = [view for view in registered if view.name == name]
     if not found:
-        names = ", ".join(sorted({view.name for view in everybody})) or "none"
+        names = ", ".join(sorted({view.name for view in registered})) or "none"
         raise NotFoundError(f"no broker {name!r}: there are {names}; an address HOST:PORT works too")
     return found
 
 
 async def _registered(admin: Admin) -> list[BrokerView]:
-    """For an address no name server is needed: without one nothing is known of the broker but that."""
+    """Returns the registered brokers; none without a name server, which a broker's address doesn't need."""
     try:
         return await brokers(admin)
     except PymqError:
@@ -87,7 +87,7 @@ async def _registered(admin: Admin) -> list[BrokerView]:
 
 
 async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
-    """Fills in what each broker tells, all at once so that their logs' ends are of one moment."""
+    """Fills in the status of each broker; asks all at once, so that the ends of their logs are from one moment."""
 
     async def one(view: BrokerView) -> BrokerView:
         try:
@@ -106,7 +106,7 @@ async def ask(admin: Admin, views: Iterable[BrokerView]) -> list[BrokerView]:
 
 
 def master_of(view: BrokerView, views: Iterable[BrokerView]) -> BrokerView | None:
-    """The master of the same name, None when it is not there or does not answer."""
+    """Returns the master of the same name, None when there is none or it does not answer."""
     for other in views:
         if other.is_master and (other.cluster, other.name) == (view.cluster, view.name) and other.status is not None:
             return other
@@ -114,9 +114,9 @@ def master_of(view: BrokerView, views: Iterable[BrokerView]) -> BrokerView | Non
 
 
 def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
-    """By what the master says of this slave, where it can be told apart; else by the ends of the two logs.
+    """Returns the lag that the master reports for this slave, or else the difference between the ends of the logs.
 
-    Messages are the difference between the sums of all queues' ends; RocketMQ's brokers don't tell theirs.
+    The lag in messages is the difference between the sums of all queues' ends; RocketMQ brokers don't report it.
     """
     mine = slave.status
     if mine is None:
@@ -138,7 +138,7 @@ def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
 
 
 def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState | None:
-    """The master's own row of this slave: by its id, or because it is the only one from the slave's host."""
+    """Returns the master's entry of this slave: the one with its id, or the only one from its host."""
     slaves = [state for state in master.slaves if state.state != REFUSED]
     by_id = [state for state in slaves if state.broker_id == slave.broker_id]
     if len(by_id) == 1:
@@ -150,7 +150,7 @@ def _seen_by_master(slave: BrokerView, master: ReplicationStatus) -> SlaveState 
 
 
 def _in_sync_alone(master: ReplicationStatus) -> bool | None:
-    """False when the master has no slave at all; which of several a nameless connection belongs to, nobody knows."""
+    """Returns False when the master has no slaves, else None: the entry of this slave is unknown."""
     return None if master.slaves else False
 
 
@@ -159,7 +159,7 @@ def _known(value: int) -> int | None:
 
 
 def problems_of(view: BrokerView) -> list[str]:
-    """What an operator should know of this broker now."""
+    """Returns the current problems of this broker, for operators."""
     if view.status is None:
         return [view.error]
     status = view.status
@@ -170,9 +170,9 @@ def problems_of(view: BrokerView) -> list[str]:
     strangers = [slave for slave in status.slaves if _is_stranger(slave)]
     if strangers:
         last = strangers[-1]
-        found.append(f"{len(strangers)} sent away from the HA port lately, last {last.address}: {last.problem}")
+        found.append(f"{len(strangers)} peers rejected at the HA port lately, last {last.address}: {last.problem}")
     if status.degraded:
-        found.append(f"degraded: {_in_sync_text(status)}, and sends wait for no more (enableAutoInSyncReplicas)")
+        found.append(f"degraded: {_in_sync_text(status)}, and sends don't wait for more (enableAutoInSyncReplicas)")
     elif status.in_sync_slaves < status.required_slaves and _TOO_FEW not in found[1]:
         found.append(_in_sync_text(status))
     return [problem for problem in dict.fromkeys(found) if problem]
@@ -183,7 +183,7 @@ def _in_sync_text(status: ReplicationStatus) -> str:
 
 
 def _is_stranger(slave: SlaveState) -> bool:
-    """Who knows who that was: it did not join, and the log is not what it came for."""
+    """Returns True for a rejected peer without a broker id, which may be any program."""
     return slave.broker_id < 0 and slave.state == REFUSED
 
 

@@ -1,4 +1,4 @@
-"""``pymq send``: one message from the argument, or many from stdin."""
+"""``pymq send``: sends one message from the argument, or many from stdin."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ app = new_app()
     )
 )
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send; made by the broker if it may.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; the broker creates it if it may.")],
     body: Annotated[
-        str | None, typer.Argument(metavar="BODY", help="The message; without it, or with -, a message per stdin line.")
+        str | None,
+        typer.Argument(metavar="BODY", help="The message; without it, or with -, one message per line of stdin."),
     ] = None,
     tag: Annotated[str, typer.Option("--tag", metavar="TAGS", help="Tag of the messages.")] = "",
     keys: Annotated[
@@ -46,9 +47,7 @@ def send(
     ] = False,
     in_flight: Annotated[
         int,
-        typer.Option(
-            "--in-flight", metavar="N", min=1, max=10_000, help="Sends that may wait for their answers at once."
-        ),
+        typer.Option("--in-flight", metavar="N", min=1, max=10_000, help="Requests waiting for answers at once."),
     ] = 64,
     batch: Annotated[
         int, typer.Option("--batch", metavar="N", min=1, max=10_000, help="Messages in one request, from stdin.")

@@ -1,4 +1,4 @@
-"""What ``pymq send`` does: builds messages, keeps sends in flight, counts what came of them."""
+"""The work of ``pymq send``: builds messages, keeps sends in flight, and counts the results."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ FAILURES_SHOWN_MAX = 5
 
 
 def template(topic: str, tag: str, keys: list[str], properties: dict[str, str], delay_level: int) -> Message:
-    """A message without a body. Raises UsageError for names that can't be."""
+    """Returns a message without a body. Raises UsageError for illegal names."""
     for name in properties:
         if name in RESERVED:
-            raise UsageError(f"--property {name!r} is a name RocketMQ keeps for itself: use another one")
+            raise UsageError(f"--property {name!r} is reserved by RocketMQ: use another name")
     return Message(
         check_topic(topic), b"", tags=tag, keys=" ".join(keys), properties=properties, delay_level=delay_level
     )
 
 
 def with_body(message: Message, body: bytes) -> Message:
-    """The message with this body."""
+    """Returns the message with this body."""
     return dataclasses.replace(message, body=body)
 
 
 def parse_queue(topic: str, text: str | None) -> MessageQueue | None:
-    """``broker-a:3`` -> that queue. Raises UsageError."""
+    """Parses a queue such as ``broker-a:3``. Raises UsageError."""
     if text is None:
         return None
     broker, _, number = text.rpartition(":")
     if not broker or not number.isdigit():
-        raise UsageError(f"--queue {text!r} has no BROKER:ID form: write for example broker-a:0")
+        raise UsageError(f"--queue {text!r} is wrong: write BROKER:ID, for example broker-a:0")
     return MessageQueue(topic, broker, int(number))
 
 
@@ -57,7 +57,7 @@ async def send_one(message: Message, queue: MessageQueue | None, group: str, nam
 
 
 def result_record(result: SendResult) -> dict[str, Any]:
-    """A send's result as JSON shows it."""
+    """Returns the result of a send for JSON output."""
     return {
         "status": result.status.value,
         "topic": result.queue.topic,
@@ -71,7 +71,7 @@ def result_record(result: SendResult) -> dict[str, Any]:
 
 @dataclass
 class Summary:
-    """What became of many messages."""
+    """The results of many sends."""
 
     topic: str
     sent_count: int = 0
@@ -80,7 +80,7 @@ class Summary:
     failures: list[str] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Returns the results for JSON output."""
         return {
             "topic": self.topic,
             "sent": self.sent_count,
@@ -90,14 +90,14 @@ class Summary:
         }
 
     def text(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         failed = f", {self.failed_count} failed" if self.failed_count else ""
         rate = self.sent_count / self.duration_s if self.duration_s else 0
         return f"sent {self.sent_count} to {self.topic}{failed} in {self.duration_s:.2f} s ({rate:,.0f}/s)"
 
 
 class StdinJob:
-    """Sends a message for each line of stdin, ``in_flight`` requests at a time, ``batch`` messages in each."""
+    """Sends a message per line of stdin, with ``in_flight`` requests at a time and ``batch`` messages in each."""
 
     def __init__(
         self,
@@ -121,8 +121,10 @@ class StdinJob:
         self._first_error: PymqError | None = None
 
     async def run(self) -> Summary:
-        """Reads to the end of stdin. Raises the first error when nothing at all could be sent, UsageError for a line
-        that is no message."""
+        """Reads to the end of stdin.
+
+        Raises the first error when no message could be sent, UsageError for a line that is not a message.
+        """
         started_s = time.monotonic()
         with progress(f"sending to {self._template.topic}") as bar:
             async with Producer(self._group, namesrv=self._namesrv) as producer:
@@ -141,13 +143,13 @@ class StdinJob:
             async for messages in self._batches():
                 await self._slots.acquire()
                 if self._first_error is not None and not self._summary.sent_count:
-                    break  # nothing gets through: don't read on
+                    break  # nothing can be sent: stop reading
                 task = asyncio.create_task(self._send(producer, messages, bar))
                 open_sends.add(task)
                 task.add_done_callback(open_sends.discard)
                 if is_first:
-                    # Routes and connection are found by the first request; those that wait for them together would
-                    # leave in any order.
+                    # The first request looks up the route and connects. Requests that wait for that together would be
+                    # sent in any order.
                     await task
                     is_first = False
         finally:
@@ -170,7 +172,7 @@ class StdinJob:
             self._slots.release()
 
     async def _batches(self) -> AsyncIterator[list[Message]]:
-        """Messages in groups of the batch size; what has arrived is not held back for a full group."""
+        """Yields messages in batches; messages that have arrived don't wait for a full batch."""
         number = 0
         async for lines in stdin_lines():
             messages = []
@@ -203,9 +205,9 @@ class StdinJob:
 
 
 async def stdin_lines() -> AsyncIterator[list[bytes]]:
-    """Lines of stdin as they arrive, without their ends, some at a time.
+    """Yields lists of lines as they arrive on stdin, without their line ends.
 
-    A thread reads, so that the event loop goes on while nobody types; it is a daemon, so that Ctrl-C need not wait.
+    A thread reads, so that the event loop runs while there is no input; it is a daemon, so that Ctrl-C doesn't wait.
     """
     if sys.stdin.isatty():
         print_note("each line is a message; Ctrl-D ends")
@@ -228,7 +230,7 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
 def _read_stdin(
     loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes | Exception], room: threading.Semaphore
 ) -> None:
-    """``room``: for as many chunks as may wait."""
+    """Reads stdin in a thread; ``room`` limits the number of waiting chunks."""
     try:
         while True:
             try:
@@ -240,4 +242,4 @@ def _read_stdin(
             if not item or isinstance(item, Exception):
                 return
     except RuntimeError:
-        pass  # the loop has ended: nobody reads on
+        pass  # the loop has ended

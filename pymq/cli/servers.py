@@ -1,4 +1,4 @@
-"""What the three server commands share: configurations out of flags, logging, starting a role, waiting for its end."""
+"""Parts of all server commands: configuration from flags, logging, starting a server, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ HostOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the configuration; repeatable.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Say that it is ready as one JSON object.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the ready message as one JSON object.")]
 LogLevelOption = Annotated[
     str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error; logs go to stderr.")
 ]
 
 
 def build_namesrv_config(path: str | None, settings: Sequence[str] | None, flags: Mapping[str, Any]) -> NamesrvConfig:
-    """From a file, ``--set`` pairs and flags (by key; None means not given); flags win. Raises ConfigError."""
+    """Builds a configuration from a file, ``--set`` pairs and flags, which win. Raises ConfigError.
+
+    ``flags``: by key; None means not given.
+    """
     from pymq.config import load_namesrv_config
 
     config = load_namesrv_config(path, _overrides(settings, flags))
-    _tell_warnings(config.warnings)
+    _print_warnings(config.warnings)
     return config
 
 
 def build_broker_config(path: str | None, settings: Sequence[str] | None, flags: Mapping[str, Any]) -> BrokerConfig:
-    """As :func:`build_namesrv_config`, for a broker; NAMESRV_ADDR counts too. The store path is made absolute."""
+    """Does the same as :func:`build_namesrv_config` for a broker; uses NAMESRV_ADDR and an absolute store path."""
     from pymq.config import load_broker_config
 
     config = load_broker_config(path, _overrides(settings, flags), env=os.environ)
     config.store_path_root_dir = os.path.abspath(os.path.expanduser(config.store_path_root_dir))  # noqa: PTH100, PTH111
-    _tell_warnings(config.warnings)
+    _print_warnings(config.warnings)
     return config
 
 
@@ -56,23 +59,23 @@ def _overrides(settings: Sequence[str] | None, flags: Mapping[str, Any]) -> dict
     return result
 
 
-def _tell_warnings(warnings: Sequence[str]) -> None:
+def _print_warnings(warnings: Sequence[str]) -> None:
     for warning in warnings:
         print_note(f"pymq: warning: {warning}")
 
 
 def set_up_logging(level: str) -> None:
-    """Log lines on stderr from ``level`` up. Raises UsageError for an unknown level."""
+    """Logs to stderr from ``level`` up. Raises UsageError for an unknown level."""
     from pymq.errors import UsageError
 
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise UsageError(f"{level!r} is no log level: use debug, info, warning or error")
+        raise UsageError(f"{level!r} is not a log level: use debug, info, warning or error")
     logging.basicConfig(stream=sys.stderr, level=number, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
 def make_namesrv(config: NamesrvConfig) -> NameServer:
-    """A name server on this machine's clock, for :func:`start_namesrv`."""
+    """Returns a name server with this machine's clock, for :func:`start_namesrv`."""
     from pymq.clock import SystemClock
     from pymq.namesrv.server import NameServer
 
@@ -80,7 +83,7 @@ def make_namesrv(config: NamesrvConfig) -> NameServer:
 
 
 async def start_namesrv(server: NameServer) -> None:
-    """When this returns, the name server listens. Raises UsageError when the port is taken."""
+    """Returns once the name server listens. Raises UsageError when the port is in use."""
     config = server.config
     try:
         await server.start()
@@ -89,7 +92,7 @@ async def start_namesrv(server: NameServer) -> None:
 
 
 def make_broker(config: BrokerConfig) -> Broker:
-    """A broker on this machine's clock and files, for :func:`start_broker`."""
+    """Returns a broker with this machine's clock and files, for :func:`start_broker`."""
     import random
 
     from pymq.broker.broker import Broker
@@ -100,9 +103,9 @@ def make_broker(config: BrokerConfig) -> Broker:
 
 
 async def start_broker(broker: Broker, signals: StopSignals) -> None:
-    """When this returns, the broker has recovered its store and listens; otherwise it has been stopped.
+    """Returns once the broker has recovered its store and listens; stops it when an error is raised.
 
-    Raises UsageError when the port is taken, StoppedError when a signal ends the start.
+    Raises UsageError when the port is in use, StoppedError when a signal ends the start.
     """
     config = broker.config
     try:
@@ -115,7 +118,7 @@ async def start_broker(broker: Broker, signals: StopSignals) -> None:
 
 
 async def serve_until_stopped(broker: Broker, signals: StopSignals) -> None:
-    """Returns at the first signal. Raises what ends a broker by itself: a change of its role that failed."""
+    """Returns at the first signal. Raises the error of a failed role change, which ends the broker."""
     from contextlib import suppress
 
     from pymq.errors import StoppedError
@@ -132,5 +135,5 @@ def port_problem(error: OSError, host: str, port: int) -> Exception:
     if error.errno == errno.EADDRINUSE:
         return UsageError(f"{host}:{port} is in use by another process: choose another port, or 0 for any free one")
     if error.errno == errno.EADDRNOTAVAIL:
-        return UsageError(f"{host} is no address of this machine: choose another one to listen on")
+        return UsageError(f"{host} is not an address of this machine: choose another one to listen on")
     return error

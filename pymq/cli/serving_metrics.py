@@ -1,4 +1,4 @@
-"""Metrics beside a server: the settings of it, and the endpoint that lives as long as the server does."""
+"""The metrics endpoint of a server: its settings, and a context manager that serves while the server runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MetricsPortOption = Annotated[
 
 
 class MetricsView(Protocol):
-    """What a role gives: asked for at each scrape."""
+    """The metrics of a server, read at each scrape."""
 
     def collectors(self) -> Sequence[Collector]: ...
 
@@ -32,14 +32,14 @@ class MetricsView(Protocol):
 
 
 class MetricsPlace(NamedTuple):
-    """Where metrics are to be served."""
+    """The address at which to serve metrics."""
 
     host: str
     port: int
 
 
 class MetricsSettings(Protocol):
-    """The keys that a broker's and a name server's configuration share."""
+    """The metrics keys of a broker's and a name server's configuration."""
 
     bind_address: str
     metrics_exporter_type: str
@@ -48,14 +48,14 @@ class MetricsSettings(Protocol):
 
 
 def metrics_flags(port: int | None) -> dict[str, Any]:
-    """The keys that ``--metrics-port`` stands for; None means not given."""
+    """Returns the keys that ``--metrics-port`` sets; None means not given."""
     from pymq.config.metrics import PROM
 
     return {"metricsExporterType": None if port is None else PROM, "metricsPromExporterPort": port}
 
 
 def metrics_place(config: MetricsSettings, default_host: str) -> MetricsPlace | None:
-    """Where a configuration wants metrics to be served; None when it does not."""
+    """Returns the address at which a configuration serves metrics, None when it doesn't."""
     from pymq.config.metrics import PROM
 
     if config.metrics_exporter_type != PROM:
@@ -65,14 +65,14 @@ def metrics_place(config: MetricsSettings, default_host: str) -> MetricsPlace | 
 
 @asynccontextmanager
 async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> AsyncIterator[str]:
-    """Serves them while the ``with`` lasts, and gives their "host:port", empty for no place.
+    """Serves metrics during the ``with`` block and yields their "host:port", empty if ``place`` is None.
 
-    Raises UsageError when host or port can't be had.
+    Raises UsageError when the host or port can't be used.
     """
     if place is None:
         yield ""
         return
-    from pymq.metrics.endpoint import MetricsEndpoint  # its libraries are only imported when they are needed
+    from pymq.metrics.endpoint import MetricsEndpoint  # imports its libraries only when they are needed
 
     endpoint = MetricsEndpoint(view.collectors, view.labels)
     try:
@@ -82,10 +82,10 @@ async def serving_metrics(place: MetricsPlace | None, view: MetricsView) -> Asyn
 
 
 def metrics_text(address: str) -> str:
-    """What a ready line adds."""
+    """Returns the addition to a ready line."""
     return f"; metrics on http://{address}/metrics" if address else ""
 
 
 def metrics_member(address: str) -> dict[str, str]:
-    """What a ready object adds."""
+    """Returns the addition to a ready object."""
     return {"metrics": address} if address else {}

@@ -17,8 +17,8 @@ DEFAULT_TIMEOUT_S = 5.0
 
 
 def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
-    """What ``work`` returns, called with an Admin for the name servers in ``namesrv``."""
-    # Plain asyncio: for a handful of requests importing uvloop costs more than it brings.
+    """Calls ``work`` with an Admin for the name servers in ``namesrv`` and returns its result."""
+    # Plain asyncio: for a few requests, importing uvloop takes longer than it saves.
     import asyncio
 
     from pymq.client.admin import Admin
@@ -31,7 +31,7 @@ def with_admin(namesrv: str, work: Callable[[Admin], Awaitable[T]], timeout_s: f
 
 
 async def until_done_or_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Runs ``work`` to its end or to SIGINT or SIGTERM, which are the usual end of what follows something."""
+    """Runs ``work`` until it ends, or until SIGINT or SIGTERM, which normally end a command that follows messages."""
     from pymq.errors import StoppedError
     from pymq.net.runtime import StopSignals
 

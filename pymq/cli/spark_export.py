@@ -1,4 +1,4 @@
-"""``pymq spark-export``: topics to files through Spark; the work is :mod:`pymq.spark.export`'s."""
+"""``pymq spark-export``: exports topics to files with Spark, by :mod:`pymq.spark.export`."""
 
 from __future__ import annotations
 
@@ -36,17 +36,22 @@ app = new_app()
 )
 def spark_export(
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="NAME|GLOB", help="What to export; repeatable.")
+        list[str] | None, typer.Option("--topic", "-t", metavar="NAME|GLOB", help="Topics to export; repeatable.")
     ] = None,
     start: Annotated[
         str, typer.Option("--from", metavar="WHERE", help="earliest, latest, -2h, a time, group:NAME, or JSON offsets.")
     ] = "earliest",
     end: Annotated[
-        str, typer.Option("--to", metavar="WHERE", help="As --from; what arrives later is left out.")
+        str,
+        typer.Option(
+            "--to", metavar="WHERE", help="End of the range, in the forms of --from; excludes later messages."
+        ),
     ] = "latest",
     output: Annotated[
         str | None,
-        typer.Option("--output", "--out", metavar="DIR", help="Directory; the same one again goes on where it ended."),
+        typer.Option(
+            "--output", "--out", metavar="DIR", help="Directory; the same one again continues where it ended."
+        ),
     ] = None,
     file_format: Annotated[
         str, typer.Option("--format", metavar="NAME", help="parquet, json, csv or orc.")
@@ -68,10 +73,10 @@ def spark_export(
     expression: ExpressionOption = None,
     via: ViaOption = None,
     on_error: Annotated[
-        str, typer.Option("--on-error", metavar="skip|deliver|stop", help="For messages that --filter can't judge.")
+        str, typer.Option("--on-error", metavar="skip|deliver|stop", help="For messages that --filter fails on.")
     ] = "skip",
     max_rows: Annotated[
-        int, typer.Option("--max-rows", metavar="N", min=0, help="Stop after about so many; 0: no limit.")
+        int, typer.Option("--max-rows", metavar="N", min=0, help="Stop after about N rows; 0: no limit.")
     ] = 0,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Spark master.")] = "local[*]",
     conf: Annotated[
@@ -83,7 +88,7 @@ def spark_export(
     on_data_loss: Annotated[
         str, typer.Option("--on-data-loss", metavar="fail|report", help="When offsets are no longer stored.")
     ] = "fail",
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be read.")] = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
@@ -123,7 +128,7 @@ def spark_export(
     except ModuleNotFoundError as error:
         raise UsageError(f"spark-export needs {error.name}: pip install 'pymq-toolkit[spark]'") from error
 
-    # Spark says so of every pandas from 3 on; nothing here uses pandas.
+    # Spark warns about every pandas from 3 on; this package doesn't use pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     with export_progress() as progress:
         summary = run(options, progress)
@@ -143,7 +148,7 @@ def _new_directory() -> str:
 
 @contextmanager
 def export_progress() -> Iterator[Progress]:
-    """A bar on stderr when that is a terminal."""
+    """Shows a bar on stderr when that is a terminal."""
     if not sys.stderr.isatty():
         from pymq.spark.options import NoProgress
 
@@ -186,12 +191,12 @@ def _print_summary(summary: ExportSummary) -> None:
     if summary.dry_run:
         print(f"would export {summary.planned_rows} rows in {summary.tasks} tasks as {summary.format}")
         return
-    resumed = "; went on from an earlier run" if summary.resumed else ""
+    resumed = "; continued an earlier run" if summary.resumed else ""
     print(
         f"exported {summary.rows} rows to {summary.output} as {summary.format}: {summary.files} files, "
         f"{summary.elapsed_s:.1f} s ({summary.rows_per_s:,.0f} rows/s){resumed}"
     )
     if summary.filter_errors:
-        print_note(f"pymq: warning: the filter could not judge {summary.filter_errors} messages (see --on-error)")
+        print_note(f"pymq: warning: the filter failed on {summary.filter_errors} messages (see --on-error)")
     if summary.lost:
         print_note(f"pymq: warning: {summary.lost} offsets were no longer stored")

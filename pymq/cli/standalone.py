@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig, NamesrvConfig
 
 DEFAULT_DIRECTORY = "~/.pymq/standalone"
-# A share of the disk says little on a desktop, whose disk is often fuller than a server's: free bytes decide instead.
+# A desktop's disk is often fuller than a server's, so the limit is the number of free bytes and not a share.
 DEFAULT_SETTINGS = ("diskSpaceWarningLevelRatio=0", "diskSpaceCleanForciblyRatio=0", "diskFreeBytesMin=268435456")
 
 app = new_app()
@@ -39,7 +39,7 @@ app = new_app()
 )
 def standalone(
     directory: Annotated[
-        str | None, typer.Option("--dir", metavar="DIR", help=f"Where data is kept; default {DEFAULT_DIRECTORY}.")
+        str | None, typer.Option("--dir", metavar="DIR", help=f"Data directory; default {DEFAULT_DIRECTORY}.")
     ] = None,
     namesrv_port: Annotated[
         int,
@@ -55,7 +55,7 @@ def standalone(
     ] = None,
     host: HostOption = None,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Keep data in a directory that is removed at the end.")
+        bool, typer.Option("--ephemeral", help="Store data in a directory that is removed at the end.")
     ] = False,
     metrics_port: MetricsPortOption = None,
     config_file: Annotated[
@@ -65,7 +65,7 @@ def standalone(
     as_json: JsonOption = False,
     log_level: LogLevelOption = "warning",
 ) -> None:
-    """Run a name server and a broker together: all that clients need, in one process."""
+    """Run a name server and a broker in one process: all that clients need."""
     import shutil
     import tempfile
 
@@ -78,7 +78,7 @@ def standalone(
     set_up_logging(log_level)
     store = tempfile.mkdtemp(prefix="pymq-") if ephemeral else directory or DEFAULT_DIRECTORY
     try:
-        # The broker's only name server is the one started here, whose port is known only then.
+        # The broker's only name server is the one started below, whose port is not known yet.
         flags: dict[str, Any] = {"listenPort": port, "bindAddress": host, "storePathRootDir": store, "namesrvAddr": ""}
         flags |= metrics_flags(metrics_port)
         defaults = () if config_file is not None else DEFAULT_SETTINGS
@@ -104,7 +104,7 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
                 broker_config.namesrv_addr = namesrv.address
                 await start_broker(broker, signals)
                 try:
-                    _tell_ready(namesrv.address, broker, metrics, as_json)
+                    _print_ready(namesrv.address, broker, metrics, as_json)
                     await serve_until_stopped(broker, signals)
                 finally:
                     await broker.stop()
@@ -112,7 +112,7 @@ async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_
                 await namesrv.stop()
 
 
-def _tell_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> None:
+def _print_ready(namesrv: str, broker: Broker, metrics: str, as_json: bool) -> None:
     store = broker.config.store_path_root_dir
     if as_json:
         ready = {"namesrv": namesrv, "broker": broker.address, "store": store, "pid": os.getpid()}

@@ -1,4 +1,4 @@
-"""``pymq store``: verify, inspect, dump, repair, recover and thaw the data directory of a broker that is stopped."""
+"""``pymq store``: verifies, inspects, dumps, repairs, recovers and thaws the data directory of a stopped broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.cli.options import OutputOption
 from pymq.cli.output import OutputFormat
 from pymq.errors import EXIT_FAILED, UsageError
 
-app = new_app("Check, look into, dump, repair, recover or thaw a stopped broker's data directory.")
+app = new_app("Verify, inspect, dump, repair, recover or thaw the data directory of a stopped broker.")
 
 DirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="A broker's data directory (storePathRootDir).")]
 CommitLogOption = Annotated[
@@ -22,11 +22,11 @@ CommitLogOption = Annotated[
 ConfigOption = Annotated[
     str | None,
     typer.Option(
-        "-c", "--config", metavar="FILE", help="The broker's conf file: for odd index sizes and delay levels."
+        "-c", "--config", metavar="FILE", help="The broker's configuration file, for its index size and delay levels."
     ),
 ]
 RunningOption = Annotated[
-    bool, typer.Option("--while-running", help="Read although a broker runs there; the newest part may be missing.")
+    bool, typer.Option("--while-running", help="Read even if a broker runs there; the newest part may be missing.")
 ]
 DUMP_FORMATS = ("jsonl", "parquet")
 
@@ -43,14 +43,14 @@ def verify(
     config: ConfigOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Check everything against everything and name the first bad byte. Changes nothing.
+    """Verify a directory and name the first bad byte. Changes nothing.
 
-    Every record's structure and CRC, the chain of segments and offsets, every queue and the key index against the log,
-    checkpoint and tables. Exit code 0: sound, 1: damage was found.
+    Checks the structure and CRC of every record, the chain of segments and offsets, every queue and the key index
+    against the log, and checkpoint and tables. Exit code 0: sound, 1: damage was found.
     """
     from pymq.cli import store_work as work
 
-    if not work.run_verify(work.Place(directory, commit_log, config), output):
+    if not work.run_verify(work.StoreLocation(directory, commit_log, config), output):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -68,7 +68,8 @@ def inspect(
         int | None, typer.Option("--offset", metavar="N", min=0, help="Show the record at this commit log offset.")
     ] = None,
     message_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Show the message with this id, of broker or producer.")
+        str | None,
+        typer.Option("--id", metavar="ID", help="Show the message with this id, made by a broker or a producer."),
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only queues of this topic.")] = None,
     commit_log: CommitLogOption = None,
@@ -76,12 +77,12 @@ def inspect(
     while_running: RunningOption = False,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Show what a directory holds: segments, queues, index, checkpoint, tables; or one of its messages."""
+    """Show the contents of a directory (segments, queues, index, checkpoint, tables), or one of its messages."""
     from pymq.cli import store_work as work
 
     if offset is not None and message_id is not None:
         raise UsageError("--offset and --id exclude each other: give one of them")
-    place = work.Place(directory, commit_log, config, while_running)
+    place = work.StoreLocation(directory, commit_log, config, while_running)
     if offset is None and message_id is None:
         work.run_inspect(place, topic, output)
     else:
@@ -100,10 +101,11 @@ def inspect(
 def dump(
     directory: DirectoryArgument,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="jsonl|parquet", help="One JSON object a line, or Parquet.")
+        str, typer.Option("--output", "-o", metavar="jsonl|parquet", help="One JSON object per line, or Parquet.")
     ] = "jsonl",
     target: Annotated[
-        str | None, typer.Option("--out", metavar="FILE", help="Write here and not to stdout; Parquet needs it.")
+        str | None,
+        typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout; required for Parquet."),
     ] = None,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", "-t", metavar="NAME", help="Only this topic; repeatable.")
@@ -111,22 +113,24 @@ def dump(
     begin: Annotated[
         str | None, typer.Option("--from", metavar="WHERE", help="A queue offset, -1h, or a time (2026-01-31T12:00).")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="WHERE", help="As --from; itself left out.")] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="WHERE", help="End of the range, in the forms of --from; excluded.")
+    ] = None,
     commit_log: CommitLogOption = None,
     while_running: RunningOption = False,
 ) -> None:
-    """Write every message of the log, in its order. Damaged ones are told on stderr and left out (exit code 1).
+    """Write every message of the log, in order. Damaged ones are reported on stderr and left out (exit code 1).
 
-    DIR may also be a file under a directory's diverged/: what was cut from its log.
+    DIR may also be a file in a directory's diverged/, which holds what was truncated from its log.
     """
     from pymq.cli import store_work as work
 
     if output not in DUMP_FORMATS:
         raise UsageError(f"-o {output!r}: use one of {', '.join(DUMP_FORMATS)}")
     if output == "parquet" and target is None:
-        raise UsageError("Parquet goes to a file: give --out FILE")
+        raise UsageError("-o parquet needs a file: give --out FILE")
     wanted = work.parse_wanted(topics or (), begin, end, time.time_ns() // 1_000_000)
-    if not work.run_dump(work.Place(directory, commit_log, None, while_running), output, target, wanted):
+    if not work.run_dump(work.StoreLocation(directory, commit_log, None, while_running), output, target, wanted):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -139,20 +143,20 @@ def dump(
 def repair(
     directory: DirectoryArgument,
     target: Annotated[
-        str, typer.Option("--to", metavar="NEWDIR", help="Where the sound copy goes; DIR stays as it is.")
+        str, typer.Option("--to", metavar="NEWDIR", help="Directory for the sound copy; DIR stays unchanged.")
     ],
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Write a sound copy of a damaged directory and say exactly what is lost.
+    """Write a sound copy of a damaged directory and report exactly what is lost.
 
-    Every message that can be read keeps its offsets. Damaged ranges of the log become records that PyMQ and RocketMQ
-    read past; queues and index are made again; bad tables come from their backups. Exit code 0: the copy was written.
+    Every readable message keeps its offsets. Damaged ranges of the log become records that PyMQ and RocketMQ skip;
+    queues and index are rebuilt; damaged tables come from their backups. Exit code 0: the copy was written.
     """
     from pymq.cli import store_work as work
 
-    work.run_repair(work.Place(directory, commit_log, config), target, output)
+    work.run_repair(work.StoreLocation(directory, commit_log, config), target, output)
 
 
 @app.command(
@@ -166,30 +170,30 @@ def recover(
     directory: DirectoryArgument,
     source: Annotated[
         str,
-        typer.Option("--from", metavar="HOST:PORT", help="A running broker with the same log: a slave, the master."),
+        typer.Option("--from", metavar="HOST:PORT", help="A running broker with the same log: a slave or the master."),
     ],
     verify_only: Annotated[
         bool, typer.Option("--verify-only", help="Compare with the source and change nothing.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also when the logs look as if they were not of one broker.")
+        bool, typer.Option("--force", help="Recover even if the logs seem to be of different brokers.")
     ] = False,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Rebuild a directory whose log or queues are lost or damaged from a slave, or from the master.
+    """Rebuild a directory with a lost or damaged log or queues from a slave, or from the master.
 
-    The logs are compared by digests and only what differs is fetched; DIR may be missing altogether. What is replaced
-    is kept in DIR/replaced, what DIR has beyond the source's log stays. Interrupted, it goes on with the next call; no
-    broker starts there before. Exit code 0: the log is the source's and sound, 1: it is not.
+    Compares the logs by digests and fetches only the differences; DIR may be missing. Replaced files are kept in
+    DIR/replaced, and what DIR has beyond the source's log stays. After an interruption the next call continues, and no
+    broker starts there before that. Exit code 0: the log equals the source's and is sound, 1: it doesn't.
     """
     from pymq.cli import recover_work as work
-    from pymq.cli.store_work import Place
+    from pymq.cli.store_work import StoreLocation
 
     if verify_only and force:
-        raise UsageError("--verify-only changes nothing, so there is nothing to --force: give one of them")
-    place = Place(directory, commit_log, config)
+        raise UsageError("--verify-only and --force exclude each other: give one of them")
+    place = StoreLocation(directory, commit_log, config)
     if not work.run_recover(place, source, output, verify_only=verify_only, force=force):
         raise typer.Exit(EXIT_FAILED)
 
@@ -205,10 +209,10 @@ def thaw(
     commit_log: CommitLogOption = None,
     output: OutputOption = OutputFormat.table,
 ) -> None:
-    """Make compressed segments plain again, so that RocketMQ can read the directory. This changes DIR.
+    """Decompress segments, so that RocketMQ can read the directory. This changes DIR.
 
-    It needs the space of the plain segments. What is done stays done when it is interrupted; another call goes on.
+    Needs free space for the decompressed segments. After an interruption another call continues.
     """
     from pymq.cli import store_work as work
 
-    work.run_thaw(work.Place(directory, commit_log), output)
+    work.run_thaw(work.StoreLocation(directory, commit_log), output)

@@ -1,4 +1,4 @@
-"""What the store commands do: open a directory for reading, run a tool over it, and print its outcome."""
+"""The work of the store commands: opens a directory for reading, runs a tool on it, and prints the outcome."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from pymq.store.cold import thaw
 from pymq.store.fs import RealFiles
 from pymq.units import format_bytes, parse_time_ms
 
-_SHOWN_MAX = 20  # findings and lost ranges that people see; JSON has more
+_SHOWN_MAX = 20  # findings and lost ranges in text output; JSON has more
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which directory, and how it may be read."""
+class StoreLocation:
+    """A data directory with its options, and whether it may be read while a broker runs there."""
 
     directory: str
     commit_log: str | None = None
@@ -56,15 +56,15 @@ class Place:
 
 
 @contextmanager
-def _opened(place: Place) -> Iterator[Directory]:
-    """The directory, opened for reading only and kept from brokers meanwhile."""
+def _opened(place: StoreLocation) -> Iterator[Directory]:
+    """Opens the directory for reading only, and prevents brokers from starting there meanwhile."""
     root = absolute(place.directory)
     options = read_options(place.config)
     log_directory = absolute(place.commit_log or options.get("storePathCommitLog") or f"{root}/commitlog")
     check_is_store(root, log_directory)
     with held(root, while_running=place.while_running) as running:
         if running:
-            print_note("a broker runs here: what it holds in memory is not seen, what it writes now may look cut short")
+            print_note("a broker runs here: data in its memory is not seen, and data it writes now may look truncated")
         directory = open_directory(ReadOnlyFiles(), root, log_directory, options)
         try:
             yield directory
@@ -73,8 +73,8 @@ def _opened(place: Place) -> Iterator[Directory]:
 
 
 @contextmanager
-def _opened_or_kept(place: Place) -> Iterator[Directory]:
-    """The directory; for a file under its ``diverged/`` with the log that was kept there in place of its own."""
+def _opened_or_kept(place: StoreLocation) -> Iterator[Directory]:
+    """Opens the directory; for a file in its ``diverged/``, with the log kept there in place of its own."""
     path = Path(absolute(place.directory))
     if not path.is_file():
         with _opened(place) as directory:
@@ -89,12 +89,12 @@ def _opened_or_kept(place: Place) -> Iterator[Directory]:
 
 
 def absolute(path: str) -> str:
-    """The path as it stays true whatever the working directory becomes; ``~`` is expanded."""
+    """Returns the absolute path; ``~`` is expanded."""
     return str(Path(path).expanduser().absolute())
 
 
 def read_options(path: str | None) -> dict[str, str]:
-    """Keys of a conf file; none without one. Raises UsageError."""
+    """Returns the keys of a configuration file, none without one. Raises UsageError."""
     if path is None:
         return {}
     try:
@@ -105,7 +105,7 @@ def read_options(path: str | None) -> dict[str, str]:
 
 @contextmanager
 def _log_progress(what: str, directory: Directory, readings: int = 1) -> Iterator[Callable[[int], None]]:
-    """A bar over MiB of log; yields what is told the bytes done."""
+    """Shows a bar over the MiB of the log; yields a function that takes the number of bytes done."""
     total = sum(segment.size for segment in directory.log.segments) * readings
     with progress_in_mib(what, total) as advance:
         yield advance
@@ -114,8 +114,8 @@ def _log_progress(what: str, directory: Directory, readings: int = 1) -> Iterato
 # -- verify -----------------------------------------------------------------------------------------------------------
 
 
-def run_verify(place: Place, output: OutputFormat) -> bool:
-    """Checks and prints; returns whether the directory is sound."""
+def run_verify(place: StoreLocation, output: OutputFormat) -> bool:
+    """Verifies and prints; returns True if the directory is sound."""
     with _opened(place) as directory, _log_progress("verify", directory) as advance:
         report = verify(directory, advance)
     if output is OutputFormat.json:
@@ -142,7 +142,7 @@ def _print_report(report: Report) -> None:
     _print_lines("notes", report.notes)
     first = report.first_bad
     if first is None:
-        print("\nsound" if report.clean else "\nsound; the next start cuts and adds what the notes say")
+        print("\nsound" if report.clean else "\nsound; the next start makes the changes listed in the notes")
         return
     where = first.path + (f" at {first.position}" if first.position is not None else "")
     offset = f" (commit log offset {first.physical_offset})" if first.physical_offset is not None else ""
@@ -195,8 +195,8 @@ _INDEX_COLUMNS = [
 ]
 
 
-def run_inspect(place: Place, topic: str | None, output: OutputFormat) -> None:
-    """Prints the directory's overview."""
+def run_inspect(place: StoreLocation, topic: str | None, output: OutputFormat) -> None:
+    """Prints an overview of the directory."""
     with _opened(place) as directory:
         found = overview(directory, topic)
     if output is OutputFormat.json:
@@ -207,7 +207,8 @@ def run_inspect(place: Place, topic: str | None, output: OutputFormat) -> None:
             "directory": found["directory"],
             "stopped": "cleanly" if found["clean_stop"] else "uncleanly: a start will recover it",
             "last written by": found["last_written_by"],
-            "log": f"{found['log_start']} to {found['log_end']}" + (", torn tail behind" if found["torn_tail"] else ""),
+            "log": f"{found['log_start']} to {found['log_end']}"
+            + (", followed by a torn tail" if found["torn_tail"] else ""),
             "segment size": format_bytes(found["segment_size_bytes"]),
         }
     )
@@ -233,7 +234,7 @@ def _print_checkpoint(checkpoint: dict[str, Any]) -> None:
     print_fields(fields)
 
 
-def run_show(place: Place, offset: int | None, message_id: str | None, output: OutputFormat) -> None:
+def run_show(place: StoreLocation, offset: int | None, message_id: str | None, output: OutputFormat) -> None:
     """Prints one message with all its fields. Raises NotFoundError, CorruptRecordError."""
     with _opened(place) as directory:
         if offset is not None:
@@ -291,7 +292,7 @@ def _print_message(message: StoredMessage) -> None:
 
 
 def parse_wanted(topics: Sequence[str], begin: str | None, end: str | None, now_ms: int) -> dump.Wanted:
-    """``--from`` and ``--to``: plain numbers up to 999,999,999,999 are queue offsets, else points in time."""
+    """Parses ``--from`` and ``--to``: plain numbers up to 999,999,999,999 are queue offsets, others points in time."""
     from_offset, from_ms = _offset_or_time(begin, now_ms) if begin else (0, 0)
     to_offset, to_ms = _offset_or_time(end, now_ms) if end else (None, None)
     wanted = dump.Wanted(
@@ -302,7 +303,7 @@ def parse_wanted(topics: Sequence[str], begin: str | None, end: str | None, now_
         to_ms=dump.OFFSET_LAST if to_ms is None else to_ms,
     )
     if wanted.from_offset >= wanted.to_offset or wanted.from_ms >= wanted.to_ms:
-        raise UsageError("--from is not before --to: no message can be between them")
+        raise UsageError("--from is not before --to: give a --from before --to")
     return wanted
 
 
@@ -312,8 +313,8 @@ def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
     return None, parse_time_ms(text, now_ms)
 
 
-def run_dump(place: Place, kind: str, target: str | None, wanted: dump.Wanted) -> bool:
-    """Writes the messages; returns whether all of them could be read."""
+def run_dump(place: StoreLocation, kind: str, target: str | None, wanted: dump.Wanted) -> bool:
+    """Writes the messages; returns True if all of them could be read."""
     with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
         messages = dump.Messages(directory.log, wanted, lambda text: print_note(f"pymq: {text}"), advance)
         if target is None:
@@ -325,7 +326,7 @@ def run_dump(place: Place, kind: str, target: str | None, wanted: dump.Wanted) -
 
 
 def _write_file(target: str, kind: str, messages: dump.Messages) -> None:
-    """Under another name until it is whole."""
+    """Writes a file under another name, and renames it once it is complete."""
     part = Path(target + ".part")
     try:
         if kind == "parquet":
@@ -351,8 +352,8 @@ def _write_lines(file: IO[bytes], messages: dump.Messages) -> None:
 # -- repair -----------------------------------------------------------------------------------------------------------
 
 
-def run_repair(place: Place, target: str, output: OutputFormat) -> None:
-    """Writes the copy and prints what is lost."""
+def run_repair(place: StoreLocation, target: str, output: OutputFormat) -> None:
+    """Writes the sound copy and prints what is lost."""
     with _opened(place) as directory, _log_progress("repair", directory, readings=2) as advance:
         report = repair(directory, RealFiles(), absolute(target), SystemClock(), advance)
     if output is OutputFormat.json:
@@ -371,7 +372,7 @@ def _print_repair(report: RepairReport) -> None:
         }
     )
     _print_lines(
-        "single flipped bits that a digest proves, turned back",
+        "single flipped bits, corrected by their digests",
         [f"{one['file']} at {one['position']}, bit {one['bit']}" for one in report.healed],
     )
     _print_lines(
@@ -395,22 +396,22 @@ def _span(first: int, last: int) -> str:
 # -- thaw -------------------------------------------------------------------------------------------------------------
 
 
-def run_thaw(place: Place, output: OutputFormat) -> None:
-    """Makes every compressed segment plain again and prints which."""
+def run_thaw(place: StoreLocation, output: OutputFormat) -> None:
+    """Decompresses all compressed segments and prints which."""
     root = absolute(place.directory)
     log_directory = absolute(place.commit_log or f"{root}/commitlog")
     check_is_store(root, log_directory)
     with progress("thaw (segments)") as bar:
 
-        def tell(_: int, total: int) -> None:
+        def advance(_: int, total: int) -> None:
             bar.set_total(total)
             bar.advance(1)
 
-        report = thaw(RealFiles(), root, log_directory, tell)
+        report = thaw(RealFiles(), root, log_directory, advance)
     if output is OutputFormat.json:
         print_json({"directory": root, "segments": report.segments, "bytes": report.bytes})
     elif report.segments:
-        print(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, are plain again")
+        print(f"{len(report.segments)} segments, {format_bytes(report.bytes)}, are decompressed")
         _print_lines("segments", report.segments)
     else:
         print_note("no segment is compressed")

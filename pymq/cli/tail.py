@@ -1,4 +1,4 @@
-"""``pymq tail``: shows messages from any point on, and those that come."""
+"""``pymq tail``: shows messages from any point on, and new ones as they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMATS = ("text", "json", "raw")
 
 
 class TailCommand(TyperCommand):
-    """Understands ``-100`` and ``-15m`` beside options."""
+    """Accepts ``-100`` and ``-15m`` beside options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, expand_short_forms(args))
@@ -31,7 +31,7 @@ class TailCommand(TyperCommand):
     cls=TailCommand,
     epilog=examples(
         "pymq tail                                  (all topics of applications, following)",
-        "pymq tail orders -100                      (the last 100, then what comes)",
+        "pymq tail orders -100                      (the last 100, then new ones)",
         "pymq tail orders payments -15m --tag paid",
         "pymq tail orders --sql \"amount > 100 AND country IN ('DE', 'FR')\"",
         "pymq tail orders --filter 'jsonpath:$.items[?@.price > 5]'",
@@ -43,7 +43,7 @@ class TailCommand(TyperCommand):
 )
 def tail(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; without one all that applications made.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; without one all topics of applications.")
     ] = None,
     start: Annotated[
         str | None,
@@ -53,13 +53,15 @@ def tail(
     ] = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", min=0, metavar="N", help=f"Begin with the last N; -N for short. [{DEFAULT_LAST_COUNT}]"),
+        typer.Option(
+            "--last", min=0, metavar="N", help=f"Begin with the last N messages; -N for short. [{DEFAULT_LAST_COUNT}]"
+        ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after so many messages.")
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after N messages.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", "-f/-F", help="Wait for more, or stop at the end as it is now.")
+        bool, typer.Option("--follow/--no-follow", "-f/-F", help="Wait for new messages, or stop at the current end.")
     ] = True,
     tag: Annotated[
         str, typer.Option("--tag", metavar="TAGS", help="Only these tags: 'A || B'. The broker filters.")
@@ -69,21 +71,25 @@ def tail(
     expression: ExpressionOption = None,
     via: ViaOption = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages with this key.")] = None,
-    grep: Annotated[str | None, typer.Option("--grep", metavar="REGEX", help="Only bodies with a match.")] = None,
+    grep: Annotated[
+        str | None, typer.Option("--grep", metavar="REGEX", help="Only messages whose body matches.")
+    ] = None,
     queue: Annotated[
         int | None, typer.Option("--queue", metavar="N", min=0, help="Only queues with this number.")
     ] = None,
     group: Annotated[
         str | None,
         typer.Option(
-            "--group", metavar="NAME", help="Begin where this consumer group is, or at the start if it is nowhere."
+            "--group",
+            metavar="NAME",
+            help="Begin at the offset of this consumer group, or at the start if it has none.",
         ),
     ] = None,
-    commit: Annotated[bool, typer.Option("--commit", help="Commit what was shown for --group.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json|raw", help="How to print.")] = "text",
+    commit: Annotated[bool, typer.Option("--commit", help="Commit the offsets shown, for --group.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json|raw", help="Output format.")] = "text",
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show messages. Offsets are never committed unless --commit says so.
+    """Show messages. Commits no offsets without --commit.
 
     Text lines are: store time, topic, broker/queue@offset, [tag], keys, body. JSON lines keep JSON bodies as JSON.
     """
@@ -105,7 +111,7 @@ def tail(
         start=begin,
         count=count,
         follow=follow,
-        wanted=work.Wanted(tag, key, grep, sql, parse_plugin(plugin, expression, via)),
+        selection=work.MessageSelection(tag, key, grep, sql, parse_plugin(plugin, expression, via)),
         queue_id=queue,
         group=group or DEFAULT_GROUP,
         commit=commit,

@@ -1,4 +1,4 @@
-"""Where a tail begins: the words, offsets, times and short forms of ``--from``, ``-100`` and ``-15m``."""
+"""Parses the start of a tail: words, offsets and times of ``--from``, and the short forms ``-100`` and ``-15m``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from pymq.errors import UsageError
 from pymq.units import parse_time_ms
 
-# Plain numbers up to here are offsets, above they are Unix milliseconds (2001 and later).
+# Plain numbers up to here are offsets; larger ones are Unix milliseconds (2001 and later).
 OFFSET_MAX = 999_999_999_999
 DEFAULT_LAST_COUNT = 10
 
@@ -18,7 +18,7 @@ _SHORT_AGE = re.compile(r"-(\d+(?:\.\d+)?(?:ms|s|m|h|d))\Z")
 
 
 class StartKind(Enum):
-    """How a start is given."""
+    """The kinds of a start."""
 
     FIRST = "start"
     END = "end"
@@ -30,14 +30,14 @@ class StartKind(Enum):
 
 @dataclass(frozen=True)
 class Start:
-    """``value``: the offset, the time in Unix ms, or how many messages; 0 for the other kinds."""
+    """A start. ``value``: the offset, the time in Unix ms, or the number of messages; 0 for the other kinds."""
 
     kind: StartKind
     value: int = 0
 
 
 def parse_start(text: str, now_ms: int) -> Start:
-    """``start``, ``end``, ``group``, an offset, ``-15m``, or a point in time. Raises UsageError."""
+    """Parses ``start``, ``end``, ``group``, an offset, ``-15m``, or a point in time. Raises UsageError."""
     word = text.strip().lower()
     if word in ("start", "first", "earliest", "beginning"):
         return Start(StartKind.FIRST)
@@ -58,7 +58,7 @@ def parse_start(text: str, now_ms: int) -> Start:
 
 
 def expand_short_forms(arguments: list[str]) -> list[str]:
-    """``-100`` becomes ``--last 100``, ``-15m`` becomes ``--from -15m``; a value behind an option stays as it is."""
+    """Replaces ``-100`` by ``--last 100`` and ``-15m`` by ``--from -15m``, except values of an option."""
     expanded: list[str] = []
     for at, argument in enumerate(arguments):
         if at and arguments[at - 1] in ("--from", "--last", "--count"):

@@ -1,4 +1,4 @@
-"""What ``pymq tail`` does: reads what is stored in order of time over all queues, then follows each queue."""
+"""The work of ``pymq tail``: shows the stored messages of all queues in order of time, then follows each queue."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pymq.client import Admin, MessageQueue, PullConsumer, PullStatus, StoredMes
 from pymq.client.local_filter import LocalFilter
 from pymq.errors import ExpressionError, NotFoundError, PymqError, RefusedError, UnreachableError, UsageError
 
-PULL_COUNT = 1024  # brokers have caps of their own
+PULL_COUNT = 1024  # brokers have their own limits
 SUSPEND_MS = 15_000
 LOOK_FOR_QUEUES_EVERY_S = 5.0
 COMMIT_EVERY_S = 5.0
 RETRY_AFTER_S = 1.0
 
 
-class Wanted:
-    """Which messages to show. The broker filters by ``tag`` or ``sql``, filter servers or this command by ``plugin``.
+class MessageSelection:
+    """The messages to show. The broker applies ``tag`` or ``sql``, a filter server or this command applies ``plugin``.
 
-    Key and pattern are checked here.
+    This command checks key and pattern.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Wanted:
         sql: str | None = None,
         plugin: PluginChoice | None = None,
     ) -> None:
-        """Raises UsageError for tags beside SQL, either beside a filter server, or an expression that is wrong."""
+        """Raises UsageError for tags with SQL, for either with a filter server, and for a wrong expression."""
         self._tag = tag or "*"
         self._sql = sql
-        self._served = plugin if plugin is not None and plugin.via is not None else None
-        self._plugin = None if plugin is None or self._served is not None else _plugin_filter(plugin)
-        if self._served is not None and (sql is not None or self._tag != "*"):
+        self._remote = plugin if plugin is not None and plugin.via is not None else None
+        self._plugin = None if plugin is None or self._remote is not None else _plugin_filter(plugin)
+        if self._remote is not None and (sql is not None or self._tag != "*"):
             raise UsageError(
                 "--via excludes --tag and --sql: filter servers run one filter, for example --filter sql92"
             )
@@ -58,20 +58,20 @@ class Wanted:
         try:
             self._pattern = re.compile(grep) if grep is not None else None
         except re.error as error:
-            raise UsageError(f"--grep {grep!r} is no regular expression: {error}") from error
+            raise UsageError(f"--grep {grep!r} is not a regular expression: {error}") from error
 
-    def of_pull(self) -> dict[str, Any]:
-        """What is said of it to :meth:`PullConsumer.pull`."""
-        if self._served is not None:
-            name, expression, via = self._served
+    def pull_arguments(self) -> dict[str, Any]:
+        """Returns the arguments for :meth:`PullConsumer.pull`."""
+        if self._remote is not None:
+            name, expression, via = self._remote
             return {"filter": name, "expression": expression, "via": via}
         return {"expression": self._tag, "sql": self._sql}
 
     def keep(self, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """What the plugin takes of the messages of one pull."""
+        """Returns those messages of one pull that match the plugin."""
         return messages if self._plugin is None or not messages else self._plugin.keep(messages).messages
 
-    def takes(self, message: StoredMessage) -> bool:
+    def matches(self, message: StoredMessage) -> bool:
         if self._key is not None and self._key not in message.keys.split() and self._key != message.message_id:
             return False
         return self._pattern is None or self._pattern.search(content(message).decode("utf-8", "replace")) is not None
@@ -79,13 +79,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class TailOptions:
-    """What was asked for. ``topics`` empty: all that applications made. ``count`` None: no end."""
+    """The options of the command. ``topics`` empty: all topics of applications. ``count`` None: no limit."""
 
     topics: list[str]
     start: Start
     count: int | None
     follow: bool
-    wanted: Wanted
+    selection: MessageSelection
     queue_id: int | None
     group: str
     commit: bool
@@ -94,8 +94,8 @@ class TailOptions:
 
 @dataclass
 class Cursor:
-    """Where the tail is in one queue. ``offset``: the next to read; ``end``: the queue's end when the tail began;
-    ``done``: the offset behind the last message dealt with, which is what may be committed."""
+    """The position in one queue. ``offset``: the next to read; ``end``: the queue's end when the tail began;
+    ``done``: the offset after the last message shown or skipped, which may be committed."""
 
     queue: MessageQueue
     offset: int
@@ -116,7 +116,7 @@ class Tail:
         self._namesrv = ";".join(split_addresses(options.namesrv))
 
     async def run(self) -> None:
-        """Raises NotFoundError for a topic that isn't there, UnreachableError before anything was shown."""
+        """Shows messages. Raises NotFoundError for an unknown topic, UnreachableError before anything was shown."""
         options = self._options
         async with PullConsumer(options.group, namesrv=self._namesrv) as pull, Admin(self._namesrv) as admin:
             queues = await self._find_queues(pull, admin)
@@ -140,10 +140,10 @@ class Tail:
                 if self._options.topics:
                     raise
                 continue  # deleted since it was listed
-            wanted = [queue for queue in queues if self._options.queue_id in (None, queue.queue_id)]
-            if not wanted and self._options.topics:
+            chosen = [queue for queue in queues if self._options.queue_id in (None, queue.queue_id)]
+            if not chosen and self._options.topics:
                 raise NotFoundError(f"no queue {self._options.queue_id} in {topic}: it has {len(queues)} queues")
-            found += wanted
+            found += chosen
         if not found and not self._options.topics:
             waiting = self._options.follow
             print_note("no topics of applications yet" + (": waiting for the first" if waiting else ""))
@@ -168,7 +168,7 @@ class Tail:
         offset = min(max(offset, first), end)
         return Cursor(queue, offset, end, done=offset)
 
-    # What is stored already
+    # Stored messages
 
     async def _show_stored(self, pull: PullConsumer, cursors: list[Cursor]) -> None:
         streams = [self._stored(pull, cursor) for cursor in cursors if cursor.offset < cursor.end]
@@ -177,7 +177,7 @@ class Tail:
             if self._options.start.kind is StartKind.LAST:
                 await self._show_last(cursors, streams)
                 return
-            # A bar only where the messages themselves don't go to the terminal.
+            # Shows a bar only if the messages don't go to the terminal.
             with progress("reading", total, wanted=not sys.stdout.isatty()) as bar:
                 async for message in _merged(streams):
                     bar.advance(1)
@@ -190,7 +190,7 @@ class Tail:
             self._out.flush()
 
     async def _show_last(self, cursors: list[Cursor], streams: list[AsyncGenerator[StoredMessage, None]]) -> None:
-        """The last N over all queues, out of the last N of each."""
+        """Shows the last N messages over all queues; the streams yield the last N of each queue."""
         began = {cursor.queue: cursor.offset for cursor in cursors}
         parts = await asyncio.gather(*map(_collect, streams))
         messages = sorted((message for part in parts for message in part), key=_by_time)
@@ -202,7 +202,7 @@ class Tail:
                 self._passed(cursor, cursor.end)
 
     async def _stored(self, pull: PullConsumer, cursor: Cursor) -> AsyncGenerator[StoredMessage, None]:
-        """The wanted messages of one queue up to its end, the next pull under way while one answer is used."""
+        """Yields the selected messages of one queue up to its end; pulls the next ones meanwhile."""
         pulling = asyncio.ensure_future(self._pull(pull, cursor.queue, cursor.offset))
         try:
             while cursor.offset < cursor.end:
@@ -210,7 +210,7 @@ class Tail:
                 if next_offset < cursor.end:
                     pulling = asyncio.ensure_future(self._pull(pull, cursor.queue, next_offset))
                 for message in messages:
-                    if message.queue_offset < cursor.end and self._options.wanted.takes(message):
+                    if message.queue_offset < cursor.end and self._options.selection.matches(message):
                         yield message
                 cursor.offset = min(next_offset, cursor.end)
                 self._passed(cursor, cursor.offset)
@@ -220,14 +220,14 @@ class Tail:
     async def _pull(
         self, pull: PullConsumer, queue: MessageQueue, offset: int, suspend_ms: int = 0
     ) -> tuple[list[StoredMessage], int]:
-        """Messages from ``offset`` on and the offset to go on at."""
-        wanted = self._options.wanted
-        result = await pull.pull(queue, offset, PULL_COUNT, suspend_ms=suspend_ms, **wanted.of_pull())
+        """Returns messages from ``offset`` on, and the offset of the next pull."""
+        selection = self._options.selection
+        result = await pull.pull(queue, offset, PULL_COUNT, suspend_ms=suspend_ms, **selection.pull_arguments())
         if result.status is PullStatus.OFFSET_ILLEGAL and result.next_offset > offset:
             print_note(f"{_name(queue)}: offsets {offset} to {result.next_offset - 1} are no longer stored")
-        return wanted.keep(result.messages()) if result.status is PullStatus.FOUND else [], result.next_offset
+        return selection.keep(result.messages()) if result.status is PullStatus.FOUND else [], result.next_offset
 
-    # What comes
+    # New messages
 
     async def _follow(self, pull: PullConsumer, admin: Admin) -> None:
         arrivals: asyncio.Queue[tuple[Cursor, list[StoredMessage], int]] = asyncio.Queue(16)
@@ -244,7 +244,7 @@ class Tail:
         try:
             while self._left:
                 cursor, messages, next_offset = await arrivals.get()
-                self._show(message for message in messages if self._options.wanted.takes(message))
+                self._show(message for message in messages if self._options.selection.matches(message))
                 if self._left:
                     self._passed(cursor, next_offset)
         finally:
@@ -258,7 +258,7 @@ class Tail:
         cursor: Cursor,
         arrivals: asyncio.Queue[tuple[Cursor, list[StoredMessage], int]],
     ) -> None:
-        """Pulls one queue for ever; when its broker is away it says so once and tries on."""
+        """Pulls one queue forever; when its broker can't be reached it prints that once and keeps trying."""
         failed = False
         while True:
             try:
@@ -280,7 +280,7 @@ class Tail:
             await arrivals.put((cursor, messages, next_offset))
 
     async def _look_for_queues(self, pull: PullConsumer, admin: Admin, follow: Callable[[Cursor], None]) -> None:
-        """Notices topics and queues that are made while the tail runs; those are shown from their start."""
+        """Finds topics and queues that are created while the tail runs, and shows them from their start."""
         while True:
             await asyncio.sleep(LOOK_FOR_QUEUES_EVERY_S)
             try:
@@ -290,7 +290,7 @@ class Tail:
                         self._cursors[queue] = Cursor(queue, first, first, done=first)
                         follow(self._cursors[queue])
             except PymqError:
-                pass  # the name server is away for a while; the queues known are followed
+                pass  # the name server can't be reached now; the known queues are followed
 
     async def _find_queues_quietly(self, pull: PullConsumer, admin: Admin) -> list[MessageQueue]:
         topics = self._options.topics or await user_topics(admin)
@@ -300,7 +300,7 @@ class Tail:
     # Output and commits
 
     def _show(self, messages: Iterable[StoredMessage], *, flush: bool = True) -> None:
-        """Writes messages as long as some may still be shown."""
+        """Writes messages up to the limit of ``count``."""
         for message in messages:
             if not self._left:
                 break
@@ -345,7 +345,7 @@ def _name(queue: MessageQueue) -> str:
 
 
 def _by_time(message: StoredMessage) -> tuple[int, int]:
-    """Store time, and within a millisecond the place in the broker's log: the order of arrival."""
+    """Returns the sort key: the store time, and within a millisecond the offset in the log."""
     return message.store_timestamp_ms, message.physical_offset
 
 
@@ -354,7 +354,7 @@ async def _collect(stream: AsyncGenerator[StoredMessage, None]) -> list[StoredMe
 
 
 async def _merged(streams: list[AsyncGenerator[StoredMessage, None]]) -> AsyncGenerator[StoredMessage, None]:
-    """The messages of all streams, oldest first; each stream is in order of its offsets."""
+    """Yields the messages of all streams, oldest first; each stream is in order of its offsets."""
     heads = []
     for at, stream in enumerate(streams):
         message = await anext(stream, None)

@@ -12,7 +12,7 @@ from pymq.cli.output import Column, OutputFormat, print_json, print_listing, pri
 from pymq.cli.session import with_admin
 from pymq.errors import EXIT_FAILED
 
-app = new_app("List, create, update, delete and look into topics.")
+app = new_app("List, create, update, delete and inspect topics.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 ClusterOption = Annotated[
@@ -30,7 +30,7 @@ ReadQueuesOption = Annotated[
     int | None, typer.Option("--rq", metavar="N", min=0, max=65535, help="Number of read queues on each broker.")
 ]
 PermOption = Annotated[
-    str | None, typer.Option("--perm", metavar="RW|R|W", help="Who may do what: RW (6), R (4), W (2).")
+    str | None, typer.Option("--perm", metavar="RW|R|W", help="What clients may do: RW (6), R (4), W (2).")
 ]
 DEFAULT_QUEUES = 8
 
@@ -45,7 +45,7 @@ CONFIG_COLUMNS = [
 
 @app.command("list", epilog=examples("pymq topic list", "pymq topic list --all -o json", "pymq topic list -c ClusterA"))
 def list_topics(
-    show_all: Annotated[bool, typer.Option("--all", help="System, retry and dead-letter topics too.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Include system, retry and dead-letter topics.")] = False,
     cluster: Annotated[
         str | None, typer.Option("-c", "--cluster", metavar="NAME", help="Only topics of this cluster.")
     ] = None,
@@ -63,7 +63,7 @@ def list_topics(
         Column("write_queues", "WRITE QUEUES", right=True),
         Column("perm"),
     ]
-    print_listing(records, columns, output, "no topics: pymq topic create NAME makes one, the first send too")
+    print_listing(records, columns, output, "no topics: pymq topic create NAME or a first send creates one")
 
 
 @app.command(
@@ -83,9 +83,9 @@ def create(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Create a topic: on every broker of a cluster (-c), or on single brokers (-b).
+    """Create a topic on every broker of a cluster (-c), or on single brokers (-b).
 
-    With neither, on every broker of the only cluster. 8 queues on each broker unless --wq or --rq says otherwise.
+    Without both, on every broker of the only cluster. The default is 8 queues on each broker; --wq and --rq change it.
     """
     from pymq.cli import topic_work as work
     from pymq.model.names import check_topic
@@ -112,7 +112,7 @@ def create(
     )
 )
 def update(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The topic; asked for when not given.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The topic; without it the command asks.")] = None,
     clusters: ClusterOption = None,
     brokers: BrokerOption = None,
     write_queues: WriteQueuesOption = None,
@@ -121,7 +121,7 @@ def update(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Change a topic's queues or permission; what is not given stays as it is on each broker.
+    """Change a topic's queues or permission; other settings stay as they are on each broker.
 
     To shrink a topic without loss: lower --wq, wait until the upper queues are read, then lower --rq.
     """
@@ -139,7 +139,7 @@ def update(
 
 
 def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
-    """Queues that are written but not read look like lost messages to whoever made them."""
+    """Warns about queues that are written but not read: their messages would seem lost."""
     for record in records:
         read, write = record["read_queues"], record["write_queues"]
         if write > read:
@@ -150,7 +150,7 @@ def _warn_of_unread_queues(records: list[dict[str, Any]]) -> None:
 
 
 def _choose_topic(namesrv: str) -> str:
-    """Asks on a terminal which topic is meant. Elsewhere prints the list and raises UsageError."""
+    """Asks for the topic on a terminal. Without one prints the list and raises UsageError."""
     import sys
 
     from pymq.cli import topic_work as work
@@ -158,10 +158,10 @@ def _choose_topic(namesrv: str) -> str:
 
     names = with_admin(namesrv, work.user_topics)
     if not names:
-        raise NotFoundError("there are no topics yet: pymq topic create NAME makes one")
+        raise NotFoundError("there are no topics yet: pymq topic create NAME creates one")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print("\n".join(names))
-        raise UsageError("which topic? Name one of those listed: pymq topic update NAME …")
+        raise UsageError("no topic is given: name one of those listed, pymq topic update NAME …")
     for number, name in enumerate(names, 1):
         print_note(f"{number:4}  {name}")
     answer = str(typer.prompt("Topic (number or name)", err=True)).strip()
@@ -169,7 +169,7 @@ def _choose_topic(namesrv: str) -> str:
         return answer
     if answer.isdigit() and 1 <= int(answer) <= len(names):
         return names[int(answer) - 1]
-    raise UsageError(f"{answer!r} is none of the topics listed")
+    raise UsageError(f"{answer!r} is not one of the listed topics: type a number or a name from the list")
 
 
 @app.command(epilog=examples("pymq topic delete orders --yes", "pymq topic delete orders -b broker-a --yes"))
@@ -177,10 +177,10 @@ def delete(
     name: TopicArgument,
     clusters: ClusterOption = None,
     brokers: BrokerOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")] = False,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Delete a topic and its messages: everywhere, or only on the brokers named."""
+    """Delete a topic and its messages, everywhere or only on the named brokers."""
     import sys
 
     from pymq.cli import topic_work as work
@@ -188,7 +188,7 @@ def delete(
 
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"deleting {name!r} loses its messages: say --yes if that is meant")
+            raise UsageError(f"deleting {name!r} deletes its messages: give --yes to confirm")
         if not typer.confirm(f"Delete topic {name!r} and all its messages?", err=True):
             print_note("nothing is deleted")
             raise typer.Exit(EXIT_FAILED)
@@ -202,7 +202,7 @@ def describe(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show a topic: its configuration on each broker, how many messages it holds, which groups read it."""
+    """Show a topic: its configuration on each broker, its number of messages, and the groups that read it."""
     from pymq.cli import topic_work as work
 
     described = with_admin(namesrv, lambda admin: work.describe_topic(admin, name))
@@ -221,7 +221,7 @@ def route(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show where clients are sent: the route the name server answers for a topic."""
+    """Show the route of a topic that the name server gives to clients."""
     from pymq.cli import topic_work as work
 
     records = with_admin(namesrv, lambda admin: work.topic_route(admin, name))
@@ -240,7 +240,7 @@ def stats(
     output: OutputOption = OutputFormat.table,
     namesrv: NamesrvOption = DEFAULT_NAMESRV,
 ) -> None:
-    """Show the first and next offset and the last message's time of every queue."""
+    """Show the first offset, the next offset and the time of the last message of every queue."""
     from pymq.cli.times import local_time
 
     found = with_admin(namesrv, lambda admin: admin.topics.stats(name))
@@ -264,4 +264,4 @@ def stats(
         Column("messages", right=True),
         Column("last_message_ms", "LAST MESSAGE", show=local_time),
     ]
-    print_listing(records, columns, output, "the topic has no queues that can be read")
+    print_listing(records, columns, output, "the topic has no readable queues")

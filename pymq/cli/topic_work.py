@@ -1,4 +1,4 @@
-"""What the topic commands do with an admin client: plain records out of typed answers."""
+"""The work of the topic commands: turns the admin client's answers into plain records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUTES_AT_ONCE = 256
 
 
 async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list[dict[str, Any]]:
-    """One record a topic: brokers, queues summed over them, permission."""
+    """Returns a record per topic: brokers, the sum of their queues, permission."""
     names = await admin.topics.names(cluster) if show_all else await user_topics(admin, cluster)
 
     async def record(name: str) -> dict[str, Any] | None:
@@ -38,7 +38,7 @@ async def list_topics(admin: Admin, show_all: bool, cluster: str | None) -> list
 
 
 async def user_topics(admin: Admin, cluster: str | None = None) -> list[str]:
-    """Topics that applications made, sorted: no system, retry or dead-letter topics."""
+    """Returns the topics of applications, sorted, without system, retry and dead-letter topics."""
     names = await admin.topics.names(cluster)
     system = await admin.topics.system_names()
     return [name for name in names if name not in system and is_user_topic(name)]
@@ -47,7 +47,7 @@ async def user_topics(admin: Admin, cluster: str | None = None) -> list[str]:
 async def create_topic(
     admin: Admin, config: TopicConfig, clusters: list[str], brokers: list[str]
 ) -> list[dict[str, Any]]:
-    """Puts the topic on the brokers meant. Raises RefusedError when one of them has it already."""
+    """Creates the topic on the chosen brokers. Raises RefusedError when one of them has it already."""
     targets = await admin.cluster.select(clusters, brokers)
     for target in targets:
         if await admin.topics.config(target.address, config.topic_name) is not None:
@@ -61,7 +61,7 @@ async def create_topic(
 async def update_topic(
     admin: Admin, topic: str, clusters: list[str], brokers: list[str], changes: dict[str, int | None]
 ) -> list[dict[str, Any]]:
-    """Applies the changes on the brokers meant, by default those that hold the topic."""
+    """Applies the changes on the chosen brokers, by default those that hold the topic."""
     if clusters or brokers:
         targets = await admin.cluster.select(clusters, brokers)
     else:
@@ -75,7 +75,7 @@ async def update_topic(
 
 
 async def delete_topic(admin: Admin, name: str, clusters: list[str], brokers: list[str]) -> list[str]:
-    """Deletes the topic; the names of the brokers it was deleted on."""
+    """Deletes the topic and returns the names of the brokers it was deleted on."""
     holders = await admin.topics.targets(name)
     named = bool(clusters or brokers)
     targets = await admin.cluster.select(clusters, brokers) if named else holders
@@ -85,7 +85,7 @@ async def delete_topic(admin: Admin, name: str, clusters: list[str], brokers: li
 
 
 async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:
-    """Configuration on each broker, number of messages, groups."""
+    """Describes a topic: configuration on each broker, number of messages, groups."""
     targets = await admin.topics.targets(name)
     stats = await admin.topics.stats(name, targets)
     brokers = []
@@ -99,7 +99,7 @@ async def describe_topic(admin: Admin, name: str) -> dict[str, Any]:
 
 
 async def topic_route(admin: Admin, name: str) -> list[dict[str, Any]]:
-    """One record for each broker address of the route."""
+    """Returns a record for each broker address of the route."""
     found = await admin.topics.route(name)
     records = []
     for queues in sorted(found.queue_datas, key=lambda data: data.broker_name):
@@ -121,7 +121,7 @@ async def topic_route(admin: Admin, name: str) -> list[dict[str, Any]]:
 
 
 def config_record(target: BrokerTarget, config: TopicConfig) -> dict[str, Any]:
-    """A configuration as listings show it."""
+    """Returns a configuration for listings."""
     return {
         "topic": config.topic_name,
         "broker": target.name,

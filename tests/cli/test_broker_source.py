@@ -19,7 +19,7 @@ def test_bytes_that_were_not_asked_for_are_no_log(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ReplicationAdmin, "read_log", read_log)
     with (
         BrokerSource("127.0.0.1:1") as source,
-        pytest.raises(StoreError, match=f"gave {size} bytes of its log at offset 700, asked for were 1 to 100"),
+        pytest.raises(StoreError, match=f"sent {size} bytes of its log at offset 700, expected were 1 to 100"),
     ):
         source.read(700, 800)
 
@@ -60,5 +60,5 @@ def test_what_is_said_of_a_log_must_be_one(
         if is_one:
             assert source.facts()[3:] == (size, start, end, True)
         else:
-            with pytest.raises(StoreError, match="which no log does"):
+            with pytest.raises(StoreError, match="which is impossible"):
                 source.facts()

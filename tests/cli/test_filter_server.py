@@ -58,7 +58,7 @@ def test_the_options_that_name_a_filter() -> None:
     ("arguments", "text"),
     [
         (("regex", None, None), "write NAME:EXPRESSION"),
-        (("regex:a", "b", None), "once"),
+        (("regex:a", "b", None), "one expression"),
         ((None, "a", None), "name it with --filter"),
         ((None, None, "filter-server"), "name it with --filter"),
         (("regex:a", None, "broker"), "only filter-server is possible"),

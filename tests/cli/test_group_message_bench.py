@@ -45,7 +45,7 @@ def test_list_and_describe(pymq: Pymq) -> None:
     described = pymq("group", "describe", "workers", "-o", "json").json()
     assert described["progress"] == [{"topic": "grouped", "queues": 1, "lag": 6}]
     text = pymq("group", "describe", "workers").out
-    assert "nobody is online" in text
+    assert "no member is online" in text
     assert "grouped" in text
     assert pymq("topic", "describe", "grouped", "-o", "json").json()["groups"] == ["workers"]
 

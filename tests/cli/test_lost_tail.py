@@ -67,7 +67,7 @@ def test_a_restarted_master_has_what_its_slave_has(group: Brokers, capsys: Captu
     ours, theirs = group.json(capsys, "broker", "status", "broker-a", "-o", "json")
     assert (ours["regained"]["start"], ours["regained"]["sources"]) == (half, [group.addresses["b"]])
     assert theirs["cuts"] == []
-    assert "regained" in _printed(group, capsys)
+    assert "recovered tail" in _printed(group, capsys)
     send(group, "more")
 
 

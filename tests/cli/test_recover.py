@@ -138,7 +138,7 @@ def _show(group: Group, shell: Shell) -> None:
     code, text = shell.run("broker", "status", group.addresses[1])
     assert code == EXIT_OK and "following" in text and group.addresses[0] in text
     code, text = shell.run("broker", "status", "broker-a")
-    assert code == EXIT_OK and "HAS UP TO" in text and "newest reigns" in text
+    assert code == EXIT_OK and "HAS UP TO" in text and "newest epochs" in text
     code, text = shell.run("cluster", "list")
     assert code == EXIT_OK and "IN SYNC" in text
     wait_for("the same tables", lambda: shell.run("check", "replica")[0] == EXIT_OK)

@@ -90,14 +90,14 @@ def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:
     assert problems_of(leader) == [
         "slave h:1 is gone: the peer closed it",
         "slave h:2 is refused: another cluster",
-        "degraded: 0 of 1 required slaves are in sync, and sends wait for no more (enableAutoInSyncReplicas)",
+        "degraded: 0 of 1 required slaves are in sync, and sends don't wait for more (enableAutoInSyncReplicas)",
     ]
 
 
 def test_strangers_are_told_in_one_line() -> None:
     strangers = [SlaveState(address=f"h:{port}", problem="garbage", state="refused") for port in (1, 2)]
     leader = view(status(0, 100, 9, slaves=strangers))
-    assert problems_of(leader) == ["2 sent away from the HA port lately, last h:2: garbage"]
+    assert problems_of(leader) == ["2 peers rejected at the HA port lately, last h:2: garbage"]
     assert lag_of(view(status(1, 60, 7), 1), leader) == Lag(40, 2, None, None), "none of them is that slave"
 
 

@@ -60,7 +60,7 @@ def test_tail_by_sql(pymq: Pymq) -> None:
     outcome = pymq("tail", topic, "-F", "--sql", "size = 3 or", "-o", "raw")
     assert outcome.code == EXIT_USAGE and "column 12" in outcome.err
     outcome = pymq("tail", topic, "-F", "--sql", "size = 3 size = 7", "-o", "raw")
-    assert outcome.out == "m3\n" and "ignore what begins at column 10: 'size = 7'" in outcome.err
+    assert outcome.out == "m3\n" and "ignore the text from column 10 on: 'size = 7'" in outcome.err
     outcome = pymq("tail", topic, "-F", "--sql", "size = 3", "--tag", "A")
     assert outcome.code == EXIT_USAGE and "exclude each other" in outcome.err
 

@@ -91,7 +91,7 @@ def test_update_without_a_name_lists_the_topics(pymq: Pymq) -> None:
     outcome = pymq("topic", "update", "--wq", "8")
     assert outcome.code == EXIT_USAGE
     assert "to_choose" in outcome.out.splitlines()
-    assert "which topic?" in outcome.err
+    assert "no topic is given" in outcome.err
 
 
 def test_shrinking_keeps_the_messages_of_the_upper_queues(pymq: Pymq) -> None:
