@@ -10,12 +10,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from pymq.broker.bulk_work import BulkWork
 from pymq.broker.handlers.closed import ClosedDispatcher
-from pymq.broker.jobs import Job, JobRunner
 from pymq.broker.parts import BrokerParts
-from pymq.broker.periodic import LINK_JOB, TICK_PERIOD_MS, periodic_work
-from pymq.broker.registration import Registrar
+from pymq.broker.periodic import HA_CLIENT_JOB, TICK_PERIOD_MS, periodic_work
 from pymq.broker.replication.group_at_start import GroupAtStart
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
@@ -27,9 +24,12 @@ from pymq.broker.replication.roles.role_file import (
     role_name_at_start,
 )
 from pymq.broker.replication.roles.role_switch import RoleSwitch
+from pymq.broker.report.registration import Registrar
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.store_settings import store_settings
-from pymq.broker.worker_threads import WorkerThreads
+from pymq.broker.upkeep.bulk_work import BulkWork
+from pymq.broker.upkeep.jobs import Job, JobRunner
+from pymq.broker.upkeep.worker_threads import WorkerThreads
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE
@@ -40,9 +40,9 @@ from pymq.net.limits import server_limits
 from pymq.net.machine import memory_bytes
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
-from pymq.store.diverged import cut_log
-from pymq.store.fs import Files
-from pymq.store.recovery import RecoveryReport
+from pymq.store.disk.fs import Files
+from pymq.store.lifecycle.recovery import RecoveryReport
+from pymq.store.replica.divergent_tail import truncate_log
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -198,14 +198,14 @@ class Broker:
         _tell_recovery(self.recovery)
         # What a slave lacks may come any moment, much at once.
         self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
-        regained = None
-        if parts.tail.is_in_doubt:
+        recovered_tail = None
+        if parts.tail_recovery.is_in_doubt:
             assert self._group is not None
             self._recovered = parts
-            regained = await self._group.regain(parts.tail)
+            recovered_tail = await self._group.regain(parts.tail_recovery)
             self._recovered = None
-            self.recovery.log_end = regained.end
-        parts.begin(regained)
+            self.recovery.log_end = recovered_tail.end
+        parts.begin(recovered_tail)
         self.parts = parts
         return parts
 
@@ -249,10 +249,10 @@ class Broker:
         await self._answer_all(parts)
         await self._close_parts(parts)
 
-    async def cut(self, end: int, why: str) -> None:
+    async def truncate(self, end: int, why: str) -> None:
         config = self.config
-        cut = await asyncio.to_thread(
-            cut_log,
+        truncate = await asyncio.to_thread(
+            truncate_log,
             self._files,
             config.store_path_root_dir,
             store_settings(config),
@@ -262,10 +262,10 @@ class Broker:
         )
         log.warning(
             "%d messages between offsets %d and %d are cut from the log and kept in %s: %s",
-            cut.message_count,
-            cut.start,
-            cut.end,
-            cut.path,
+            truncate.message_count,
+            truncate.start,
+            truncate.end,
+            truncate.path,
             why,
         )
 
@@ -298,8 +298,8 @@ class Broker:
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
         self._jobs.start()
-        if parts.link is not None:
-            parts.link.wake_in = partial(self._jobs.hasten, LINK_JOB)
+        if parts.ha_client is not None:
+            parts.ha_client.wake_in = partial(self._jobs.hasten, HA_CLIENT_JOB)
         self._registrar = self._make_registrar(parts)
         return self._registrar
 
@@ -330,11 +330,11 @@ class Broker:
 
     async def _await_slaves(self, parts: BrokerParts) -> None:
         """SYNC_MASTER: slaves have their usual time to confirm what was sent."""
-        copied = asyncio.Event()
-        parts.writer.when_copied(copied.set)
+        confirm_offset = asyncio.Event()
+        parts.writer.when_confirmed(confirm_offset.set)
         if not parts.sync_mode.is_refusing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(copied.wait(), parts.sync_mode.timeout_ms / 1000)
+                await asyncio.wait_for(confirm_offset.wait(), parts.sync_mode.timeout_ms / 1000)
 
     async def _close_parts(self, parts: BrokerParts) -> None:
         self.parts = None
@@ -343,7 +343,7 @@ class Broker:
             self._slave_server = None
         parts.flusher.stop()
         parts.cleaner.stop()
-        parts.caretaker.stop()
+        parts.maintenance.stop()
         parts.topics.stop()
         parts.groups.stop()
         await asyncio.to_thread(parts.close)
@@ -363,9 +363,9 @@ class Broker:
     async def _listen_for_slaves(self) -> None:
         """A master takes connections of slaves. Raises UsageError when the port that was set is taken."""
         parts, config = self.parts, self.config
-        if parts is None or parts.feeds is None:
+        if parts is None or parts.ha_service is None:
             return
-        self._slave_server = StreamServer(parts.feeds.accept)
+        self._slave_server = StreamServer(parts.ha_service.accept)
         host, wanted = config.bind_address, self._ha_port_wanted
         try:
             config.ha_listen_port = await self._slave_server.start(host, wanted or config.listen_port + 1)
@@ -392,16 +392,16 @@ class Broker:
             topics=parts.topics,
             address=self.address,
             wake=self._register_soon,
-            epoch=lambda: parts.lineage.lineage.epoch,
-            on_answer=parts.link.note_master if parts.link is not None else lambda address, ha_address: None,
-            on_refused=parts.watch.note_refused,
+            epoch=lambda: parts.epoch_history.epoch_history.epoch,
+            on_answer=parts.ha_client.note_master if parts.ha_client is not None else lambda address, ha_address: None,
+            on_refused=parts.master_monitor.note_refused,
             filter_servers=parts.filter_servers.addresses,
         )
         parts.filter_servers.on_change = registrar.register_now
         self._client.on_lost = registrar.note_lost
         parts.when_registered = registrar.when_registered
-        parts.watch.register_now = registrar.register_now
-        parts.watch.on_master_role = self._note_master_role
+        parts.master_monitor.register_now = registrar.register_now
+        parts.master_monitor.on_master_role = self._note_master_role
         return registrar
 
     def _register_soon(self) -> None:
@@ -429,7 +429,7 @@ def _tell_recovery(report: RecoveryReport) -> None:
         log.warning(
             "the last stop was unclean: %d records read again, %d bytes cut, the log ends at %d",
             report.records_scanned,
-            report.bytes_cut,
+            report.truncated_bytes,
             report.log_end,
         )
     for start, end in report.damaged:

@@ -7,47 +7,47 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from pymq.broker.addresses import own_address
-from pymq.broker.caretaker import Caretaker, chores_of
-from pymq.broker.cleaner import Cleaner
-from pymq.broker.clients import ClientManager
-from pymq.broker.cursors import CursorManager
-from pymq.broker.delays import DelayService
-from pymq.broker.expressions import Expressions
-from pymq.broker.fast_pull import FastPulls
-from pymq.broker.fast_send import FastSends
-from pymq.broker.fast_targets import SendTargets
-from pymq.broker.filter_servers import FilterServers
-from pymq.broker.flusher import Flusher, RunInThread
-from pymq.broker.groups import GroupManager
+from pymq.broker.fast.pull import FastPulls
+from pymq.broker.fast.send import FastSends
+from pymq.broker.fast.targets import SendTargets
 from pymq.broker.handlers.pull import PullHandlers
 from pymq.broker.handlers.send import SendHandlers
-from pymq.broker.leaser import Leaser
-from pymq.broker.reader import Reader
-from pymq.broker.recovery_progress import RecoveryProgress
-from pymq.broker.replication.copied_tables import copied_tables
-from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
-from pymq.broker.replication.lost_tail.own_tail import own_tail
-from pymq.broker.replication.lost_tail.regained_tail import Regained
-from pymq.broker.replication.master.copy_requests import CopyRequests
-from pymq.broker.replication.master.feeds import Feeds
+from pymq.broker.messages.delays import DelayService
+from pymq.broker.messages.expressions import Expressions
+from pymq.broker.messages.reader import Reader
+from pymq.broker.messages.retries import Retries
+from pymq.broker.messages.writer import Writer
+from pymq.broker.metadata.clients import ClientManager
+from pymq.broker.metadata.cursors import CursorManager
+from pymq.broker.metadata.filter_servers import FilterServers
+from pymq.broker.metadata.groups import GroupManager
+from pymq.broker.metadata.leaser import Leaser
+from pymq.broker.metadata.table_saver import TableSaver, ending_turns
+from pymq.broker.metadata.topics import TopicManager
+from pymq.broker.replication.epoch_file import EPOCH_HISTORY_FILE, EpochFile
 from pymq.broker.replication.master.found_topics import make_found_topics
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.master.table_requests import TableRequests
 from pymq.broker.replication.read_advice import ReadAdvice
-from pymq.broker.replication.roles.census import Census
-from pymq.broker.replication.roles.freeze import Freeze
+from pymq.broker.replication.replicated_tables import replicated_tables
+from pymq.broker.replication.roles.group_probe import GroupProbe
+from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.role import ChangeRole, Role
-from pymq.broker.replication.roles.watch import GroupWatch
+from pymq.broker.replication.roles.write_fence import HandOverFence
 from pymq.broker.replication.slave.cursors import SlaveCursors
-from pymq.broker.replication.slave.link import MasterLink
-from pymq.broker.replication.slave.metadata_copy import LinkAndTables, MetadataCopy, metadata_copy
+from pymq.broker.replication.slave.ha_client import HaClient
+from pymq.broker.replication.slave.metadata_copy import HaClientAndTables, MetadataCopy, metadata_copy
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
-from pymq.broker.retries import Retries
-from pymq.broker.stats import StatsManager
+from pymq.broker.replication.tail_recovery.recovery import tail_recovery
+from pymq.broker.replication.tail_recovery.search import RecoveredTail
+from pymq.broker.report.stats import StatsManager
 from pymq.broker.store_settings import store_settings
-from pymq.broker.table_saver import TableSaver, ending_turns
-from pymq.broker.topics import TopicManager
-from pymq.broker.writer import Writer
+from pymq.broker.upkeep.cleaner import Cleaner
+from pymq.broker.upkeep.flusher import Flusher, RunInThread
+from pymq.broker.upkeep.maintenance import MaintenanceTasks, maintenance_tasks
+from pymq.broker.upkeep.recovery_progress import RecoveryProgress
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
@@ -56,15 +56,15 @@ from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.route import MASTER_ID
-from pymq.store.consume_queue import tags_codes
-from pymq.store.following import Follower
-from pymq.store.fs import Files
-from pymq.store.plain_stage import PlainStager
-from pymq.store.recovery import RecoveryReport
+from pymq.store.disk.fs import Files
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.timer_checkpoint import TimerCheckFile
+from pymq.store.lifecycle.recovery import RecoveryReport
+from pymq.store.queue.consume_queue import tags_codes
+from pymq.store.replica.follower import Follower
 from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
-from pymq.store.tables import JsonTable
-from pymq.store.timer_check import TimerCheckFile
+from pymq.store.write.plain_stager import PlainStager
 from pymq.wire.streams import Network
 
 ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
@@ -160,7 +160,7 @@ class BrokerParts:
         """What moves messages into the store and out of it, and those that wait to another topic."""
         config, clock = self.config, self.clock
         self.sync_mode = SyncMode(config=config, store=self.store, role=self.role)
-        self.freeze = Freeze(self.store, self.cursors, self.pending_offsets, clock)
+        self.write_fence = HandOverFence(self.store, self.cursors, self.pending_offsets, clock)
         self.flusher = Flusher(self.store, run_in_thread, schedule_turn_end, clock=clock, config=config)
         self.writer = Writer(
             store=self.store,
@@ -175,7 +175,7 @@ class BrokerParts:
         )
         self.flusher.writer = self.writer
         self.cleaner = Cleaner(config=config, clock=clock, store=self.store, run_in_thread=run_in_thread)
-        self.caretaker = Caretaker(chores_of(self.store, config, clock), clock, run_in_thread)
+        self.maintenance = MaintenanceTasks(maintenance_tasks(self.store, config, clock), clock, run_in_thread)
         self.reader = Reader(self.store, config)
         self.retries = Retries(
             config=config,
@@ -197,26 +197,26 @@ class BrokerParts:
         )
 
     def _make_replication(self, rng: random.Random) -> None:
-        """What this broker is in its group: a master has ``feeds``, a slave a ``link``."""
+        """What this broker is in its group: a master has ``ha_service``, a slave a ``ha_client``."""
         config, clock = self.config, self.clock
-        path = f"{config.store_path_root_dir}/config/{LINEAGE_FILE}.json"
-        self.lineage = LineageKeeper(JsonTable(self.files, path), rng)
-        self.feeds: Feeds | None = None
+        path = f"{config.store_path_root_dir}/config/{EPOCH_HISTORY_FILE}.json"
+        self.epoch_history = EpochFile(JsonTable(self.files, path), rng)
+        self.ha_service: HaService | None = None
         if self.role.is_master:
-            self.feeds = Feeds(store=self.store, clock=clock, config=config, rng=rng)
-            self.feeds.on_acked = self._slaves_moved
-            self.sync_mode.slaves = self.feeds
-        census = Census(self.network, config.broker_name)
-        self.tail = own_tail(self, census)
+            self.ha_service = HaService(store=self.store, clock=clock, config=config, rng=rng)
+            self.ha_service.on_ack = self._slaves_moved
+            self.sync_mode.slaves = self.ha_service
+        group_probe = GroupProbe(self.network, config.broker_name)
+        self.tail_recovery = tail_recovery(self, group_probe)
         self.follower: Follower | None = None
-        self.link: MasterLink | None = None
+        self.ha_client: HaClient | None = None
         if not self.role.is_master:
             self.follower = Follower(self.store)
-            self.link = MasterLink(
+            self.ha_client = HaClient(
                 config=config,
                 store=self.store,
                 follower=self.follower,
-                lineage=self.lineage,
+                epoch_history=self.epoch_history,
                 network=self.network,
                 clock=clock,
                 rng=rng,
@@ -224,48 +224,48 @@ class BrokerParts:
                 change_role=self.change_role,
                 request_sync=self.flusher.request,
             )
-        self.watch = GroupWatch(
-            census=census,
+        self.master_monitor = MasterMonitor(
+            group_probe=group_probe,
             clock=clock,
             config=config,
             role=self.role,
             address=own_address(config),
-            lineage=lambda: self.lineage.lineage,
+            epoch_history=lambda: self.epoch_history.epoch_history,
             change_role=self.change_role,
-            is_following=lambda: self.link is not None and self.link.is_following,
-            has_all_slaves=lambda: self.feeds is None or self.feeds.are_all_there,
+            is_following=lambda: self.ha_client is not None and self.ha_client.is_following,
+            has_all_slaves=lambda: self.ha_service is None or self.ha_service.are_all_there,
             known=self._known_members,
         )
-        if self.link is not None:
-            self.link.on_master_role = self.watch.note_master_role
+        if self.ha_client is not None:
+            self.ha_client.on_master_role = self.master_monitor.note_master_role
         self.role_requests = RoleRequests(
             config=config,
             store=self.store,
             role=self.role,
-            lineage=self.lineage,
-            freeze=self.freeze,
-            watch=self.watch,
-            link=self.link,
+            epoch_history=self.epoch_history,
+            write_fence=self.write_fence,
+            master_monitor=self.master_monitor,
+            ha_client=self.ha_client,
             change_role=self.change_role,
         )
 
     def _make_copies(self, rng: random.Random, run_in_thread: RunInThread) -> None:
         """The tables that slaves have of their master."""
-        self.copied_tables = copied_tables(self, start_id=f"{rng.getrandbits(64):016x}")
-        self.copy_requests = CopyRequests(
-            tables=self.copied_tables, store=self.store, clock=self.clock, is_frozen=lambda: self.freeze.is_on
+        self.replicated_tables = replicated_tables(self, start_id=f"{rng.getrandbits(64):016x}")
+        self.table_requests = TableRequests(
+            tables=self.replicated_tables, store=self.store, clock=self.clock, is_fenced=lambda: self.write_fence.is_on
         )
         self.metadata: MetadataCopy | None = None
-        self.link_view: LinkAndTables | None = None
-        if self.link is not None:
+        self.ha_client_view: HaClientAndTables | None = None
+        if self.ha_client is not None:
             directory = f"{self.config.store_path_root_dir}/config"
 
             def saver(file_name: str, member: str) -> TableSaver:
                 return TableSaver(JsonTable(self.files, f"{directory}/{file_name}", member), run_in_thread)
 
             timer_check = TimerCheckFile(self.files, self.config.store_path_root_dir)
-            self.metadata = metadata_copy(self, self.link, saver, TableSaver(timer_check, run_in_thread))
-            self.link_view = LinkAndTables(self.link, self.metadata)
+            self.metadata = metadata_copy(self, self.ha_client, saver, TableSaver(timer_check, run_in_thread))
+            self.ha_client_view = HaClientAndTables(self.ha_client, self.metadata)
 
     def _make_message_handlers(self, ids: UniqueIdMaker, schedule_turn_end: Callable[[], None]) -> None:
         """Sends and pulls, the plain ways and the short ones."""
@@ -277,7 +277,7 @@ class BrokerParts:
             memory_bytes=self._memory_bytes,
             slave_count=lambda: self.sync_mode.slaves.in_sync_count,
         )
-        self.read_advice.link = self.link
+        self.read_advice.ha_client = self.ha_client
         self.sends = SendHandlers(
             config=config,
             topics=self.topics,
@@ -325,19 +325,19 @@ class BrokerParts:
         """The first half of :meth:`open`; if ``tail.is_in_doubt`` then, the group can be asked for what is missing."""
         report = self.store.open(RecoveryProgress(self.clock, is_stopping))
         try:
-            self.tail.load(report)
+            self.tail_recovery.load(report)
         except BaseException:
             self.give_up()
             raise
         return report
 
-    def begin(self, regained: Regained | None = None) -> None:
+    def begin(self, recovered_tail: RecoveredTail | None = None) -> None:
         """The second half, with what the group gave."""
         try:
-            self.tail.begin(regained)
-            self.read_advice.keeps_offsets |= self.tail.is_held
+            self.tail_recovery.begin(recovered_tail)
+            self.read_advice.keeps_offsets |= self.tail_recovery.is_held
             self.topics.load(is_copy=not self.role.is_master)
-            if self.role.is_master and (self.role.begins_reign or self.tail.regained is not None):
+            if self.role.is_master and (self.role.begins_epoch or self.tail_recovery.recovered_tail is not None):
                 make_found_topics(self.store, self.topics)
             self.groups.load()
             self.cursors.load()
@@ -349,36 +349,36 @@ class BrokerParts:
 
     def give_up(self) -> None:
         """Closes a store that was recovered and did not come to serve: the next start looks at it as this one did."""
-        self.store.close(as_clean=self.tail.was_clean)
+        self.store.close(as_clean=self.tail_recovery.was_clean)
 
     def _known_members(self) -> list[str]:
         """Addresses of the group's brokers that this one has had to do with."""
-        if self.feeds is not None:
-            return [slave.address for slave in self.feeds.states() if slave.broker_id > MASTER_ID]
-        assert self.link is not None
-        return [self.link.master_address] if self.link.master_address else []
+        if self.ha_service is not None:
+            return [slave.address for slave in self.ha_service.states() if slave.broker_id > MASTER_ID]
+        assert self.ha_client is not None
+        return [self.ha_client.master_address] if self.ha_client.master_address else []
 
     def leave_group(self, why: str) -> None:
         """Ends the connections of replication; nothing is asked of others any more."""
-        self.watch.close()
-        self.tail.close()
-        self.copy_requests.close()
-        if self.feeds is not None:
-            self.feeds.on_acked = lambda: None  # they go while another thread closes the store
-            self.feeds.close(why)
-        if self.link is not None:
-            self.link.close()
+        self.master_monitor.close()
+        self.tail_recovery.close()
+        self.table_requests.close()
+        if self.ha_service is not None:
+            self.ha_service.on_ack = lambda: None  # they go while another thread closes the store
+            self.ha_service.close(why)
+        if self.ha_client is not None:
+            self.ha_client.close()
         if self.metadata is not None:
             self.metadata.close()
 
     def end_turn(self) -> None:
         """What belongs at the end of each round of the event loop in which something came in."""
         self.writer.commit()
-        if self.feeds is not None:
-            self.feeds.committed()
-        if self.link is not None:
-            self.link.end_turn()
-        self.copy_requests.end_turn()
+        if self.ha_service is not None:
+            self.ha_service.committed()
+        if self.ha_client is not None:
+            self.ha_client.end_turn()
+        self.table_requests.end_turn()
         self.pulls.long_polls.wake()
 
     def _open_progress(self) -> None:
@@ -389,8 +389,8 @@ class BrokerParts:
         self.pending_offsets.load()
         self.pending_offsets.hand_over(self.cursors)
         # A queue that is not here was on the master before: its next message gets offset 0.
-        if not self.tail.is_held:  # else the log may grow to where they are
-            self.cursors.fit(self.store.max_offset if self.role.begins_reign else self.store.queue_end)
+        if not self.tail_recovery.is_held:  # else the log may grow to where they are
+            self.cursors.fit(self.store.max_offset if self.role.begins_epoch else self.store.queue_end)
         if len(self.pending_offsets):
             self.cursors.save()
             self.pending_offsets.clear()
@@ -402,23 +402,23 @@ class BrokerParts:
         Each step is done whether or not one before it failed.
         """
         with ExitStack() as steps:  # the last one goes first
-            if self.tail.is_held:
+            if self.tail_recovery.is_held:
                 steps.callback(self.give_up)  # nothing was written, and the doubt stays
             else:
                 log_end = self.store.physical_max_offset
-                steps.callback(self.lineage.close, log_end)
+                steps.callback(self.epoch_history.close, log_end)
                 steps.callback(self.store.close)
             steps.callback(self.delays.save)
             steps.callback(self.cursors.save)
             steps.callback(self.pending_offsets.save)
             steps.callback(self.groups.save)
             steps.callback(self.topics.save)
-            steps.callback(self.freeze.keep_commits)
+            steps.callback(self.write_fence.keep_commits)
 
     @property
     def master_address(self) -> str:
         """Where a slave's master answers requests, as far as known."""
-        return self.link.master_address if self.link is not None else ""
+        return self.ha_client.master_address if self.ha_client is not None else ""
 
     @property
     def fast_path(self) -> FastSends | FastPulls:
@@ -427,8 +427,8 @@ class BrokerParts:
 
     def _slaves_moved(self) -> None:
         """Slaves have more of the log, or are fewer: answers may go, and messages that are seen wake pulls."""
-        was_hiding = bool(self.store.appender.hidden)
-        self.writer.copied()
+        was_hiding = bool(self.store.appender.unconfirmed)
+        self.writer.release_confirmed()
         if was_hiding:
             self._schedule_turn_end()
 

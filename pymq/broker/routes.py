@@ -23,10 +23,10 @@ from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.roles.freeze import routes_with_rest
+from pymq.broker.replication.roles.write_fence import routes_with_rest
 from pymq.broker.replication.slave.rules import CHANGES, refusal_text, routes_on_slave
-from pymq.broker.replication.status import CutHistory, StatusReport
-from pymq.broker.runtime_info import RuntimeInfo
+from pymq.broker.replication.status import StatusReport, TruncationHistory
+from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.wire.dispatch import Dispatcher, Route
 
 
@@ -37,23 +37,23 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
     address = own_address(config)
 
-    def is_frozen() -> bool:
-        return p.freeze.is_on
+    def is_fenced() -> bool:
+        return p.write_fence.is_on
 
     replication = StatusReport(
         config=config,
         store=store,
         role=p.role,
         sync_mode=p.sync_mode,
-        feeds=p.feeds,
-        link=p.link_view,
-        lineage=lambda: p.lineage.lineage,
-        cuts=CutHistory(p.files, config.store_path_root_dir),
-        troubles=lambda: [*p.watch.troubles, p.tail.held_for],
-        regained=lambda: p.tail.regained,
-        end_in_doubt=lambda: p.tail.may_lack_confirmed(p.link),
-        master_role=lambda: p.watch.master_role,
-        rival=lambda: p.watch.rival_address,
+        ha_service=p.ha_service,
+        ha_client=p.ha_client_view,
+        epoch_history=lambda: p.epoch_history.epoch_history,
+        truncations=TruncationHistory(p.files, config.store_path_root_dir),
+        troubles=lambda: [*p.master_monitor.troubles, p.tail_recovery.held_for],
+        recovered_tail=lambda: p.tail_recovery.recovered_tail,
+        end_in_doubt=lambda: p.tail_recovery.may_lack_confirmed(p.ha_client),
+        master_role=lambda: p.master_monitor.master_role,
+        second_master=lambda: p.master_monitor.second_master_address,
     )
     runtime_info = RuntimeInfo(
         config=config,
@@ -74,8 +74,8 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             topics=topics,
             groups=groups,
             cursors=cursors,
-            reign_start=lambda: p.lineage.lineage.newest_start,
-            is_frozen=is_frozen,
+            epoch_start=lambda: p.epoch_history.epoch_history.newest_start,
+            is_fenced=is_fenced,
         ),
         ClientHandlers(
             config=config,
@@ -132,23 +132,23 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             cleaner=p.cleaner,
             runtime_info=runtime_info,
         ),
-        SlaveSyncHandlers(cursors=cursors, delays=p.delays, role=p.role, copies=p.copy_requests),
+        SlaveSyncHandlers(cursors=cursors, delays=p.delays, role=p.role, copies=p.table_requests),
         JoinHandlers(
             config=config,
             store=store,
-            feeds=p.feeds,
-            lineage=lambda: p.lineage.lineage,
-            why_not=lambda: p.tail.held_for,
-            note=p.tail.note_slave,
+            ha_service=p.ha_service,
+            epoch_history=lambda: p.epoch_history.epoch_history,
+            why_not=lambda: p.tail_recovery.held_for,
+            note=p.tail_recovery.note_slave,
         ),
-        ReplicationStatusHandlers(replication, p.watch.note_other_master),
+        ReplicationStatusHandlers(replication, p.master_monitor.note_other_master),
         RoleChangeHandlers(p.role_requests),
         LogCopyHandlers(config=config, store=store),
         FilterServerHandlers(config=config, filter_servers=p.filter_servers),
     )
     routes = [route for handler in handlers for route in handler.routes()]
     if p.role.is_master:
-        return routes_with_rest(routes, CHANGES, is_frozen)
+        return routes_with_rest(routes, CHANGES, is_fenced)
     return routes_on_slave(
         routes, lambda what: refusal_text(config.broker_name, p.role.broker_id, p.master_address, what)
     )

@@ -108,7 +108,7 @@ def broker(
 
 
 async def _serve(config: BrokerConfig, as_json: bool) -> None:
-    from pymq.broker.metrics.collector import BrokerMetrics
+    from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, serve_until_stopped, start_broker
     from pymq.net.runtime import StopSignals
 

@@ -14,7 +14,7 @@ from pymq.client.admin.replication import ROCKETMQ_PROTOCOL_VERSION, Replication
 from pymq.errors import StoreError, UsageError
 from pymq.model.route import MASTER_ID
 from pymq.offline.log_source import SourceFacts
-from pymq.offline.recover_rest import LINEAGE_FILE
+from pymq.offline.recover_rest import EPOCH_HISTORY_FILE
 from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus
 from pymq.wire.ha import OFFSET_MAX
 
@@ -120,9 +120,9 @@ class BrokerSource:
 
     def tables(self) -> dict[str, bytes]:
         found = self._run(self._replication.tables(self._address))
-        lineage = self._status().lineage
-        if lineage:
-            found[LINEAGE_FILE] = msgspec.json.encode({"reigns": lineage})
+        epoch_history = self._status().epoch_history
+        if epoch_history:
+            found[EPOCH_HISTORY_FILE] = msgspec.json.encode({"epochs": epoch_history})
         return found
 
     def deleted_topics(self) -> dict[str, int]:

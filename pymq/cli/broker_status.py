@@ -37,7 +37,7 @@ SLAVE_COLUMNS = [
     Column("broker_id", "ID", right=True, show=shown_count),
     Column("address"),
     Column("state"),
-    Column("acked_offset", "HAS UP TO", right=True),
+    Column("ack_offset", "HAS UP TO", right=True),
     Column("lag_bytes", "LAG", right=True, show=shown_bytes),
     Column("lag_messages", "MESSAGES", right=True, show=shown_count),
     Column("lag_ms", "TIME", right=True, show=shown_ms),
@@ -45,19 +45,19 @@ SLAVE_COLUMNS = [
     Column("in_sync", "IN SYNC"),
     Column("problem"),
 ]
-REIGN_COLUMNS = [
+EPOCH_COLUMNS = [
     Column("epoch", right=True),
     Column("start", "FROM OFFSET", right=True),
-    Column("reign_id", "EPOCH ID"),
+    Column("epoch_id", "EPOCH ID"),
 ]
-CUT_COLUMNS = [
+TRUNCATION_COLUMNS = [
     Column("time_ms", "TRUNCATED", show=local_time),
     Column("start", "FROM OFFSET", right=True),
     Column("end", "TO OFFSET", right=True),
     Column("message_count", "MESSAGES", right=True),
     Column("path", "KEPT IN"),
 ]
-NEWEST_REIGNS_SHOWN = 5
+NEWEST_EPOCHS_SHOWN = 5
 
 
 @app.command(
@@ -90,16 +90,16 @@ def _print(one: dict[str, Any]) -> None:
     print_fields(_fields(one))
     if not one["reachable"]:
         return
-    if one["link"] is not None:
-        link = one["link"]
+    if one["ha_client"] is not None:
+        ha_client = one["ha_client"]
         print("\nmaster")
-        print_fields({f"  {name}": value for name, value in _link_fields(link).items()})
+        print_fields({f"  {name}": value for name, value in _ha_client_fields(ha_client).items()})
     else:
         print_section("slaves", one["slaves"], SLAVE_COLUMNS, "none is connected")
-    if one["lineage"]:
-        print_section("newest epochs", one["lineage"][-NEWEST_REIGNS_SHOWN:], REIGN_COLUMNS, "none")
-    if one["cuts"]:
-        print_section("truncated from this log", one["cuts"], CUT_COLUMNS, "nothing")
+    if one["epoch_history"]:
+        print_section("newest epochs", one["epoch_history"][-NEWEST_EPOCHS_SHOWN:], EPOCH_COLUMNS, "none")
+    if one["truncations"]:
+        print_section("truncated from this log", one["truncations"], TRUNCATION_COLUMNS, "nothing")
 
 
 def _fields(one: dict[str, Any]) -> dict[str, Any]:
@@ -116,17 +116,17 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
             "messages ever": shown_count(one["message_count"]),
             "confirmed up to": _confirmed_text(one),
         }
-        if one["link"] is None:
+        if one["ha_client"] is None:
             fields["slaves connect to"] = one["ha_address"]
             fields["in sync"] = _in_sync_text(one)
-        if one["regained"] is not None:
-            fields["recovered tail"] = _regained_text(one["regained"])
+        if one["recovered_tail"] is not None:
+            fields["recovered tail"] = _recovered_tail_text(one["recovered_tail"])
     return fields
 
 
 def _confirmed_text(one: dict[str, Any]) -> str:
     """Returns ``-`` when the confirm offset is unknown: a SYNC_MASTER lacks the slaves it requires."""
-    return cell_text(one["confirmed_offset"] or (None if one["log_end"] else 0))
+    return cell_text(one["confirm_offset"] or (None if one["log_end"] else 0))
 
 
 def _in_sync_text(one: dict[str, Any]) -> str:
@@ -134,20 +134,20 @@ def _in_sync_text(one: dict[str, Any]) -> str:
     return f"{text}, degraded" if one["degraded"] else text
 
 
-def _regained_text(regained: dict[str, Any]) -> str:
-    size = format_bytes(regained["end"] - regained["start"])
-    sources, at = ", ".join(regained["sources"]), local_time(regained["time_ms"])
-    return f"{size} from offset {regained['start']} on, lost in an unclean stop; copied from {sources} at {at}"
+def _recovered_tail_text(recovered_tail: dict[str, Any]) -> str:
+    size = format_bytes(recovered_tail["end"] - recovered_tail["start"])
+    sources, at = ", ".join(recovered_tail["sources"]), local_time(recovered_tail["time_ms"])
+    return f"{size} from offset {recovered_tail['start']} on, lost in an unclean stop; copied from {sources} at {at}"
 
 
-def _link_fields(link: dict[str, Any]) -> dict[str, Any]:
+def _ha_client_fields(ha_client: dict[str, Any]) -> dict[str, Any]:
     return {
-        "address": link["master_address"] or link["ha_address"],
-        "state": link["state"],
-        "behind": f"{shown_bytes(link['lag_bytes'])}, {shown_count(link['lag_messages'])} messages, "
-        f"{shown_ms(link['lag_ms'])}",
-        "receiving": _rate(link["bytes_per_second"]),
-        "last heard": local_time(link["last_heard_ms"]),
-        "tables copied": "-" if link["metadata_age_ms"] < 0 else f"{format_duration_ms(link['metadata_age_ms'])} ago",
-        "problem": link["problem"] or "none",
+        "address": ha_client["master_address"] or ha_client["ha_address"],
+        "state": ha_client["state"],
+        "behind": f"{shown_bytes(ha_client['lag_bytes'])}, {shown_count(ha_client['lag_messages'])} messages, "
+        f"{shown_ms(ha_client['lag_ms'])}",
+        "receiving": _rate(ha_client["bytes_per_second"]),
+        "last heard": local_time(ha_client["last_heard_ms"]),
+        "tables copied": "-" if ha_client["metadata_age_ms"] < 0 else f"{format_duration_ms(ha_client['metadata_age_ms'])} ago",
+        "problem": ha_client["problem"] or "none",
     }

@@ -21,7 +21,7 @@ async def describe(admin: Admin, name: str) -> list[dict[str, Any]]:
 
 async def _master(admin: Admin, view: BrokerView, asked: list[BrokerView]) -> BrokerView | None:
     """Returns the master of a slave, which knows the lag; asks it too if the slave was named by its address."""
-    if view.status is None or view.status.link is None:
+    if view.status is None or view.status.ha_client is None:
         return None
     found = master_of(view, asked)
     if found is not None:
@@ -46,12 +46,12 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
     status = view.status
     if status is None:
         return head
-    link = None
-    if status.link is not None:
-        link = msgspec.structs.asdict(status.link)
+    ha_client = None
+    if status.ha_client is not None:
+        ha_client = msgspec.structs.asdict(status.ha_client)
         lag = lag_of(view, master)
         known = {"lag_bytes": lag.lag_bytes, "lag_messages": lag.lag_messages, "lag_ms": lag.lag_ms}
-        link |= {name: value for name, value in known.items() if value is not None}
+        ha_client |= {name: value for name, value in known.items() if value is not None}
     return head | {
         "version": view.version,
         "ha_address": status.ha_address,
@@ -59,14 +59,14 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
         "log_start": status.log_start,
         "log_end": status.log_end,
         "message_count": status.message_count if status.message_count >= 0 else None,
-        "confirmed_offset": status.confirmed_offset,
+        "confirm_offset": status.confirm_offset,
         "required_slaves": status.required_slaves,
         "in_sync_slaves": status.in_sync_slaves,
         "connected_slaves": status.connected_slaves,
         "degraded": status.degraded,
         "slaves": [msgspec.structs.asdict(slave) for slave in status.slaves],
-        "link": link,
-        "lineage": [msgspec.structs.asdict(reign) for reign in status.lineage],
-        "cuts": [msgspec.structs.asdict(cut) for cut in status.cuts],
-        "regained": msgspec.structs.asdict(status.regained) if status.regained is not None else None,
+        "ha_client": ha_client,
+        "epoch_history": [msgspec.structs.asdict(entry) for entry in status.epoch_history],
+        "truncations": [msgspec.structs.asdict(truncate) for truncate in status.truncations],
+        "recovered_tail": msgspec.structs.asdict(status.recovered_tail) if status.recovered_tail is not None else None,
     }

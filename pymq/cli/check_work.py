@@ -9,7 +9,7 @@ from typing import Any
 
 from pymq.cli.replica_view import BrokerView, Lag, ask, brokers, lag_of, problems_of
 from pymq.client.admin import Admin
-from pymq.client.admin.replication import CopiedTable
+from pymq.client.admin.replication import ReplicatedTable
 from pymq.errors import NotFoundError, PymqError, RefusedError
 from pymq.units import format_bytes
 from pymq.wire.bodies_replication import GONE, LogDigestsRequest, ReplicationStatus
@@ -106,7 +106,7 @@ async def _check_slave(admin: Admin, master: BrokerView, slave: BrokerView, samp
             f"its segments have {mine.segment_size_bytes} bytes, the master's {theirs.segment_size_bytes}: set "
             f"the same mappedFileSizeCommitLog and start the slave with an empty directory"
         )
-    if mine.log_end > theirs.log_end and mine.lineage[-1:] != theirs.lineage[-1:]:
+    if mine.log_end > theirs.log_end and mine.epoch_history[-1:] != theirs.epoch_history[-1:]:
         outcome.problems.append(
             f"its log ends at {mine.log_end}, beyond the master's end at {theirs.log_end}: it followed another master"
         )
@@ -209,8 +209,8 @@ def _difference(start: int, end: int, mine: str, theirs: str) -> str:
 
 async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, master: BrokerView) -> None:
     try:
-        mine = await admin.replication.copied_tables(slave.address)
-        theirs = await admin.replication.copied_tables(master.address)
+        mine = await admin.replication.replicated_tables(slave.address)
+        theirs = await admin.replication.replicated_tables(master.address)
     except PymqError as error:
         outcome.problems.append(f"the tables can't be compared: {error}")
         return
@@ -224,7 +224,7 @@ async def _compare_tables(admin: Admin, outcome: Outcome, slave: BrokerView, mas
             )
 
 
-def _different_entries(mine: CopiedTable, theirs: CopiedTable) -> list[str]:
+def _different_entries(mine: ReplicatedTable, theirs: ReplicatedTable) -> list[str]:
     """Returns the names of entries that one side lacks or that differ; none if the tables' versions are equal."""
     if mine.version == theirs.version:
         return []

@@ -41,6 +41,6 @@ def _record(view: BrokerView, views: Sequence[BrokerView]) -> dict[str, Any]:
         "in_sync": lag.in_sync,
         "in_sync_slaves": status.in_sync_slaves if status and view.is_master else None,
         "connected_slaves": status.connected_slaves if status and view.is_master else None,
-        "epoch": status.lineage[-1].epoch if status and status.lineage else None,
+        "epoch": status.epoch_history[-1].epoch if status and status.epoch_history else None,
         "problems": problems_of(view),
     }

@@ -31,8 +31,8 @@ async def make_plan(admin: Admin, broker: str) -> PromotionPlan:
     members = await _ask(admin, ids)
     # A master without a registration may be running: the members name it.
     known_statuses = [member.status for member in members if member.status is not None]
-    masters = {status.rival for status in known_statuses}
-    masters |= {status.link.master_address for status in known_statuses if status.link}
+    masters = {status.second_master for status in known_statuses}
+    masters |= {status.ha_client.master_address for status in known_statuses if status.ha_client}
     unseen = {address: -1 for address in masters if address and address not in ids}
     return plan_promotion(name, [*members, *await _ask(admin, unseen)], target)
 
@@ -73,10 +73,10 @@ async def carry_out(
     )
     result = await promotion.run(plan, force=force)
     notes = [*result.notes, *await _registered_as_master(admin, plan)]
-    reign = result.master.lineage[-1]
+    entry = result.master.epoch_history[-1]
     return {
-        "epoch": reign.epoch,
-        "start": reign.start,
+        "epoch": entry.epoch,
+        "start": entry.start,
         "role": result.master.role,
         "notes": notes,
     }
@@ -132,7 +132,7 @@ def _becomes(plan: PromotionPlan, member: GroupMember) -> str:
         return ""
     if member is plan.target:
         return "master"
-    if member in plan.rivals:
+    if member in plan.second_masters:
         return "slave"
     return f"slave {plan.target.broker_id}" if member is plan.master else ""
 
@@ -141,11 +141,11 @@ def _steps(plan: PromotionPlan) -> list[str]:
     target, master = plan.target, plan.master
     if plan.obstacles:
         return []
-    if plan.rivals:
-        rivals = " and ".join(rival.address for rival in plan.rivals)
+    if plan.second_masters:
+        second_masters = " and ".join(second_master.address for second_master in plan.second_masters)
         return [
             f"{target.address} begins a new epoch, {target.epoch + 1}",
-            f"{rivals} steps down when it learns of that, truncates its divergent tail, and follows it",
+            f"{second_masters} steps down when it learns of that, truncates its divergent tail, and follows it",
         ]
     if master is None:
         return [f"{target.address} (id {target.broker_id}) becomes the master (id {MASTER_ID})"]

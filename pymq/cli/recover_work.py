@@ -15,7 +15,7 @@ from pymq.cli.store_work import StoreLocation, absolute, read_options
 from pymq.errors import NotFoundError, UsageError
 from pymq.offline.files import ReadOnlyFiles, held
 from pymq.offline.recover import Recovery, RecoveryOutcome
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from pymq.units import format_bytes
 
 _SHOWN_MAX = 20

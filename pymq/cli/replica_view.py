@@ -122,8 +122,12 @@ def lag_of(slave: BrokerView, master: BrokerView | None) -> Lag:
     if mine is None:
         return Lag()
     if master is None or master.status is None:
-        link = mine.link
-        return Lag(_known(link.lag_bytes), _known(link.lag_messages), _known(link.lag_ms), None) if link else Lag()
+        ha_client = mine.ha_client
+        return (
+            Lag(_known(ha_client.lag_bytes), _known(ha_client.lag_messages), _known(ha_client.lag_ms), None)
+            if ha_client
+            else Lag()
+        )
     theirs = master.status
     seen = _seen_by_master(slave, theirs)
     messages = None
@@ -164,8 +168,8 @@ def problems_of(view: BrokerView) -> list[str]:
         return [view.error]
     status = view.status
     found = [status.problem, view.runtime.get("storeProblems", "")]
-    if status.link is not None:
-        found.append(status.link.problem or _link_trouble(status.link.state))
+    if status.ha_client is not None:
+        found.append(status.ha_client.problem or _ha_client_trouble(status.ha_client.state))
     found += [_slave_trouble(slave) for slave in status.slaves if slave.problem and not _is_stranger(slave)]
     strangers = [slave for slave in status.slaves if _is_stranger(slave)]
     if strangers:
@@ -192,5 +196,5 @@ def _slave_trouble(slave: SlaveState) -> str:
     return f"slave {slave.address}{state}: {slave.problem}"
 
 
-def _link_trouble(state: str) -> str:
+def _ha_client_trouble(state: str) -> str:
     return "" if state in (FOLLOWING, CONNECTED) else f"does not follow its master: {state}"

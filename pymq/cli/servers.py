@@ -97,7 +97,7 @@ def make_broker(config: BrokerConfig) -> Broker:
 
     from pymq.broker.broker import Broker
     from pymq.clock import SystemClock
-    from pymq.store.fs import RealFiles
+    from pymq.store.disk.fs import RealFiles
 
     return Broker(config, clock=SystemClock(), files=RealFiles(), rng=random.Random())
 

@@ -91,7 +91,7 @@ def standalone(
 
 
 async def _serve(namesrv_config: NamesrvConfig, broker_config: BrokerConfig, as_json: bool) -> None:
-    from pymq.broker.metrics.collector import BrokerMetrics
+    from pymq.broker.report.metrics.collector import BrokerMetrics
     from pymq.cli.servers import make_broker, make_namesrv, serve_until_stopped, start_broker, start_namesrv
     from pymq.net.runtime import StopSignals
 

@@ -38,8 +38,8 @@ from pymq.offline.kept_log import open_kept_log
 from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
-from pymq.store.cold import thaw
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.lifecycle.cold_compressor import thaw
 from pymq.units import format_bytes, parse_time_ms
 
 _SHOWN_MAX = 20  # findings and lost ranges in text output; JSON has more

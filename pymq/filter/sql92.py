@@ -11,7 +11,7 @@ from pymq.filter.raw_properties import SEPARATOR
 from pymq.model.properties import encode_properties
 
 if TYPE_CHECKING:
-    from pymq.filter.narrowing import Narrowing
+    from pymq.filter.prefilter import Prefilter
     from pymq.filter.nodes import Node
 
 EXPRESSION_CACHE_COUNT = 512
@@ -32,11 +32,11 @@ class SqlExpression:
         self.ignored_from = ignored_from
         self._tree = tree
 
-    def narrowing(self) -> Narrowing | None:
+    def make_prefilter(self) -> Prefilter | None:
         """Return a new prefilter, which finds the records for which ``test`` may be True; None when there is none."""
-        from pymq.filter.narrowing import narrowing  # noqa: PLC0415 - numpy is only needed where records are filtered
+        from pymq.filter.prefilter import make_prefilter  # noqa: PLC0415 - numpy is only needed where records are filtered
 
-        return narrowing(self._tree)
+        return make_prefilter(self._tree)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """Return the result for a message with these properties; empty values count as missing.

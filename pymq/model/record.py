@@ -178,7 +178,7 @@ def encode_record(
 
 
 def encode_blank(size_bytes: int) -> bytes:
-    """The 8-byte filler at a segment's end; ``size_bytes`` is the whole space left, the filler's own 8 included."""
+    """The 8-byte blank record at a segment's end; ``size_bytes`` is the whole space left, the blank record's own 8 included."""
     return BLANK.pack(size_bytes, MAGIC_BLANK)
 
 

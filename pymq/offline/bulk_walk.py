@@ -18,10 +18,10 @@ from pymq.offline.log_walk import (
     record_bytes,
     walk,
 )
-from pymq.store.bulk_scan import scan_bulk
-from pymq.store.columns import Records
-from pymq.store.commit_log import CommitLog
-from pymq.store.scan import End
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.scan.bulk import scan_bulk
+from pymq.store.scan.columns import Records
+from pymq.store.scan.scanner import End
 
 
 class _Segment:

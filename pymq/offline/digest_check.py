@@ -11,9 +11,9 @@ from typing import NamedTuple
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.log_files import SegmentFile
-from pymq.store.damage import find_flip
-from pymq.store.digest_file import BLOCK_SIZE_BYTES, DIGEST_SIZE_BYTES, UNKNOWN, DigestFiles
-from pymq.store.digests import block_digests
+from pymq.store.integrity.damage import find_flip
+from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES, DIGEST_SIZE_BYTES, UNKNOWN, DigestFiles
+from pymq.store.integrity.digests import block_digests
 
 _BLOCKS_AT_ONCE = 1024
 FLIPS_SEARCHED_MAX = 1000  # each search takes some 15 ms

@@ -9,12 +9,12 @@ from pymq.errors import UsageError
 from pymq.model import fastjson
 from pymq.offline.log_files import LogFiles, open_log
 from pymq.offline.queue_files import QueueReader
-from pymq.store.checkpoint import Checkpoint, CheckpointFile
-from pymq.store.cold import COLD_DIRECTORY
-from pymq.store.cold_file import ColdFiles
-from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
-from pymq.store.fs import Files
-from pymq.store.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
+from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile
+from pymq.store.disk.fs import Files
+from pymq.store.index.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
+from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
+from pymq.store.log.cold_file import ColdFiles
+from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.settings import StoreSettings, parse_delay_levels
 
 _ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most keep when they change the sizes

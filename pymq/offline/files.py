@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pymq.errors import NotFoundError, StoreError
-from pymq.store.fs import File, RealFile, RealFiles, is_locked_here
+from pymq.store.disk.fs import File, RealFile, RealFiles, is_locked_here
 
 _READ_ONLY = "a tool that only reads asked for a write"
 

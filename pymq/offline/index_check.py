@@ -14,14 +14,14 @@ from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_walk import record_at
-from pymq.store.index_keys import KeyColumns, KeyedRecords, KeyRows
-from pymq.store.scan import Scanned, has_index_entries
+from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows
+from pymq.store.scan.scanner import Scanned, has_index_entries
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pymq.store.columns import Records
+    from pymq.store.scan.columns import Records
 
 BATCH_RECORDS = 1 << 14
 _ENTRIES_AT_ONCE = 1 << 16
@@ -82,7 +82,7 @@ class IndexCheck:
 
     def add_columns(self, records: Records) -> None:
         """As :meth:`add`."""
-        from pymq.store.bulk_dispatch import record_keys  # noqa: PLC0415 - loads numpy
+        from pymq.store.dispatch.bulk_dispatch import record_keys  # noqa: PLC0415 - loads numpy
 
         if not self._files or self._unreadable:
             return
@@ -97,7 +97,7 @@ class IndexCheck:
     # -- entries against records --------------------------------------------------------------------------------
 
     def _compare(self) -> None:
-        from pymq.store.bulk_keys import waiting_keys  # noqa: PLC0415 - loads numpy
+        from pymq.store.index.bulk_keys import waiting_keys  # noqa: PLC0415 - loads numpy
 
         waiting, self._waiting = self._waiting, []
         if waiting:

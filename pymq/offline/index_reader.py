@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from pymq.store.fs import Files
-from pymq.store.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
+from pymq.store.disk.fs import Files
+from pymq.store.index.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pymq.errors import NotFoundError
 from pymq.offline.log_files import LogFiles, SegmentFile
-from pymq.store.diverged import LOG_SUFFIX
-from pymq.store.fs import File, Files
+from pymq.store.disk.fs import File, Files
+from pymq.store.replica.divergent_tail import LOG_SUFFIX
 
 
 class _Part:

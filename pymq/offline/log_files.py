@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Protocol
 
 from pymq.errors import NotFoundError, StoreError
-from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.fs import Files
+from pymq.store.disk.fs import Files
+from pymq.store.log.cold_file import ColdFile, ColdFiles
 
 SECTOR_BYTES = 4096
 _SEARCH_BYTES = 1 << 20

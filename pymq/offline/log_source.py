@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from pymq.store.log_digests import DAMAGED
+from pymq.store.integrity.log_digests import DAMAGED
 
 __all__ = ["DAMAGED", "LogSource", "SourceFacts"]
 
@@ -23,7 +23,7 @@ class SourceFacts(NamedTuple):
 
 
 class LogSource(Protocol):
-    """A running broker, or a stand-in. All methods raise PymqError when it can't be reached or refuses."""
+    """A running broker, or a placeholder unit. All methods raise PymqError when it can't be reached or refuses."""
 
     def facts(self) -> SourceFacts: ...
 
@@ -39,7 +39,7 @@ class LogSource(Protocol):
         ...
 
     def tables(self) -> dict[str, bytes]:
-        """Name of a file in ``config`` -> JSON: topics, groups, consumer and delay offsets, lineage if it has one."""
+        """Name of a file in ``config`` -> JSON: topics, groups, consumer and delay offsets, epoch history if it has one."""
         ...
 
     def deleted_topics(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from zlib import crc32
 from pymq.model import sysflag
 from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
 from pymq.offline.log_files import LogFiles, SegmentFile
-from pymq.store.scan import RECORD_MAGICS, Scanned, magic_positions, parse_record
+from pymq.store.scan.scanner import RECORD_MAGICS, Scanned, magic_positions, parse_record
 
 WINDOW_BYTES = 4 << 20
 # No broker takes longer ones: RocketMQ's and PyMQ's frames end at 16 MiB. A size above is damage, not read into memory.

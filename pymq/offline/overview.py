@@ -9,9 +9,9 @@ from pymq.offline.directory import Directory
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_files import LogFiles, SegmentFile
 from pymq.offline.log_walk import LogEnd, last_record, record_at, walk
-from pymq.offline.queue_files import QueueReader, is_filler
+from pymq.offline.queue_files import QueueReader, is_blank
 from pymq.offline.table_check import TABLES_MEMBER
-from pymq.store.scan import Scanned
+from pymq.store.scan.scanner import Scanned
 
 
 def overview(directory: Directory, topic: str | None = None) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def log_end(directory: Directory) -> LogEnd:
     for reader in directory.queues():
         if reader.end > reader.base:
             physical_offset, size, code = reader.unit(reader.end - 1)
-            if not is_filler(size, code) and record_at(log, physical_offset, check_crc=True) is not None:
+            if not is_blank(size, code) and record_at(log, physical_offset, check_crc=True) is not None:
                 known.append(physical_offset)
         reader.close()
     start = max(known)

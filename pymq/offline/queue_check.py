@@ -17,13 +17,13 @@ from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
 from pymq.offline.log_walk import record_at
-from pymq.offline.queue_files import QueueReader, is_filler
-from pymq.store.consume_queue import UNIT
-from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
+from pymq.offline.queue_files import QueueReader, is_blank
+from pymq.store.queue.consume_queue import UNIT
+from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
 
 if TYPE_CHECKING:
-    from pymq.store.columns import Records
+    from pymq.store.scan.columns import Records
 
 PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
 _UNITS_AT_ONCE = 4096
@@ -44,7 +44,7 @@ class _Queue:
     expected: bytearray = field(default_factory=bytearray)
     ignored: bool = False
     unit_count: int = 0
-    filler_count: int = 0
+    blank_unit_count: int = 0
     record_count: int = 0  # of an ignored queue, or of one without a directory
     superseded_count: int = 0
     missing_from: int | None = None
@@ -110,14 +110,14 @@ class QueueCheck:
             return True
         return physical_offset < self._deleted_ends.get(topic, 0)
 
-    def fillers(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
+    def blank(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
         """Which offsets of a range stand for no record in the files already."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or queue.reader is None:
             return set()
         units = queue.reader.read(start, end - start)
         queue.reader.close()
-        return {start + at for at, (_, size, code) in enumerate(UNIT.iter_unpack(units)) if is_filler(size, code)}
+        return {start + at for at, (_, size, code) in enumerate(UNIT.iter_unpack(units)) if is_blank(size, code)}
 
     def _open(self, reader: QueueReader) -> _Queue:
         queue = _Queue(reader.topic, reader.queue_id, reader, ignored=reader.topic.startswith(_LMQ_PREFIX))
@@ -150,7 +150,7 @@ class QueueCheck:
         """As :meth:`add`: queues that go on as they should take their units in one piece, others record by record."""
         import numpy as np  # noqa: PLC0415
 
-        from pymq.store.bulk_dispatch import packed_units  # noqa: PLC0415 - loads numpy
+        from pymq.store.dispatch.bulk_dispatch import packed_units  # noqa: PLC0415 - loads numpy
 
         special = [number for number, name in enumerate(records.names) if is_schedule_topic(name)]
         if records.sys_flags.any() or special:
@@ -263,7 +263,7 @@ class QueueCheck:
                 self._report_unit(queue, offset, what, 12, real_offset)
         elif not any(found):
             self._report_unit(queue, offset, f"is empty, its record is at {real_offset}", 0, real_offset)
-        elif is_filler(size, code):
+        elif is_blank(size, code):
             self._report_unit(queue, offset, f"says that its record is gone, it is at {real_offset}", 8, real_offset)
         elif physical_offset != real_offset:
             what = f"leads to {physical_offset}, its record is at {real_offset}"
@@ -291,9 +291,9 @@ class QueueCheck:
             units = queue.reader.read(first, min(_UNITS_AT_ONCE, end - first))
             for at, (physical_offset, size, code) in enumerate(UNIT.iter_unpack(units)):
                 dropped = queue.dropped_count
-                if is_filler(size, code):
+                if is_blank(size, code):
                     queue.unit_count += 1
-                    queue.filler_count += 1
+                    queue.blank_unit_count += 1
                 else:
                     self._explain_unmatched(queue, first + at, physical_offset, size)
                 if queue.keep_end == first + at and size > 0 and queue.dropped_count == dropped:
@@ -377,8 +377,8 @@ class QueueCheck:
             self._report.note(
                 f"{queue.name}: the next start drops {queue.dropped_count} units that lead behind the log"
             )
-        if queue.filler_count:
-            self._report.note(f"{queue.name}: {queue.filler_count} offsets stand for records that are gone")
+        if queue.blank_unit_count:
+            self._report.note(f"{queue.name}: {queue.blank_unit_count} offsets stand for records that are gone")
         if queue.superseded_count:
             self._report.note(
                 f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and made again"

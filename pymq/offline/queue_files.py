@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.store.consume_queue import FILLER_SIZE, STAND_IN_CODE, UNIT
-from pymq.store.fs import File, Files
+from pymq.store.disk.fs import File, Files
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT
 from pymq.store.settings import UNIT_SIZE_BYTES
 
 _CHUNK_BYTES = 1 << 20
@@ -115,11 +115,11 @@ class QueueReader:
         return self.directory, None
 
     def first_in_log(self, log_start: int) -> int:
-        """The first unit that is neither a filler nor points below the log; :attr:`end` when there is none."""
+        """The first unit that is neither a blank record nor points below the log; :attr:`end` when there is none."""
         for offset in range(self.base, self.end, _SEARCH_COUNT):
             units = self.read(offset, min(_SEARCH_COUNT, self.end - offset))
             for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
-                if physical_offset >= log_start and 0 < size < FILLER_SIZE:
+                if physical_offset >= log_start and 0 < size < BLANK_UNIT_SIZE:
                     return offset + at
         return self.end
 
@@ -129,6 +129,6 @@ class QueueReader:
             self._open = None
 
 
-def is_filler(size: int, tags_code: int) -> bool:
+def is_blank(size: int, tags_code: int) -> bool:
     """True for a unit that stands where no record exists."""
-    return size == FILLER_SIZE or tags_code == STAND_IN_CODE
+    return size == BLANK_UNIT_SIZE or tags_code == PLACEHOLDER_CODE

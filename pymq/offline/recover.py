@@ -27,14 +27,14 @@ from pymq.offline.recover_rest import (
     drop_what_does_not_fit,
     renew_checkpoint,
     take_deletions,
-    take_lineage,
+    take_epoch_history,
     take_tables,
 )
 from pymq.offline.verify import verify
-from pymq.store.cold import COLD_DIRECTORY
-from pymq.store.cold_file import ColdFiles
-from pymq.store.fs import Files, make_directory
-from pymq.store.unfinished import mark_finished, mark_unfinished, unfinished_path
+from pymq.store.disk.fs import Files, make_directory
+from pymq.store.disk.rebuild_mark import mark_finished, mark_unfinished, unfinished_path
+from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
+from pymq.store.log.cold_file import ColdFiles
 
 # ``stage("compare", bytes)`` shows how far one part of the work is; what it gives is told the bytes done.
 Stage = Callable[[str, int], AbstractContextManager[Advance]]
@@ -154,7 +154,7 @@ class Recovery:
             make_directory(self._files, directory)
         if is_other:
             drop_all(self._files, self._root)
-            self.outcome.replaced += self._log.cut_beyond()
+            self.outcome.replaced += self._log.truncate_beyond()
         self._mend(wanting)
         tables = self._source.tables()
         self.outcome.tables = take_tables(self._files, self._root, tables)
@@ -266,7 +266,7 @@ class Recovery:
         return open_directory(self._files, self._root, self._log_directory, self._options)
 
     def _finish(self, tables: dict[str, bytes]) -> None:
-        """Checks everything; what is made from the log and does not fit it goes. Lineage and checkpoint come last."""
+        """Checks everything; what is made from the log and does not fit it goes. Epoch history and checkpoint come last."""
         outcome = self.outcome
         directory = self._open()
         with closing(directory):
@@ -277,7 +277,9 @@ class Recovery:
                 self._files, directory, outcome.found, is_whole=not outcome.damaged
             )
             renew_checkpoint(self._files, directory, outcome.found, outcome.dropped)
-        take_lineage(self._files, self._root, tables, outcome.beyond_bytes, outcome.counts.differing, outcome.notes)
+        take_epoch_history(
+            self._files, self._root, tables, outcome.beyond_bytes, outcome.counts.differing, outcome.notes
+        )
         if outcome.beyond_bytes:
             outcome.notes.append(
                 f"{outcome.beyond_bytes} bytes of this log lie behind the end of the source's and were kept: nothing "

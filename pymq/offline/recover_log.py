@@ -15,10 +15,10 @@ from xxhash import xxh3_64_hexdigest
 from pymq.errors import StoreError
 from pymq.offline.log_files import SegmentFile
 from pymq.offline.log_source import DAMAGED, LogSource, SourceFacts
-from pymq.store.cold_file import TEMPORARY_SUFFIX, ColdFiles
-from pymq.store.fs import File, Files, make_directory
-from pymq.store.log_digests import chunk_bounds
-from pymq.store.zeroing import zero_from
+from pymq.store.disk.fs import File, Files, make_directory
+from pymq.store.integrity.log_digests import chunk_bounds
+from pymq.store.log.cold_file import TEMPORARY_SUFFIX, ColdFiles
+from pymq.store.log.zeroing import zero_from
 
 CHUNK_BYTES_MAX = 1 << 20
 CHUNK_BYTES_MIN = 4096
@@ -179,7 +179,7 @@ class LocalLog:
             self._cold.remove(start)
         return fetched
 
-    def cut_beyond(self) -> list[str]:
+    def truncate_beyond(self) -> list[str]:
         """Moves what lies behind the source's end to files of its own; returns their paths. Raises OSError.
 
         For a log that is not the source's: nothing of it could be read there any more.

@@ -1,4 +1,4 @@
-"""What belongs to a log that was rebuilt: tables that are lost, what is made from the log, checkpoint and lineage."""
+"""What belongs to a log that was rebuilt: tables that are lost, what is made from the log, checkpoint and epoch history."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pymq.errors import StoreError
 from pymq.model import fastjson
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
-from pymq.store.checkpoint import CheckpointFile, Durable
-from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
-from pymq.store.digest_file import DigestFiles
-from pymq.store.fs import Files
-from pymq.store.tables import JsonTable
+from pymq.store.disk.checkpoint import CheckpointFile, Durable
+from pymq.store.disk.fs import Files
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.integrity.digest_file import DigestFiles
+from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 
-LINEAGE_FILE = "lineage.json"
-_REIGNS = "reigns"
+EPOCH_HISTORY_FILE = "epochHistory.json"
+_ENTRIES = "epochs"
 QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
 
 
@@ -27,7 +27,7 @@ def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
     """
     taken = []
     for name, raw in sorted(tables.items()):
-        if name == LINEAGE_FILE:
+        if name == EPOCH_HISTORY_FILE:
             continue
         table = JsonTable(files, f"{root}/config/{name}")
         if not _load(table):
@@ -115,14 +115,14 @@ def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped:
     CheckpointFile(files, f"{directory.root}/checkpoint").save(replace(before, durable=durable))
 
 
-def take_lineage(
+def take_epoch_history(
     files: Files, root: str, tables: dict[str, bytes], beyond_bytes: int, differing: int, notes: list[str]
 ) -> None:
-    """The log is the source's now, so its lineage is, too, unless bytes behind the source's end are another's.
+    """The log is the source's now, so its epoch history is, too, unless bytes behind the source's end are another's.
 
     Raises StoreError, OSError.
     """
-    path = f"{root}/config/{LINEAGE_FILE}"
+    path = f"{root}/config/{EPOCH_HISTORY_FILE}"
     if beyond_bytes:
         if differing and files.exists(path):
             for name in (path, path + ".bak"):
@@ -131,9 +131,9 @@ def take_lineage(
             files.sync_dir(f"{root}/config")
             notes.append(f"{path} was removed: bytes of this log were replaced, so it may be untrue; logs are compared")
         return
-    raw = tables.get(LINEAGE_FILE)
+    raw = tables.get(EPOCH_HISTORY_FILE)
     if raw is None:
         return
-    table, wanted = JsonTable(files, path), _parsed(LINEAGE_FILE, raw)
-    if _load(table).get(_REIGNS) != wanted.get(_REIGNS):
+    table, wanted = JsonTable(files, path), _parsed(EPOCH_HISTORY_FILE, raw)
+    if _load(table).get(_ENTRIES) != wanted.get(_ENTRIES):
         table.save(wanted)

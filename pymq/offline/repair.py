@@ -17,8 +17,8 @@ from pymq.offline.log_walk import record_at
 from pymq.offline.repair_log import LostRange, copy_log, fill_ranges
 from pymq.offline.repair_queues import Rebuilt, rebuild_queues
 from pymq.offline.verify import Verification, verify
-from pymq.store.checkpoint import Checkpoint, CheckpointFile, Durable
-from pymq.store.fs import Files
+from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile, Durable
+from pymq.store.disk.fs import Files
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
@@ -234,8 +234,10 @@ def _open_once(files: Files, target: str, clock: Clock, settings: StoreSettings)
     store = MessageStore(root=target, files=files, clock=clock, settings=settings)
     opened = store.open()
     store.close()
-    if opened.damaged or opened.bytes_cut:
-        raise StoreError(f"the repaired {target} still has damage: {opened.damaged}, {opened.bytes_cut} bytes were cut")
+    if opened.damaged or opened.truncated_bytes:
+        raise StoreError(
+            f"the repaired {target} still has damage: {opened.damaged}, {opened.truncated_bytes} bytes were cut"
+        )
 
 
 def _check(directory: Directory, target: str) -> None:

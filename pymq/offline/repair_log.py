@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pymq.offline.fillers import FILLER_BYTES_MIN, fill
+from pymq.offline.blank_records import BLANK_RECORD_BYTES_MIN, fill
 from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import last_record, record_at
-from pymq.store.fs import File, Files
+from pymq.store.disk.fs import File, Files
 
 _CHUNK_BYTES = 4 << 20
 
@@ -48,9 +48,9 @@ def _copy_segment(source: LogFiles, start: int, end: int, target: File, advance:
 
 
 def fill_ranges(source: LogFiles, ranges: list[LostRange], files: Files, directory: str) -> list[LostRange]:
-    """Puts fillers over the ranges in the copied log; returns them as they became: joined, one a segment.
+    """Puts blank records over the ranges in the copied log; returns them as they became: joined, one a segment.
 
-    A range too short for a filler takes the record behind it along.
+    A range too short for a blank record takes the record behind it along.
     """
     done = []
     for one in _by_segment(source, ranges):
@@ -87,7 +87,7 @@ def _by_segment(source: LogFiles, ranges: list[LostRange]) -> list[LostRange]:
 
 
 def _long_enough(source: LogFiles, part: LostRange, segment_end: int) -> LostRange:
-    while part.end < segment_end and part.end - part.start < FILLER_BYTES_MIN:
+    while part.end < segment_end and part.end - part.start < BLANK_RECORD_BYTES_MIN:
         following = record_at(source, part.end)
         part = part._replace(end=following.offset + following.size if following is not None else segment_end)
     return part

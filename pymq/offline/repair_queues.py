@@ -1,4 +1,4 @@
-"""Makes the consume queues of a repaired log: units for its records, fillers for offsets whose records are lost."""
+"""Makes the consume queues of a repaired log: units for its records, blank records for offsets whose records are lost."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.queue_check import QueueCheck
-from pymq.store.consume_queue import ConsumeQueue
-from pymq.store.fs import Files
-from pymq.store.queue_table import QueueTable
-from pymq.store.scan import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.disk.fs import Files
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.placeholder_units import fill_lost
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import StoreSettings
-from pymq.store.stand_ins import fill_lost
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class _Builder:
     def _lose(self, queue: ConsumeQueue, start: int, end: int) -> None:
         if start >= end:
             return
-        known = self._check.fillers(queue.topic, queue.queue_id, start, end)
+        known = self._check.blank(queue.topic, queue.queue_id, start, end)
         ranges = self.result.lost.setdefault((queue.topic, queue.queue_id), [])
         for offset in range(start, end):
             if offset in known:

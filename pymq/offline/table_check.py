@@ -6,7 +6,7 @@ from pymq.errors import PymqError
 from pymq.model import fastjson
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
-from pymq.store.checkpoint import CHECKPOINT_SIZE_BYTES
+from pymq.store.disk.checkpoint import CHECKPOINT_SIZE_BYTES
 
 TABLES_MEMBER = {
     "topics.json": "topicConfigTable",

@@ -17,7 +17,7 @@ from pymq.offline.queue_check import QueueCheck
 from pymq.offline.table_check import check_checkpoint, check_tables
 
 if TYPE_CHECKING:
-    from pymq.store.columns import Records
+    from pymq.store.scan.columns import Records
 
 Advance = Callable[[int], None]  # bytes of log done since the last call
 

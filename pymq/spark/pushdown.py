@@ -12,7 +12,7 @@ from pymq.spark.ranges import QueueRange
 _BY_VALUE = ("topic", "brokerName", "queueId", "tags")
 
 
-class Narrowing:
+class Prefilter:
     """Conditions gathered one by one; all of them hold for every row wanted. Kinds it doesn't know change nothing."""
 
     def __init__(self) -> None:

@@ -74,7 +74,7 @@ class RangeReader:
         self._is_served = selection.via is not None
         self._subscription, self._expression_type = selection.of_pull()
         self._has_gaps = self._is_served or selection.sql is not None or self._tags is not None
-        self._narrowing = selection.narrowing
+        self._prefilter = selection.make_prefilter
         self._plugin = _plugin_filter(settings, part) if selection.runs_here else None
         self._again_count = 0
         self._schema = arrow_schema(check_columns(settings.columns))
@@ -168,14 +168,14 @@ class RangeReader:
                 return self._pull_again(ask, answer)
             return self._nothing_yet(ask, answer)
         self._failures = self._again_count = 0
-        self._has_gaps = self._has_gaps or self._narrowing is not None
+        self._has_gaps = self._has_gaps or self._prefilter is not None
         return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
 
     def _on_refusal(self, ask: Ask, error: RefusedError) -> list[Segment]:
-        """A broker that doesn't take the narrowing is asked without it: that costs time, and no row."""
-        if self._narrowing is None:
+        """A broker that doesn't take the prefilter is asked without it: that costs time, and no row."""
+        if self._prefilter is None:
             raise with_next_step(error) if self._expression_type == SQL92 else error
-        self._narrowing = None
+        self._prefilter = None
         self._window.give_back(ask)
         self._drop_connection()
         return []
@@ -255,8 +255,8 @@ class RangeReader:
     def _pull_command(self, ask: Ask) -> Command:
         settings = self._settings
         subscription, kind = self._subscription, self._expression_type
-        if self._narrowing is not None:
-            subscription, kind = self._narrowing, SQL92
+        if self._prefilter is not None:
+            subscription, kind = self._prefilter, SQL92
         header = PullMessageHeader(
             consumer_group=settings.group,
             topic=self._part.topic,

@@ -18,7 +18,7 @@ SQL92 = "SQL92"
 class Selection:
     """Tags or SQL92, which brokers know, and a filter, which the reader runs or, with ``via``, a filter server.
 
-    ``narrowing`` is SQL92 that holds for every row that is looked at afterwards: a broker may leave the others out.
+    ``make_prefilter`` is SQL92 that holds for every row that is looked at afterwards: a broker may leave the others out.
     """
 
     tag: str = EVERYTHING
@@ -27,7 +27,7 @@ class Selection:
     expression: str | None = None
     on_error: str = "skip"
     via: str | None = None
-    narrowing: str | None = None
+    make_prefilter: str | None = None
 
     @property
     def tags(self) -> frozenset[str] | None:
@@ -45,7 +45,7 @@ class Selection:
         return self.filter is not None and self.via is None
 
     def of_pull(self) -> tuple[str, str]:
-        """A pull's subscription and its type, without the narrowing."""
+        """A pull's subscription and its type, without the prefilter."""
         if self.via is not None:
             return class_text(self.filter or "", self.expression or "", self.on_error), TAG
         if self.sql is not None:
@@ -56,7 +56,7 @@ class Selection:
         """With conditions that hold anyway, where a pull has room for them: tags rather than SQL92."""
         if self.via is not None or self.sql is not None or self.tags is not None:
             return self
-        return replace(self, narrowing=sql) if tag is None else replace(self, tag=tag)
+        return replace(self, make_prefilter=sql) if tag is None else replace(self, tag=tag)
 
 
 ALL = Selection()

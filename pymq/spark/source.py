@@ -21,7 +21,7 @@ from pymq.spark.cluster import RemoteCluster
 from pymq.spark.options import DATA_LOSS_MODES, ROWS_PER_TASK
 from pymq.spark.planner import choose_topics, make_plan, parse_position, split_ranges
 from pymq.spark.progress import RowSender
-from pymq.spark.pushdown import Narrowing
+from pymq.spark.pushdown import Prefilter
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.schema import check_columns, spark_ddl
@@ -95,7 +95,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         self._options = dict(options)
         clock = clock or SystemClock()
         self._now_ms = clock.now_ms()
-        self._narrowing = Narrowing()
+        self._prefilter = Prefilter()
         loss = options.get("ondataloss", "fail")
         if loss not in DATA_LOSS_MODES:
             raise UsageError(f"onDataLoss {loss!r} is unknown: use one of {', '.join(DATA_LOSS_MODES)}")
@@ -111,7 +111,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         options = self._options
         ranges = self._given_ranges() if "ranges" in options else self._planned_ranges()
         parts = split_ranges(
-            self._narrowing.apply(ranges),
+            self._prefilter.apply(ranges),
             rows_max=_number(options, "maxrowsperpartition", ROWS_PER_TASK),
             count_min=_number(options, "minpartitions", 1),
         )
@@ -121,8 +121,8 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
         assert isinstance(partition, RangePartition)
-        narrowing = self._narrowing
-        selection = self._settings.selection.narrowed(narrowing.tag_expression(), narrowing.sql())
+        make_prefilter = self._prefilter
+        selection = self._settings.selection.narrowed(make_prefilter.tag_expression(), make_prefilter.sql())
         settings = replace(self._settings, selection=selection)
         sender = RowSender(self._options.get("progress", ""), str(partition.part))
         try:
@@ -143,7 +143,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         with RemoteCluster(options.get("namesrv", "127.0.0.1:9876")) as view:
             topics = choose_topics(view, [name.strip() for name in names.split(",") if name.strip()])
             is_served = self._settings.selection.via is not None
-            return make_plan(view, self._narrowing.topics(topics), start, end, via_filter_servers=is_served).ranges
+            return make_plan(view, self._prefilter.topics(topics), start, end, via_filter_servers=is_served).ranges
 
 
 class FilteringReader(PymqReader):
@@ -152,7 +152,7 @@ class FilteringReader(PymqReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes what it can use. Everything is given back: Spark checks each row again."""
         for condition in filters:
-            self._narrowing.take(condition)
+            self._prefilter.take(condition)
         return filters
 
 

@@ -6,31 +6,31 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pymq.clock import Clock
-from pymq.store import fs
-from pymq.store.abort_file import AbortFile
-from pymq.store.appending import Appender, ArrivalListener, BatchEntry, Placed
-from pymq.store.checkpointing import Checkpointer
-from pymq.store.cold import COLD_DIRECTORY, Freezer
-from pymq.store.cold_file import ColdFile, ColdFiles
-from pymq.store.commit_log import CommitLog
-from pymq.store.damage import Refusals
-from pymq.store.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
-from pymq.store.digests import Digests
-from pymq.store.expiry import Expiry
-from pymq.store.housekeeping import Housekeeping
-from pymq.store.index_service import IndexService
-from pymq.store.log_digests import tail_digest
-from pymq.store.lookup import offset_by_time, record_store_ms
-from pymq.store.queue_table import QueueTable
-from pymq.store.reading import Accept, GetResult, GetStatus, Narrow, get_messages
-from pymq.store.recovery import Progress, RecoveryReport, recover
-from pymq.store.scrubber import Scrubber
+from pymq.store.disk import fs
+from pymq.store.disk.abort_file import AbortFile
+from pymq.store.disk.rebuild_mark import refuse_unfinished
+from pymq.store.index.index_service import IndexService
+from pymq.store.integrity.damage import Refusals
+from pymq.store.integrity.digests import Digests
+from pymq.store.integrity.log_digests import tail_digest
+from pymq.store.integrity.scrubber import Scrubber
+from pymq.store.lifecycle.checkpointer import Checkpointer
+from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor
+from pymq.store.lifecycle.expiry import Expiry
+from pymq.store.lifecycle.housekeeping import Housekeeping
+from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
+from pymq.store.log.cold_file import ColdFile, ColdFiles
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.read.reading import Accept, GetResult, GetStatus, PrefilterFn, get_messages
+from pymq.store.read.time_lookup import offset_by_time, record_store_ms
+from pymq.store.read.windows import WindowReader, read_record
 from pymq.store.settings import StoreSettings
-from pymq.store.unfinished import refuse_unfinished
-from pymq.store.windows import WindowReader, read_record
+from pymq.store.write.appender import Appender, ArrivalListener, BatchEntry, Placed
 
 if TYPE_CHECKING:
-    from pymq.store.following import Follower
+    from pymq.store.replica.follower import Follower
 
 __all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
 
@@ -62,7 +62,7 @@ class MessageStore:
         s = self.settings
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
         self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
-        self.freezer = Freezer(self.log, cold, lambda: self.checkpoints.newest.durable)
+        self.cold_compressor = ColdCompressor(self.log, cold, lambda: self.checkpoints.newest.durable)
         deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
         self.queue_table = QueueTable(
             files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
@@ -86,7 +86,7 @@ class MessageStore:
         self.stage = self.appender.stage
         self.stage_many = self.appender.stage_many
         self.commit = self.appender.commit
-        self.reveal = self.appender.reveal
+        self.confirm = self.appender.confirm
         self.housekeeping = Housekeeping(
             log=self.log, queues=self.queue_table, index=self.index, digests=self.digests, appender=self.appender,
             checkpoints=self.checkpoints, clock=clock, settings=s,
@@ -158,15 +158,15 @@ class MessageStore:
             return
         try:
             self.expiry.close()
-            self.freezer.stop()
+            self.cold_compressor.stop()
             if self._serving:
                 self._serving = False
                 self.appender.closed = "the store is closed: the broker stops"
                 self.appender.drop_staged()
                 is_whole = self.follower is None or self.follower.finish()
-                if self.appender.hidden:
+                if self.appender.unconfirmed:
                     end = self.log.sync()
-                    self.reveal(end, copied=end)  # the next start sees all of the log
+                    self.confirm(end, confirm_offset=end)  # the next start sees all of the log
                 if self.index is not None:
                     self.index.drain()
                 if self.digests is not None:
@@ -240,16 +240,16 @@ class MessageStore:
         bytes_max: int,
         tag_codes: frozenset[int] | None = None,
         accept: Accept | None = None,
-        narrow: Narrow | None = None,
+        prefilter: PrefilterFn | None = None,
     ) -> GetResult:
         """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all; ``accept`` sees each record,
-        or only those that ``narrow`` leaves.
+        or only those that ``prefilter`` leaves.
 
         Raises CorruptRecordError when the first message to return is damaged.
         """
         queue = self.queue_table.get(topic, queue_id)
         return get_messages(
-            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, narrow
+            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter
         )
 
     def record_at(self, physical_offset: int) -> memoryview:
@@ -322,7 +322,7 @@ class MessageStore:
             self.expiry.problem,
             self.digests.problem if self.digests is not None else None,
             self.refusals.problem,
-            self.freezer.problem,
+            self.cold_compressor.problem,
             self.scrubber.problem if self.scrubber is not None else None,
             self.follower.problem if self.follower is not None else None,
         )
@@ -339,8 +339,8 @@ class MessageStore:
         assert not self.appender.anything_staged, "commit before deleting"
         end = self.log.sync()
         count = self.queue_table.delete_topic(topic, end)
-        self.appender.hidden.forget_topic(topic)
-        self.reveal(end)  # a checkpoint can't lie behind what is hidden
+        self.appender.unconfirmed.forget_topic(topic)
+        self.confirm(end)  # a checkpoint can't lie behind what is hidden
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
             self.housekeeping.write()

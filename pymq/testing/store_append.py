@@ -15,9 +15,9 @@ import time
 
 from pymq.clock import SystemClock
 from pymq.model.javahash import tags_code
-from pymq.store.appending import BatchEntry
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from pymq.store.store import MessageStore
+from pymq.store.write.appender import BatchEntry
 
 BATCH_COUNT = 64
 BODY_BYTES = 128
@@ -66,7 +66,7 @@ def main() -> None:
     options.add_argument("--dir", help="where the store is made (a temporary directory)")
     chosen = options.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    importlib.import_module("pymq.store.bulk_keys")  # as in a broker that runs for a while
+    importlib.import_module("pymq.store.index.bulk_keys")  # as in a broker that runs for a while
     rates = {}
     for kind in ("plain", "keyed"):
         load = batches(chosen.messages, keyed=kind == "keyed")

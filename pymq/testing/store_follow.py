@@ -15,8 +15,8 @@ import tempfile
 import time
 
 from pymq.clock import SystemClock
-from pymq.store.following import Follower
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
 from pymq.testing.store_append import HOST, QUEUES, TICK_EVERY, batches
 
@@ -81,7 +81,7 @@ def main() -> None:
     options.add_argument("--dir", help="where the stores are made (a temporary directory)")
     chosen = options.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    importlib.import_module("pymq.store.bulk_dispatch")  # as in a broker that runs for a while
+    importlib.import_module("pymq.store.dispatch.bulk_dispatch")  # as in a broker that runs for a while
     with tempfile.TemporaryDirectory(dir=chosen.dir) as directory:
         master = filled(directory, chosen.messages)
         count = sum(queue.max_offset for queue in master.queue_table)

@@ -23,24 +23,24 @@ FOLLOWING = "following"
 GONE = "gone"  # a slave that disconnected and has not come back
 REFUSED = "refused"  # a peer that was rejected and never became a slave
 _NOT_CONNECTED = (GONE, REFUSED)
-# MasterLinkState.state; FOLLOWING and REFUSED occur there, too
+# HaClientState.state; FOLLOWING and REFUSED occur there, too
 WAITING, JOINING, CONNECTING = "waiting", "joining", "connecting"
 
 # RoleRequest.action
-FREEZE, RESUME, STEP_DOWN, PROMOTE = "freeze", "resume", "step_down", "promote"
-FREEZE_MS_MAX = 60_000  # a limit, because the broker that asked for the fence may die
+FENCE, RESUME, STEP_DOWN, PROMOTE = "fence", "resume", "step_down", "promote"
+FENCE_MS_MAX = 60_000  # a limit, because the broker that asked for the fence may die
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH_MAX)]
 
 
-class ReignBody(msgspec.Struct, rename="camel", frozen=True):
-    """See :class:`pymq.broker.replication.lineage.Reign`."""
+class EpochEntryBody(msgspec.Struct, rename="camel", frozen=True):
+    """See :class:`pymq.broker.replication.epoch_history.EpochEntry`."""
 
     epoch: Epoch
     start: Offset
-    reign_id: Text
+    epoch_id: Text
 
 
 class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
@@ -61,7 +61,7 @@ class JoinRequest(msgspec.Struct, rename="camel", kw_only=True):
     tail_bytes: int = 0
     tail_digest: Text = ""
     full_sync: bool = False
-    lineage: list[ReignBody] = []
+    epoch_history: list[EpochEntryBody] = []
 
 
 class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
@@ -77,7 +77,7 @@ class JoinAnswer(msgspec.Struct, rename="camel", kw_only=True):
     token: Annotated[int, msgspec.Meta(ge=-OFFSET_MAX, le=NO_TOKEN)]
     ha_address: Text
     start: Offset
-    lineage: list[ReignBody] = []
+    epoch_history: list[EpochEntryBody] = []
     master_role: Text = ""
     log_end: Annotated[int, msgspec.Meta(ge=-1, le=OFFSET_MAX)] = -1
 
@@ -122,7 +122,7 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
 
     address: str
     broker_id: int = -1
-    acked_offset: int = 0
+    ack_offset: int = 0
     sent_offset: int = 0
     lag_bytes: int = 0
     lag_messages: int = -1
@@ -137,7 +137,7 @@ class SlaveState(msgspec.Struct, rename="camel", kw_only=True):
         return self.state not in _NOT_CONNECTED
 
 
-class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):
+class HaClientState(msgspec.Struct, rename="camel", kw_only=True):
     """A slave's view of its master. ``state``: waiting, joining, connecting, following, refused."""
 
     master_address: str = ""
@@ -153,7 +153,7 @@ class MasterLinkState(msgspec.Struct, rename="camel", kw_only=True):
     metadata_age_ms: int = -1
 
 
-class CutState(msgspec.Struct, rename="camel", kw_only=True):
+class TruncationState(msgspec.Struct, rename="camel", kw_only=True):
     """The tail that was truncated from this log when it rejoined: offsets ``start`` to ``end``, kept in ``path``."""
 
     start: int
@@ -164,7 +164,7 @@ class CutState(msgspec.Struct, rename="camel", kw_only=True):
     why: str = ""
 
 
-class RegainedState(msgspec.Struct, rename="camel", kw_only=True):
+class RecoveredTailState(msgspec.Struct, rename="camel", kw_only=True):
     """The tail that a master's log lacked when the broker started, and that its slaves at ``sources`` returned: offsets
     ``start`` to ``end``."""
 
@@ -188,7 +188,7 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id`` is the broker's previous id, -1 for none.
 
     ``message_count`` is the sum of all queue ends: its difference between two brokers of one name is the number of
-    messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``rival`` is the
+    messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``second_master`` is the
     address of a second master of this name that can't be overruled, empty for none. ``end_in_doubt`` is true for a
     slave that may lack messages it had confirmed: it stopped uncleanly and has not caught up with its master since.
     """
@@ -206,17 +206,17 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     log_start: int = 0
     log_end: int = 0
     message_count: int = 0
-    confirmed_offset: int = 0
-    lineage: list[ReignBody] = []
+    confirm_offset: int = 0
+    epoch_history: list[EpochEntryBody] = []
     required_slaves: int = 0
     in_sync_slaves: int = 0
     degraded: bool = False
     problem: str = ""
-    rival: str = ""
+    second_master: str = ""
     slaves: list[SlaveState] = []
-    link: MasterLinkState | None = None
-    cuts: list[CutState] = []
-    regained: RegainedState | None = None
+    ha_client: HaClientState | None = None
+    truncations: list[TruncationState] = []
+    recovered_tail: RecoveredTailState | None = None
     end_in_doubt: bool = False
 
     @property
@@ -229,7 +229,7 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_CHANGE_ROLE (9104). ``action`` is one of:
 
     - ``promote``: a slave becomes the master;
-    - ``freeze``: a master takes no writes for ``freeze_ms``;
+    - ``write_fence``: a master takes no writes for ``fence_ms``;
     - ``resume``: lifts that write fence;
     - ``step_down``: a master becomes a slave of ``master_address`` with ``broker_id``.
 
@@ -242,7 +242,7 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     epoch: int = -1
     broker_id: int = -1
     master_address: str = ""
-    freeze_ms: int = 0
+    fence_ms: int = 0
     master_role: str = ""
     force: bool = False
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pymq.broker.flusher import Flusher
+from pymq.broker.upkeep.flusher import Flusher
 from tests.broker.world import World
 
 

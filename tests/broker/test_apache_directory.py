@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import zstandard
 
+from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.roles.role import Role
-from pymq.broker.table_saver import run_inline
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model import fastjson
 from pymq.model.record import decode_records
-from pymq.store.fs import RealFiles
-from pymq.store.tables import CHECKSUM
+from pymq.store.disk.fs import RealFiles
+from pymq.store.disk.json_table import CHECKSUM
 from tests.broker.world import NoNetwork
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"

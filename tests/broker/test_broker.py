@@ -19,7 +19,7 @@ from pymq.config import load_broker_config
 from pymq.errors import StoreError
 from pymq.model.tables import TopicConfig
 from pymq.namesrv.server import NameServer
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 
 DEADLINE_S = 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.broker.broker import Broker
-from pymq.broker.replication.lost_tail import regained_tail
+from pymq.broker.replication.tail_recovery import search as regained_tail
 from pymq.client import Message, Producer
 from pymq.errors import RefusedError
 from tests.broker.test_broker import make_broker, name_server, until
@@ -36,7 +36,7 @@ async def master_that_died(tmp_path: Path, namesrv: str) -> tuple[str, str]:
 
 
 def is_held(broker: Broker) -> bool:
-    return broker.parts is not None and broker.parts.tail.is_held
+    return broker.parts is not None and broker.parts.tail_recovery.is_held
 
 
 def restarted(directory: Path, namesrv: str, address: str, **settings: str) -> Broker:
@@ -50,7 +50,7 @@ def test_sends_wait_for_the_slave_that_was_there(tmp_path: Path) -> None:
             a = restarted(tmp_path / "dead", namesrv.address, ours, **PROMISING)
             b = restarted(tmp_path / "b", namesrv.address, theirs, brokerId="1")
             async with running(a), Producer("P", namesrv=namesrv.address) as producer:
-                assert is_held(a) and a.parts is not None and f"slave 1 at {theirs}" in a.parts.tail.held_for
+                assert is_held(a) and a.parts is not None and f"slave 1 at {theirs}" in a.parts.tail_recovery.held_for
                 with pytest.raises(RefusedError, match="nothing is stored until"):
                     await producer.send(Message("T", b"2"))
                 async with running(b):
@@ -72,7 +72,7 @@ def test_an_operator_may_go_on_without_it(tmp_path: Path) -> None:
                 await until(lambda: a.parts is not None and not is_held(a) and a.switch and not a.switch.is_changing)
                 assert a.config.broker_role == "ASYNC_MASTER"
                 assert (await producer.send(Message("T", b"2"))).status.value == "SEND_OK"
-                assert a.parts is not None and len(a.parts.lineage.lineage.reigns) == 2
+                assert a.parts is not None and len(a.parts.epoch_history.epoch_history.entries) == 2
 
     asyncio.run(scenario())
 

@@ -11,7 +11,7 @@ from pymq.config import BrokerConfig
 from pymq.errors import StoppedError, StoreError
 from pymq.model.message import MessageQueue
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.ha import encode_report
 from tests.broker.disk import failing
 from tests.broker.replication.cable import Cable
@@ -128,18 +128,18 @@ def test_slaves_that_are_sent_away_move_nothing_in_a_store_that_another_thread_c
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, cable, moved = World(), Cable(), []
-    monkeypatch.setattr(world.parts.writer, "copied", lambda: moved.append("copied"))
-    assert world.parts.feeds is not None
-    cable.listeners["ha"] = world.parts.feeds.accept
+    monkeypatch.setattr(world.parts.writer, "release_confirmed", lambda: moved.append("confirmed"))
+    assert world.parts.ha_service is not None
+    cable.listeners["ha"] = world.parts.ha_service.accept
     taker = Taker()
     cable.connect("ha", taker)
     cable.settle()
     taker.write(encode_report(0))
     cable.settle()
-    assert moved == ["copied"]
+    assert moved == ["confirmed"]
     world.parts.leave_group("another role")
     cable.settle()
-    assert taker.is_closed and moved == ["copied"]
+    assert taker.is_closed and moved == ["confirmed"]
 
 
 def test_message_ids_name_the_broker_s_address() -> None:

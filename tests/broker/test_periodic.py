@@ -7,7 +7,7 @@ import pytest
 from pymq.broker.periodic import periodic_work
 from tests.broker.world import World
 
-OF_A_MASTER = {"delayed delivery", "slaves", "freeze"}
+OF_A_MASTER = {"delayed delivery", "slaves", "write fence"}
 OF_A_SLAVE = {"link to the master", "tables of the master"}
 
 

@@ -21,7 +21,7 @@ from pymq.clock import SystemClock
 from pymq.errors import RefusedError, StoreError, UsageError
 from pymq.model.record import decode_records
 from pymq.namesrv.server import NameServer
-from pymq.store.fs import File, RealFiles
+from pymq.store.disk.fs import File, RealFiles
 from tests.broker.test_broker import make_broker, name_server, until
 
 
@@ -41,7 +41,7 @@ def change(broker: Broker, role: Role, why: str = "a test asked for it") -> None
 
 
 def is_following(broker: Broker) -> bool:
-    return broker.parts is not None and broker.parts.link is not None and broker.parts.link.is_following
+    return broker.parts is not None and broker.parts.ha_client is not None and broker.parts.ha_client.is_following
 
 
 async def changed(broker: Broker, broker_id: int) -> None:
@@ -59,9 +59,9 @@ def test_a_slave_that_is_started_first_waits_for_its_master(tmp_path: Path) -> N
         async with name_server() as namesrv:
             slave = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             async with running(slave):
-                assert slave.parts is not None and slave.parts.link is not None
-                await until(lambda: slave.parts and slave.parts.link and slave.parts.link.state().problem)
-                assert "no master" in slave.parts.link.state().problem
+                assert slave.parts is not None and slave.parts.ha_client is not None
+                await until(lambda: slave.parts and slave.parts.ha_client and slave.parts.ha_client.state().problem)
+                assert "no master" in slave.parts.ha_client.state().problem
                 async with running(make_broker(tmp_path / "a", namesrv.address)):
                     await until(lambda: is_following(slave))
 
@@ -74,7 +74,7 @@ def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
             a = make_broker(tmp_path / "a", namesrv.address, brokerRole="SYNC_MASTER")
             b = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             async with running(a, b), Producer("P", namesrv=namesrv.address) as producer:
-                await until(lambda: is_following(b) and b.parts and b.parts.watch.master_role)
+                await until(lambda: is_following(b) and b.parts and b.parts.master_monitor.master_role)
                 assert (await producer.send(Message("T", b"1"))).status.value == "SEND_OK"
                 ha_port = a.config.ha_listen_port
                 change(a, Role(1, master_address=b.address))
@@ -82,17 +82,19 @@ def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
                 assert a.config.broker_role == "SLAVE"
                 with pytest.raises(OSError, match=r"[Cc]onnect"):
                     await asyncio.open_connection("127.0.0.1", ha_port)
-                change(b, Role(0, begins_reign=True))
+                change(b, Role(0, begins_epoch=True))
                 await changed(b, 0)
                 await until(lambda: is_following(a))
                 assert b.config.broker_role == "SYNC_MASTER", "the new master promises what the old one did"
                 await until(lambda: registered(namesrv) == {0: b.address, 1: a.address})
-                await until(lambda: b.parts is not None and b.parts.feeds and b.parts.feeds.in_sync_count == 1)
+                await until(
+                    lambda: b.parts is not None and b.parts.ha_service and b.parts.ha_service.in_sync_count == 1
+                )
                 async with Producer("Q", namesrv=namesrv.address) as other:
                     assert (await other.send(Message("T", b"2"))).status.value == "SEND_OK"
                 assert a.parts is not None and b.parts is not None
                 assert a.parts.store.physical_max_offset == b.parts.store.physical_max_offset
-                assert [reign.epoch for reign in a.parts.lineage.lineage.reigns] == [1, 2]
+                assert [entry.epoch for entry in a.parts.epoch_history.epoch_history.entries] == [1, 2]
 
     asyncio.run(scenario())
 
@@ -118,10 +120,10 @@ def test_a_running_master_makes_room_for_a_newer_one(tmp_path: Path) -> None:
             b = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             async with running(a, b):
                 await until(lambda: is_following(b))
-                change(b, Role(0, begins_reign=True), "promoted by force while the master could not be reached")
+                change(b, Role(0, begins_epoch=True), "promoted by force while the master could not be reached")
                 await changed(b, 0)
                 assert a.parts is not None
-                a.parts.watch.note_refused("a name server has another one")
+                a.parts.master_monitor.note_refused("a name server has another one")
                 await until(lambda: is_following(a))
                 await changed(a, 1)
                 await until(lambda: registered(namesrv) == {0: b.address, 1: a.address})
@@ -151,12 +153,12 @@ def test_two_masters_that_could_not_see_each_other_report_it(tmp_path: Path) -> 
             b = make_broker(tmp_path / "b", other.address)
             async with running(a, b):
                 a.config.namesrv_addr = b.config.namesrv_addr = f"{one.address};{other.address}"
-                for broker, rival in ((a, b), (b, a)):
+                for broker, second_master in ((a, b), (b, a)):
                     assert broker.parts is not None
-                    broker.parts.watch.note_refused("look")
-                    watch = broker.parts.watch
-                    await until(lambda watch=watch: watch.rival)
-                    assert rival.address in watch.rival
+                    broker.parts.master_monitor.note_refused("look")
+                    master_monitor = broker.parts.master_monitor
+                    await until(lambda master_monitor=master_monitor: master_monitor.second_master)
+                    assert second_master.address in master_monitor.second_master
 
     asyncio.run(scenario())
 
@@ -184,7 +186,7 @@ async def two_masters_of_one_epoch(
     for name, server, broker_id in (("b", one, "1"), ("c", other, "2")):
         broker = make_broker(path / name, server.address, brokerId=broker_id)
         await stack.enter_async_context(running(broker))
-        change(broker, Role(0, begins_reign=True), "promoted by force")
+        change(broker, Role(0, begins_epoch=True), "promoted by force")
         await changed(broker, 0)
         async with Producer("P", namesrv=server.address) as producer:
             await producer.send(Message("T", b"of " + name.encode()))
@@ -222,15 +224,17 @@ def test_of_two_masters_of_one_epoch_the_one_an_operator_chooses_goes_on(tmp_pat
         async with name_server() as one, name_server() as other, AsyncExitStack() as stack:
             b, c = await two_masters_of_one_epoch(tmp_path, stack, one, other)
             b.config.namesrv_addr = c.config.namesrv_addr = one.address
-            c.parts.watch.note_refused("look")
-            for broker, rival in ((c, b), (b, c)):
-                await until(lambda broker=broker: broker.parts.watch.rival_address)
-                assert broker.parts.watch.rival_address == rival.address, "also of the one that is not registered"
+            c.parts.master_monitor.note_refused("look")
+            for broker, second_master in ((c, b), (b, c)):
+                await until(lambda broker=broker: broker.parts.master_monitor.second_master_address)
+                assert broker.parts.master_monitor.second_master_address == second_master.address, (
+                    "also of the one that is not registered"
+                )
             async with Admin(one.address) as admin:
                 plan = await make_plan(admin, b.address)
-                assert [rival.address for rival in plan.rivals] == [c.address]
+                assert [second_master.address for second_master in plan.second_masters] == [c.address]
                 result = await Promotion(admin.replication, SystemClock(), asyncio.sleep).run(plan, force=True)
-            assert result.notes == () and result.master.lineage[-1].epoch == 3
+            assert result.notes == () and result.master.epoch_history[-1].epoch == 3
             await changed(c, 1)
             await until(lambda: is_following(c) and c.parts.store.physical_max_offset == result.master.log_end)
             assert bodies(b) == bodies(c) == {b"all have this", b"of b"}
@@ -278,7 +282,7 @@ def test_a_change_that_fails_ends_the_broker_which_starts_in_its_old_role(tmp_pa
             broker = make_broker(tmp_path / "b", namesrv.address, files=files, brokerId="1")
             await broker.start()
             files.failing = "role.json"
-            change(broker, Role(0, begins_reign=True))
+            change(broker, Role(0, begins_epoch=True))
             with pytest.raises(StoreError, match=r"role\.json"):
                 await broker.wait_failed()
             await broker.stop()
@@ -327,7 +331,7 @@ def test_a_stop_in_the_middle_of_a_change_waits_for_its_end(tmp_path: Path) -> N
         async with name_server() as namesrv:
             broker = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             await broker.start()
-            change(broker, Role(0, begins_reign=True))
+            change(broker, Role(0, begins_epoch=True))
             assert broker.switch is not None
             while not broker.switch.is_running:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0)
@@ -354,7 +358,7 @@ def test_a_stop_waits_for_the_record_that_is_being_saved(tmp_path: Path) -> None
 
         broker._role_file.save = slow_save  # type: ignore[method-assign]
         assert broker.parts is not None
-        broker.parts.watch.note_master_role("SYNC_MASTER")
+        broker.parts.master_monitor.note_master_role("SYNC_MASTER")
         stopping = asyncio.create_task(broker.stop())
         await until(lambda: broker._is_stopping)
         may_save.set()

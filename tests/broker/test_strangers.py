@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pymq.broker.broker import Broker
-from pymq.broker.replication.master.feeds import CONNECTIONS_MAX
-from pymq.broker.replication.master.told import LINES_MAX
+from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
+from pymq.broker.replication.master.rate_limited_log import LINES_MAX
 from pymq.client import Message, Producer
 from tests.broker.test_broker import DEADLINE_S, until
 from tests.broker.test_slave_reads import Two, two
@@ -70,7 +70,7 @@ async def storm(broker: Broker, count: int) -> None:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> int:
-    return sum(record.name.endswith("master.told") for record in caplog.records)
+    return sum(record.name.endswith("master.rate_limited_log") for record in caplog.records)
 
 
 async def check_serving(brokers: Two, producer: Producer) -> None:
@@ -78,9 +78,9 @@ async def check_serving(brokers: Two, producer: Producer) -> None:
     async with asyncio.timeout(DEADLINE_S):
         result = await producer.send(Message("T", b"on it goes"))
     assert result.status.name == "SEND_OK"
-    link = brokers.slave.parts.link if brokers.slave.parts is not None else None
-    assert link is not None
-    await until(lambda: link.is_following)
+    ha_client = brokers.slave.parts.ha_client if brokers.slave.parts is not None else None
+    assert ha_client is not None
+    await until(lambda: ha_client.is_following)
 
 
 def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,14 +89,14 @@ def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogC
             await brokers.start_slave()
             await check_serving(brokers, producer)
             parts = brokers.master.parts
-            assert parts is not None and parts.feeds is not None
+            assert parts is not None and parts.ha_service is not None
             caplog.clear()
             await asyncio.gather(storm(brokers.master, 2000), *(check_serving(brokers, producer) for _ in range(50)))
             await check_serving(brokers, producer)
             assert told(caplog) <= LINES_MAX + 2, "two of the slave's own at most"
-            feeds = parts.feeds
-            await until(lambda: len(feeds._feeds) == 1)
-            states = {state.state for state in feeds.states()}
+            ha_service = parts.ha_service
+            await until(lambda: len(ha_service._connections) == 1)
+            states = {state.state for state in ha_service.states()}
             assert states == {"following", "refused"}
 
     asyncio.run(scenario())
@@ -107,13 +107,13 @@ def test_each_kind_of_stranger_is_told_once(tmp_path: Path, caplog: pytest.LogCa
     async def scenario() -> None:
         async with two(tmp_path, brokerRole="ASYNC_MASTER", **SOON) as (brokers, _):
             parts = brokers.master.parts
-            assert parts is not None and parts.feeds is not None
-            feeds = parts.feeds
+            assert parts is not None and parts.ha_service is not None
+            ha_service = parts.ha_service
             caplog.clear()
             await asyncio.gather(*(until_sent_away(brokers.master, KINDS[kind]) for _ in range(3)))
-            await until(lambda: not feeds._feeds)
+            await until(lambda: not ha_service._connections)
             assert 1 <= told(caplog) <= 2, "what is wrong with it, and that it was sent away"
-            assert [state.state for state in feeds.states()] in (["refused"], ["gone"])
+            assert [state.state for state in ha_service.states()] in (["refused"], ["gone"])
 
     asyncio.run(scenario())
 

@@ -6,18 +6,18 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from pymq.broker.flusher import RunInThread
+from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.routes import broker_dispatcher
-from pymq.broker.table_saver import run_inline
+from pymq.broker.upkeep.flusher import RunInThread
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
 from pymq.model import fastjson
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_records
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command
 from pymq.wire.dispatch import Reply

@@ -13,7 +13,7 @@ import pytest
 from pymq.cli.check_work import SAMPLE_BYTES, check_replicas, sample_ranges
 from pymq.errors import NotFoundError, RefusedError
 from pymq.model import fastjson
-from pymq.wire.bodies_replication import MasterLinkState, ReignBody, ReplicationStatus, SlaveState
+from pymq.wire.bodies_replication import EpochEntryBody, HaClientState, ReplicationStatus, SlaveState
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from tests.broker.world import Caller, World
@@ -33,7 +33,7 @@ class Pair:
             self.master_address: self.status(self.master),
             self.slave_address: self.status(self.slave),
         }
-        self.told[self.slave_address].link = MasterLinkState(state="following")
+        self.told[self.slave_address].ha_client = HaClientState(state="following")
         self.seen = SlaveState(address="10.0.0.2:7", broker_id=1, in_sync=True)
         self.told[self.master_address].slaves = [self.seen]
         for address in self.told:
@@ -129,7 +129,7 @@ def test_a_table_of_another_version_with_the_same_entries_is_the_same() -> None:
 
 def test_a_link_that_is_refused_is_told_as_the_slave_tells_it() -> None:
     pair = Pair()
-    pair.told[pair.slave_address].link = MasterLinkState(state="refused", problem="id 1 is taken")
+    pair.told[pair.slave_address].ha_client = HaClientState(state="refused", problem="id 1 is taken")
     assert pair.check()["problems"] == ["id 1 is taken"]
 
 
@@ -141,7 +141,7 @@ def test_other_segment_sizes_and_a_slave_ahead_fail() -> None:
     pair = Pair()
     ahead = pair.told[pair.slave_address]
     pair.told[pair.master_address].log_end = ahead.log_end - 1
-    ahead.lineage = [ReignBody(1, 0, "aa")]
+    ahead.epoch_history = [EpochEntryBody(1, 0, "aa")]
     (problem,) = pair.check(samples=0)["problems"]
     assert "followed another master" in problem
 

@@ -65,8 +65,8 @@ def test_a_restarted_master_has_what_its_slave_has(group: Brokers, capsys: Captu
     assert group.log("a") == group.log("b") == before, "nothing was cut"
     assert not (group.directory("b") / "diverged").exists()
     ours, theirs = group.json(capsys, "broker", "status", "broker-a", "-o", "json")
-    assert (ours["regained"]["start"], ours["regained"]["sources"]) == (half, [group.addresses["b"]])
-    assert theirs["cuts"] == []
+    assert (ours["recovered_tail"]["start"], ours["recovered_tail"]["sources"]) == (half, [group.addresses["b"]])
+    assert theirs["truncations"] == []
     assert "recovered tail" in _printed(group, capsys)
     send(group, "more")
 

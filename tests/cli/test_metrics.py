@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pymq.broker.metrics.collector import BROKER_METRICS
+from pymq.broker.report.metrics.collector import BROKER_METRICS
 from pymq.cli import main as cli
 from pymq.client import Message, Producer, PushConsumer
 from pymq.errors import EXIT_OK, EXIT_USAGE
@@ -157,10 +157,10 @@ def test_a_broker_is_scraped_under_load(servers: Servers) -> None:
 
 # A broker that is the master does not tell what a slave does.
 ONE_ROLE_ALONE = {
-    "pymq_replication_link_state",
-    "pymq_replication_link_lag_bytes",
-    "pymq_replication_link_lag_seconds",
-    "pymq_replication_link_bytes_per_second",
+    "pymq_replication_ha_client_state",
+    "pymq_replication_ha_client_lag_bytes",
+    "pymq_replication_ha_client_lag_seconds",
+    "pymq_replication_ha_client_bytes_per_second",
     "pymq_replication_tables_age_seconds",
 }
 
@@ -172,7 +172,7 @@ def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
     master, slave = servers.broker(0), servers.broker(1)
     for number in range(10):
         assert cli.run(["send", "orders", str(number), "--namesrv", servers.namesrv]) == EXIT_OK
-    follows = wait_for(slave["metrics"], "the slave follows", "pymq_replication_link_state", 1, state="following")
+    follows = wait_for(slave["metrics"], "the slave follows", "pymq_replication_ha_client_state", 1, state="following")
     assert follows.value("pymq_replication_role", role="SLAVE") == 1
     level = wait_for(master["metrics"], "the slave is level", "pymq_replication_slave_lag_bytes", 0, slave_id="1")
     assert level.value("pymq_replication_slave_connected", slave_address=slave["broker"]) == 1
@@ -181,7 +181,7 @@ def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
     assert level.value("pymq_replication_in_sync_slaves") == 1
     end = level.value("pymq_store_log_end_bytes")
     copy = wait_for(slave["metrics"], "the slave has all", "pymq_store_log_end_bytes", end)
-    assert copy.value("pymq_replication_link_lag_bytes") == 0
+    assert copy.value("pymq_replication_ha_client_lag_bytes") == 0
     assert copy.value("pymq_replication_tables_age_seconds") < DEADLINE_S
     known = scrape(told["metrics"])
     assert known.value("pymq_namesrv_brokers", cluster="DefaultCluster") == 2

@@ -130,9 +130,9 @@ def test_a_dead_master_is_replaced_by_force_and_rejoins_with_its_old_flags(group
     group.wait_for(capsys, b=0, a=1)
     assert sorted(group.bodies(capsys, "T")) == ["both have it", "the new master has it"]
     (status,) = group.json(capsys, "broker", "status", a, "-o", "json")
-    (cut,) = status["cuts"]
-    assert cut["message_count"] == 2
-    kept = Path(cut["path"]).read_bytes()
+    (truncate,) = status["truncations"]
+    assert truncate["message_count"] == 2
+    kept = Path(truncate["path"]).read_bytes()
     assert b"the master alone" in kept and b"has these" in kept
 
     group.stop("b")

@@ -133,8 +133,8 @@ def _show(group: Group, shell: Shell) -> None:
     assert "1/1" in shell.run("cluster", "list")[1]
     assert first["log_end"] == second["log_end"] > 2 * SEGMENT_BYTES and second["lag_messages"] == 0
     master, slave = shell.json("broker", "status", "broker-a")
-    assert (master["slaves"][0]["broker_id"], slave["link"]["state"]) == (1, "following")
-    assert master["lineage"] == slave["lineage"] != []
+    assert (master["slaves"][0]["broker_id"], slave["ha_client"]["state"]) == (1, "following")
+    assert master["epoch_history"] == slave["epoch_history"] != []
     code, text = shell.run("broker", "status", group.addresses[1])
     assert code == EXIT_OK and "following" in text and group.addresses[0] in text
     code, text = shell.run("broker", "status", "broker-a")

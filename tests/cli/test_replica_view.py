@@ -12,7 +12,7 @@ from pymq.cli.broker_status_work import describe
 from pymq.cli.cluster_work import list_brokers
 from pymq.cli.replica_view import BrokerView, Lag, lag_of, problems_of
 from pymq.errors import NotFoundError, UnreachableError
-from pymq.wire.bodies_replication import MasterLinkState, ReplicationStatus, SlaveState
+from pymq.wire.bodies_replication import HaClientState, ReplicationStatus, SlaveState
 
 from .worlds import CLUSTER, WorldAdmin, master, slave_of
 
@@ -58,14 +58,14 @@ def test_without_a_connection_the_ends_of_the_logs_tell(log_end: int, count: int
 
 
 def test_without_a_master_the_slave_s_own_view_tells() -> None:
-    link = MasterLinkState(lag_bytes=5, lag_ms=7)
-    assert lag_of(view(status(1, 60, 7, link=link), 1), None) == Lag(5, None, 7, None)
+    ha_client = HaClientState(lag_bytes=5, lag_ms=7)
+    assert lag_of(view(status(1, 60, 7, ha_client=ha_client), 1), None) == Lag(5, None, 7, None)
     assert lag_of(view(None, 1), None) == Lag()
 
 
 def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
-    link = MasterLinkState(state="refused", problem="another cluster")
-    slave = view(status(1, 0, 0, link=link, problem="another cluster"), 1)
+    ha_client = HaClientState(state="refused", problem="another cluster")
+    slave = view(status(1, 0, 0, ha_client=ha_client, problem="another cluster"), 1)
     slave.runtime = {"storeProblems": "the disk is full"}
     assert problems_of(slave) == ["another cluster", "the disk is full"]
     bad = SlaveState(address="h:1", problem="too slow")
@@ -75,10 +75,10 @@ def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
     leader.runtime = {"storeProblems": refusing}
     assert problems_of(leader) == [refusing, "slave h:1: too slow"], "it says so already"
     assert problems_of(view(None, 1, "no answer")) == ["no answer"]
-    assert problems_of(view(status(1, 0, 0, link=MasterLinkState(state="waiting")), 1)) == [
+    assert problems_of(view(status(1, 0, 0, ha_client=HaClientState(state="waiting")), 1)) == [
         "does not follow its master: waiting"
     ]
-    assert problems_of(view(status(1, 0, 0, link=MasterLinkState(state="following")), 1)) == []
+    assert problems_of(view(status(1, 0, 0, ha_client=HaClientState(state="following")), 1)) == []
 
 
 def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:

@@ -12,8 +12,8 @@ from pymq.cli.store_work import parse_wanted
 from pymq.clock import ManualClock
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE, UsageError
 from pymq.offline.dump import OFFSET_LAST, Wanted
-from pymq.store.diverged import cut_log
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.replica.divergent_tail import truncate_log
 from tests.offline.support import flip, log_place, records, small_store, snapshot, unpack
 from tests.store.test_golden_stores import SETTINGS
 
@@ -106,7 +106,7 @@ def test_dump_to_stdout_and_to_a_file(golden: Path, tmp_path: Path, capfdbinary:
 
 def test_dump_of_what_was_cut(golden: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     place = records(golden)[570].offset
-    cut = cut_log(RealFiles(), str(golden), SETTINGS, place, ManualClock(1_800_000_000_000))
+    cut = truncate_log(RealFiles(), str(golden), SETTINGS, place, ManualClock(1_800_000_000_000))
     assert cli.run(["store", "dump", cut.path]) == EXIT_OK
     rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert len(rows) == 7

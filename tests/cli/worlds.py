@@ -12,7 +12,7 @@ from pymq.client.admin.replication import ReplicationAdmin
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.route import BrokerData
 from pymq.wire.bodies_admin import encode_admin_body
-from pymq.wire.bodies_replication import MasterLinkState, SlaveState
+from pymq.wire.bodies_replication import HaClientState, SlaveState
 from pymq.wire.bodies_route import ClusterInfo
 from pymq.wire.command import Command
 from pymq.wire.header import Header, encode_header
@@ -73,7 +73,7 @@ class WorldAdmin:
         return address
 
 
-class Feeds:
+class HaService:
     """A master's feeds that show what they are told."""
 
     def __init__(self, *slaves: SlaveState) -> None:
@@ -82,7 +82,7 @@ class Feeds:
     in_sync_count = 0
 
     def confirmed(self, copies: int) -> int:
-        return min((slave.acked_offset for slave in self.slaves), default=0)
+        return min((slave.ack_offset for slave in self.slaves), default=0)
 
     def states(self) -> list[SlaveState]:
         return copy.deepcopy(self.slaves)
@@ -91,10 +91,10 @@ class Feeds:
 class Link:
     """A slave's link that shows what it is told."""
 
-    def __init__(self, state: MasterLinkState) -> None:
+    def __init__(self, state: HaClientState) -> None:
         self.shown = state
 
-    def state(self) -> MasterLinkState:
+    def state(self) -> HaClientState:
         return copy.deepcopy(self.shown)
 
 

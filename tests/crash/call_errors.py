@@ -182,7 +182,7 @@ def fail(work: Workload, failure: Failure, tally: ErrorTally) -> None:
 
 def _check_disk(driver: _FailingDriver) -> None:
     """Were the power lost now, what was said to be on the disk would be there."""
-    image = DROP_ALL.of(driver.files.freeze())
+    image = DROP_ALL.of(driver.files.snapshot())
     store, _ = Checker(driver.settings).start(image, driver.clock.now_ms() + 5_000)
     ledger = driver.ledger
     if store.physical_max_offset < ledger.synced_end:

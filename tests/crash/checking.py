@@ -8,10 +8,10 @@ from pymq.clock import ManualClock
 from pymq.errors import PymqError
 from pymq.model.javahash import tags_code
 from pymq.model.record import encode_record
-from pymq.store.frozen_fs import Image
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.disk_snapshot import Image
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import MessageStore
-from pymq.store.tables import JsonTable
 from tests.crash.driver import TABLE
 from tests.crash.ledger import Promise, Queue, Record, expected_queues
 from tests.store.support import BORN, HOST, die, make_store
@@ -130,8 +130,8 @@ class Checker:
         if by_power_loss:
             store.sync()
         die(store)
-        frozen = files.freeze()
-        image = frozen.after_power_loss(_no, _no, _no) if by_power_loss else frozen.image()
+        snapshot = files.snapshot()
+        image = snapshot.after_power_loss(_no, _no, _no) if by_power_loss else snapshot.image()
         again, _ = self.start(image, now_ms + 1)
         after = served_by(again)
         die(again)

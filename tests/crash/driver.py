@@ -12,12 +12,12 @@ from pymq.model.javahash import tags_code
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.record import encode_record
 from pymq.model.sysflag import TRANSACTION_PREPARED
-from pymq.store.diverged import cut_log
-from pymq.store.following import Follower
-from pymq.store.frozen_fs import Frozen
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.disk_snapshot import DiskSnapshot
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.replica.divergent_tail import truncate_log
+from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
-from pymq.store.tables import JsonTable
 from tests.crash.ledger import Ledger, Promise, Record
 from tests.crash.losses import random_loss
 from tests.store.support import BORN, HOST, ROOT, die, make_store
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
     ``power``: how often power was lost so far; nothing carries over from one time to the next but the disk.
     """
 
-    frozen: Frozen
+    snapshot: DiskSnapshot
     promise: Promise
     call: str
     now_ms: int
@@ -77,10 +77,10 @@ class Driver:
 
     def record(self, call: str) -> None:
         """Keeps this moment unless it is the same as the last one."""
-        frozen, promise = self.files.freeze(), self.ledger.promise()
+        snapshot, promise = self.files.snapshot(), self.ledger.promise()
         last = self.moments[-1] if self.moments else None
-        if last is None or last.frozen.root != frozen.root or last.promise != promise:
-            self.moments.append(Moment(frozen, promise, call, self.clock.now_ms(), self._power))
+        if last is None or last.snapshot.root != snapshot.root or last.promise != promise:
+            self.moments.append(Moment(snapshot, promise, call, self.clock.now_ms(), self._power))
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Driver:
         self.ledger.acked_end = self.ledger.synced_end
         loss = random_loss(random.Random(seed))
         self._power += 1
-        self._use(MemoryFiles.restored(loss.of(self.files.freeze()), now_ms=self.clock.now_ms))
+        self._use(MemoryFiles.restored(loss.of(self.files.snapshot()), now_ms=self.clock.now_ms))
         self.open()
 
     # -- messages -----------------------------------------------------------------------------------------------
@@ -158,18 +158,18 @@ class Driver:
         ends = []
         for place in range(3):
             self._stage(*queue, 40, keyed=True)
-            store.commit(hide=True)
+            store.commit(await_sync=True)
             ends.append(store.physical_max_offset)
             if place == 1:
                 synced = store.sync(log_only=True)
                 assert store.max_offset(*queue) == visible, "a message shows before it is on the disk"
-                store.reveal(ends[0])
+                store.confirm(ends[0])
                 self.ledger.acked_end, self.ledger.synced_end = ends[0], synced
-        store.reveal(synced)
+        store.confirm(synced)
         self.ledger.acked_end = synced
         assert store.max_offset(*queue) == visible + 2
         synced = store.sync(log_only=True)
-        store.reveal(synced)
+        store.confirm(synced)
         self.ledger.acked_end = self.ledger.synced_end = synced
         assert store.max_offset(*queue) == visible + 3
 
@@ -242,7 +242,7 @@ class Driver:
         before = len(self.ledger.records)
         try:
             stage()
-            self.store.commit(hide=sync)
+            self.store.commit(await_sync=sync)
         except StoreUnavailableError:
             self.store.appender.drop_staged()
             self.refused += self.ledger.records[before:]
@@ -252,7 +252,7 @@ class Driver:
             self.ledger.acked_end = self.store.physical_max_offset
             return
         end = self.store.sync(log_only=True)
-        self.store.reveal(end)
+        self.store.confirm(end)
         self.ledger.acked_end = self.ledger.synced_end = end
 
     # -- following another log ----------------------------------------------------------------------------------
@@ -283,12 +283,12 @@ class Driver:
         self.origin = None
         self.restart()
 
-    def cut(self, number: int) -> None:
+    def truncate(self, number: int) -> None:
         """The stopped store's log is cut at the begin of a record (-1: the newest one)."""
         self.close()
         end = self.ledger.records[number].start
         self.ledger.acked_end = self.ledger.synced_end = end
-        cut_log(self.files, ROOT, self.store.settings, end, self.clock)
+        truncate_log(self.files, ROOT, self.store.settings, end, self.clock)
         self.open()
 
     def _whole(self, end: int) -> int:

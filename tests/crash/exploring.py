@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from xxhash import xxh32_intdigest
 
-from pymq.store.frozen_fs import Frozen, Image
+from pymq.store.disk.disk_snapshot import DiskSnapshot, Image
 from tests.crash.checking import BrokenPromiseError, Checker, Served, verify
 from tests.crash.driver import Moment
 from tests.crash.losses import (
@@ -80,10 +80,10 @@ class Tally:
 
 
 def _ways(
-    before: Frozen | None, moment: Moment, after: Frozen | None, chance: random.Random
+    before: DiskSnapshot | None, moment: Moment, after: DiskSnapshot | None, chance: random.Random
 ) -> Iterator[tuple[str, Image]]:
     """Every kind of crash at a moment, between the calls that led from ``before`` and lead to ``after``."""
-    now = moment.frozen
+    now = moment.snapshot
     kept = now.image()
     yield "kill", kept
     call, _, path = moment.call.partition(" ")
@@ -128,11 +128,11 @@ def explore(work: Workload, seed: int, *, only: CrashPoint | None = None, stride
     return tally
 
 
-def _neighbour(moments: list[Moment], number: int, other: int) -> Frozen | None:
+def _neighbour(moments: list[Moment], number: int, other: int) -> DiskSnapshot | None:
     """The disk one call earlier or later, unless the power was lost between the two."""
     if not 0 <= other < len(moments) or moments[other].power != moments[number].power:
         return None
-    return moments[other].frozen
+    return moments[other].snapshot
 
 
 def _crash(
@@ -154,7 +154,7 @@ def _crash(
             f"replay: scripts/crash --replay {point}"
         ) from error
     tally.points += 1
-    if point.way == "kill" or image.files != moment.frozen.image().files:
+    if point.way == "kill" or image.files != moment.snapshot.image().files:
         tally.faults[point.way] = tally.faults.get(point.way, 0) + 1
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, PymqError
 from pymq.model.javahash import tags_code
-from pymq.store.frozen_fs import Image
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.disk_snapshot import Image
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import GetStatus, MessageStore
-from pymq.store.tables import JsonTable
 from tests.store.support import ROOT, die, make_store, put
 
 MESSAGE_COUNT = 100
@@ -64,9 +64,9 @@ class FlipSuite:
         clock.advance(60_000)
         store.tick()
         store.sync()
-        self.images = {False: files.freeze().image()}
+        self.images = {False: files.snapshot().image()}
         store.close()
-        self.images[True] = files.freeze().image()
+        self.images[True] = files.snapshot().image()
         self.original = {clean: self.read(self.images[clean], ALL) for clean in (False, True)}
         assert len(self.original[True].records) == len(self.original[False].records) == MESSAGE_COUNT
 

@@ -98,10 +98,10 @@ class PymqSending:
             return await producer.send(messages[0], queue=queue, timeout_s=30)
         return await producer.send_batch(messages, queue=queue, timeout_s=30)
 
-    def _messages(self, load: Load, count: int, filler: bytes) -> list[Message]:
+    def _messages(self, load: Load, count: int, blank: bytes) -> list[Message]:
         made = []
         for _ in range(count):
-            body = b"%d-" % self._number + filler
+            body = b"%d-" % self._number + blank
             made.append(Message(TOPIC, body, tags="AB"[self._number % 2], keys=f"k{self._number}"))
             load.sent.add(body)
             self._number += 1

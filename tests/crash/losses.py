@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from xxhash import xxh32_intdigest
 
-from pymq.store.frozen_fs import (
+from pymq.store.disk.disk_snapshot import (
     PAGE_SIZE_BYTES,
-    Frozen,
-    FrozenDirectory,
-    FrozenEntry,
-    FrozenFile,
+    DiskSnapshot,
     Image,
     KeepPage,
     KeepPath,
+    SnapshotDirectory,
+    SnapshotEntry,
+    SnapshotFile,
 )
 
 Pages = set[tuple[str, int]]
@@ -30,8 +30,8 @@ class Loss(NamedTuple):
     keep_entry: KeepPath
     keep_size: KeepPath
 
-    def of(self, frozen: Frozen) -> Image:
-        return frozen.after_power_loss(self.keep_page, self.keep_entry, self.keep_size)
+    def of(self, snapshot: DiskSnapshot) -> Image:
+        return snapshot.after_power_loss(self.keep_page, self.keep_entry, self.keep_size)
 
 
 def _yes(*_: object) -> bool:
@@ -65,7 +65,7 @@ def random_loss(chance: random.Random, name: str = "random") -> Loss:
     )
 
 
-def newest_pages(before: Frozen, now: Frozen) -> list[tuple[str, int]]:
+def newest_pages(before: DiskSnapshot, now: DiskSnapshot) -> list[tuple[str, int]]:
     """Pages that the last call (or a write through a map around it) changed, in the order of the file."""
     found = []
     for path, file in _files("", now.root):
@@ -92,18 +92,18 @@ def reordered(newest: list[tuple[str, int]]) -> Loss:
     return Loss("reordered", lambda path, page: (path, page) in kept, _yes, _yes)
 
 
-def _files(path: str, directory: FrozenDirectory) -> Iterator[tuple[str, FrozenFile]]:
+def _files(path: str, directory: SnapshotDirectory) -> Iterator[tuple[str, SnapshotFile]]:
     for name, entry in sorted(directory.now.items()):
-        if isinstance(entry, FrozenFile):
+        if isinstance(entry, SnapshotFile):
             yield f"{path}/{name}", entry
         else:
             yield from _files(f"{path}/{name}", entry)
 
 
-def _file_at(root: FrozenDirectory, path: str) -> FrozenFile | None:
-    here: FrozenEntry | None = root
+def _file_at(root: SnapshotDirectory, path: str) -> SnapshotFile | None:
+    here: SnapshotEntry | None = root
     for name in path.split("/")[1:]:
-        if not isinstance(here, FrozenDirectory):
+        if not isinstance(here, SnapshotDirectory):
             return None
         here = here.now.get(name)
-    return here if isinstance(here, FrozenFile) else None
+    return here if isinstance(here, SnapshotFile) else None

@@ -157,7 +157,7 @@ BUGS = (
     Bug("16-bit record size in units", "appending:Appender.stage",
         "staged.append(UNIT.pack(physical_offset, size, tags_code))",
         "staged.append(UNIT.pack(physical_offset, size & 0x1FF, tags_code))", ("errors:segment-roll",)),
-    Bug("half messages get units", "queue_feed:QueueFeed.take",
+    Bug("half messages get units", "queue_feed:QueueDispatcher.take",
         "if not has_queue_unit(record.sys_flag):\n        return", "pass", ("special",)),
     Bug("offsets of damaged records are given out again", "queue_table:_stands_for_damage",
         "if record is None:\n        return True", "if record is None:\n        return False", ("flips:commitlog",)),
@@ -182,7 +182,7 @@ BUGS = (
     Bug("a failed fsync counts as done", "commit_log:CommitLog.sync",
         "raise StoreUnavailableError(self.broken) from error", "self.broken = None", ("errors:sync-flush",)),
     Bug("hidden messages are shown when the next commit comes", "appending:Appender.commit",
-        "if hide or hide_uncopied or self.hidden:", "if (hide or hide_uncopied) and not self.hidden:",
+        "if hide or await_confirm or self.hidden:", "if (hide or await_confirm) and not self.hidden:",
         ("group-commit",)),
     # -- following, cutting
     Bug("a record in part counts as whole on the disk", "checkpointing:Checkpointer.save",
@@ -225,7 +225,7 @@ BUGS = (
         "self._put(self._backup_path, self._written)", "pass", ("flips:table",)),
     Bug("a deletion is not written down", "queue_table:QueueTable.delete_topic",
         "self.deleted.add(topic, log_end)", "pass", ("deleted-topics", "mixed52", "mixed93")),
-    Bug("deleted records come back in a rebuild", "queue_feed:QueueFeed.take",
+    Bug("deleted records come back in a rebuild", "queue_feed:QueueDispatcher.take",
         "if record.offset < self._queues.deleted_end(record.topic):\n        return", "pass",
         ("deleted-topics", "mixed52")),
     # -- reading

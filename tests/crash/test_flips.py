@@ -13,9 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from pymq.errors import StoreError
-from pymq.store import damage
-from pymq.store.memory_fs import MemoryFiles
-from pymq.store.tables import JsonTable
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.integrity import damage
 from tests.crash.flips import ALL, MESSAGE_COUNT, TABLE, Flip, FlipSuite
 from tests.store.support import ROOT
 

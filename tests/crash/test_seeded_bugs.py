@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.crash.mutations import caught_by
 from tests.crash.seeded_bugs import BUGS, Bug
-from tests.crash.teeth import caught_by
 
 BUG_COUNT_MIN = 50
 

@@ -240,14 +240,14 @@ def _following_restarts(d: Driver) -> None:
     d.kill()
 
 
-def _cut(d: Driver) -> None:
+def _truncate(d: Driver) -> None:
     """What a log has that its master's hasn't goes: little of it, and more than a segment."""
     for i in range(3):
         d.send_to(*QUEUES, size=250)
         d.send("Alpha", 0, (700, 900, 30, 800, 900)[: 2 * i + 1])
         if i == 1:
             d.checkpoint()
-        d.cut(-1 - 2 * i)
+        d.truncate(-1 - 2 * i)
         d.send_to(*QUEUES[:2], size=250)
 
 
@@ -289,7 +289,7 @@ FIXED = (
     Workload("following", _following, {}),
     Workload("following-restarts", _following_restarts, {}),
     Workload("following-equal", _following_equal, {}),
-    Workload("cut", _cut, {}),
+    Workload("cut", _truncate, {}),
 )
 
 

@@ -27,7 +27,7 @@ from tests.filterserver.processes import filter_servers
 
 # More than pipes and answers hold: a reader that has begun has most of the topic before it.
 COUNT = 2500
-FILLER = b"x" * 2000
+BLANK_UNIT = b"x" * 2000
 WANTED = list(range(0, COUNT, 5))
 FILTER = {"filter": "regex", "expression": "^[0-9]*[05] ", "via": "filter-server"}
 TOPIC = "served"
@@ -40,7 +40,7 @@ def server() -> Iterator[StandaloneProcess]:
     with StandaloneProcess() as running:
         with Remote(running.broker) as remote:
             for first in range(0, COUNT, 100):
-                entries = [encode_batch_entry(b"%d %s" % (n, FILLER), b"") for n in range(first, first + 100)]
+                entries = [encode_batch_entry(b"%d %s" % (n, BLANK_UNIT), b"") for n in range(first, first + 100)]
                 header = {"a": "P", "b": TOPIC, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1767225600000"}
                 header |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "true"}
                 remote.ask_ok(request(RequestCode.SEND_BATCH_MESSAGE, header, b"".join(entries)))

@@ -22,7 +22,7 @@ from pymq.filterserver.server import FilterServer, FilterServerSettings
 from pymq.model import sysflag
 from pymq.namesrv.server import NameServer
 from pymq.net.client import RemotingClient
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from pymq.wire.bodies_client import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request

@@ -15,9 +15,9 @@ from xxhash import xxh3_64_hexdigest
 from pymq.clock import ManualClock
 from pymq.model.javahash import index_key_hash
 from pymq.model.record import decode_record, encode_record
-from pymq.store.fs import RealFiles
-from pymq.store.memory_fs import MemoryFiles
-from pymq.store.tables import JsonTable
+from pymq.store.disk.fs import RealFiles
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
 from tests.store.support import ROOT, make_store
 
 STORE_MS, LATER_MS = 1_700_000_000_000, 1_700_000_001_500  # 018bcfe56800, 018bcfe56ddc
@@ -112,7 +112,7 @@ def test_queue_units(files: MemoryFiles) -> None:
     assert retry == from_hex("000000000000006c 000000e8 0000000000000000").ljust(60, b"\0")
 
 
-def test_a_filler_stands_where_no_record_is(files: MemoryFiles) -> None:
+def test_a_blank_stands_where_no_record_is(files: MemoryFiles) -> None:
     store = make_store(files, segment_size_bytes=512, queue_file_size_bytes=60, index_slot_count=3, index_entry_count=4)
     store.open()
     queue = store.queue_table.make("New", 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.model import fastjson
-from pymq.store.timer_check import read_timer_check
+from pymq.store.disk.timer_checkpoint import read_timer_check
 from tests.interop.support import probe
 from tests.interop.support.replicas import ApacheMember, Member, NameServer, PymqMember, assert_same_log
 

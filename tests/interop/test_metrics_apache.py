@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pymq.broker.metrics.collector import BROKER_METRICS
+from pymq.broker.report.metrics.collector import BROKER_METRICS
 from pymq.client import ConsumeResult, Message, Producer, PushConsumer, StoredMessage
 from tests.client.scenarios import Inbox, make_topic, until
 from tests.interop.support.apache import ApacheServer

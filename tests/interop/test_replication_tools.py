@@ -118,8 +118,8 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
     assert code == 0, out
     told = {one["broker_id"]: one for one in json.loads(out)}
     assert len(told[0]["slaves"]) == 2 and all(one["in_sync"] for one in told[0]["slaves"])
-    assert told[1]["link"]["state"] == "following" and told[2]["link"]["state"] == "connected"
-    assert told[2]["link"]["ha_address"].endswith(f":{master.port + 1}") and told[2]["message_count"] is None
+    assert told[1]["ha_client"]["state"] == "following" and told[2]["ha_client"]["state"] == "connected"
+    assert told[2]["ha_client"]["ha_address"].endswith(f":{master.port + 1}") and told[2]["message_count"] is None
     code, out = pymq(namesrv, "broker", "status", apache_slave.broker)
     assert code == 0 and "connected" in out, out
 

@@ -107,10 +107,10 @@ SMALL_FILES = {
 }
 SOON, LATER, NOT_TODAY = 1, 2, 3  # the delay levels
 LATER_S = 8
-PLAIN, DELAYED, FAILING, NARROW = "plain", "delayed", "failing", "narrow"
+PLAIN, DELAYED, FAILING, PREFILTER = "plain", "delayed", "failing", "narrow"
 TUNED, RETRIERS = "tuned", "retriers"
 RETRY, DLQ = f"%RETRY%{RETRIERS}", f"%DLQ%{RETRIERS}"
-TOPICS = [PLAIN, DELAYED, FAILING, NARROW, RETRY, DLQ]
+TOPICS = [PLAIN, DELAYED, FAILING, PREFILTER, RETRY, DLQ]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TAGS = ["", "TagA", "Grüße", "标签 🚀"]
 QUEUE_COUNT = 4
@@ -119,7 +119,7 @@ CONSUMER_OFFSETS = "config/consumerOffset.json"
 
 async def _make_topics(server: PymqServer) -> None:
     async with Admin(server.namesrv) as admin:
-        for topic in (PLAIN, DELAYED, FAILING, NARROW):
+        for topic in (PLAIN, DELAYED, FAILING, PREFILTER):
             config = TopicConfig(topic_name=topic, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
             await admin.topics.put(server.broker, config)
         tuned = SubscriptionGroupConfig(
@@ -193,11 +193,11 @@ def _max_offset(server: Broker, topic: str) -> int:
 async def _narrow(server: PymqServer) -> None:
     """A topic in the middle of being shrunk, and only readable."""
     async with Producer("narrow-producer", namesrv=server.namesrv) as producer:
-        for queue in await producer.queues(NARROW):
-            await producer.send(Message(NARROW, b"old", keys="n"), queue=queue, timeout_s=SEND_TIMEOUT_S)
+        for queue in await producer.queues(PREFILTER):
+            await producer.send(Message(PREFILTER, b"old", keys="n"), queue=queue, timeout_s=SEND_TIMEOUT_S)
     async with Admin(server.namesrv) as admin:
         config = TopicConfig(
-            topic_name=NARROW,
+            topic_name=PREFILTER,
             read_queue_nums=QUEUE_COUNT,
             write_queue_nums=2,
             perm=4,
@@ -275,7 +275,7 @@ def test_pymq_first(tmp_path: Path, killed: bool) -> None:
         _delivered(first, "pymq", SOON)
         before = _contents(first)
         assert before.committed[TUNED, PLAIN, 0] == 7 and before.committed[TUNED, PLAIN, 3] is None
-        assert (before.topics[NARROW]["writeQueueNums"], before.topics[NARROW]["perm"]) == (2, 4)
+        assert (before.topics[PREFILTER]["writeQueueNums"], before.topics[PREFILTER]["perm"]) == (2, 4)
         _wait_for_saved_offsets(first.store, {"0": 7, "1": 3, "2": 0})
         due_s = asyncio.run(_leave_pending(first, "pymq"))
     finally:

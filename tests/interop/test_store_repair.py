@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pymq.clock import SystemClock
 from pymq.offline.repair import repair
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.interop.support import probe
 from tests.interop.support.apache import ApacheServer
 from tests.offline.support import flip, log_place, opened, records, unpack

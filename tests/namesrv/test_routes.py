@@ -204,15 +204,15 @@ def test_topics_nobody_can_use_are_left_out(world: World) -> None:
 
 def test_a_second_master_is_refused_unless_its_epoch_is_newer(world: World) -> None:
     other = "127.0.0.1:20911"
-    world.register(pymqEpoch="4")
-    refused = world.register(brokerAddr=other, pymqEpoch="4")
+    world.register(masterEpoch="4")
+    refused = world.register(brokerAddr=other, masterEpoch="4")
     assert refused.code == 16
     for word in (ADDRESS, other, "epoch 4", "broker-a", "brokerId"):
         assert word in (refused.remark or "")
-    slave = world.register(brokerAddr=other, brokerId="1", pymqEpoch="4")
+    slave = world.register(brokerAddr=other, brokerId="1", masterEpoch="4")
     assert slave.code == 0 and (slave.ext or {})["masterAddr"] == ADDRESS
     assert world.register(brokerAddr="127.0.0.1:30911", brokerId="1").code == 16
-    assert world.register(brokerAddr=other, pymqEpoch="5").code == 0
+    assert world.register(brokerAddr=other, masterEpoch="5").code == 0
     table = decode_cluster_info(world.ask(106).body).broker_addr_table
     assert table["broker-a"].broker_addrs == {0: other}
 

@@ -19,7 +19,7 @@ from pymq.config import NamesrvConfig, load_broker_config
 from pymq.model.record import encode_batch_entry
 from pymq.namesrv.server import NameServer
 from pymq.net.server import Server
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_command, encode_command
 from pymq.wire.framing import FrameBuffer
 

@@ -12,8 +12,8 @@ from pymq.errors import UnreachableError
 from pymq.offline.log_source import SourceFacts
 from pymq.offline.recover import Recovery, RecoveryOutcome
 from pymq.offline.recover_log import Advance
-from pymq.store.log_digests import chunk_bounds, chunk_digest
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.integrity.log_digests import chunk_bounds, chunk_digest
 from pymq.store.store import MessageStore
 from tests.store.support import ROOT, everything, make_store, put
 

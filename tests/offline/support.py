@@ -19,8 +19,8 @@ from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.findings import Finding, Report
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.verify import verify
-from pymq.store.fs import RealFiles
-from pymq.store.scan import Scanned
+from pymq.store.disk.fs import RealFiles
+from pymq.store.scan.scanner import Scanned
 from pymq.store.store import MessageStore
 from tests.store.support import die, make_store, put
 
@@ -124,13 +124,13 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, str]]:
     return result
 
 
-def freeze(root: Path) -> int:
+def compress_all(root: Path) -> int:
     """Compresses all segments of a :func:`small_store` but the newest; returns how many."""
     store = make_store(RealFiles(), ManualClock(), str(root), index_slot_count=5, digests_enabled=False)
     store.open()
-    while (piece := store.freezer.next_piece(1 << 60)) is not None:
+    while (piece := store.cold_compressor.next_piece(1 << 60)) is not None:
         piece.run()
-        store.freezer.finish(piece)
-    count = store.freezer.frozen_count
+        store.cold_compressor.finish(piece)
+    count = store.cold_compressor.compressed_count
     store.close()
     return count

@@ -11,8 +11,8 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.offline.bulk_walk import walk_bulk
 from pymq.offline.log_walk import Block, walk
-from pymq.store.columns import Records
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.scan.columns import Records
 from tests.offline.support import GOLDEN_NAMES, opened, records, small_store, unpack, write_at
 from tests.store.support import BORN, make_store
 

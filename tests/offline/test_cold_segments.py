@@ -11,8 +11,8 @@ from pymq.cli import main as cli
 from pymq.clock import ManualClock
 from pymq.offline.overview import overview
 from pymq.offline.repair import repair
-from pymq.store.fs import RealFiles
-from tests.offline.support import check, freeze, opened, records, small_store, snapshot, write_at
+from pymq.store.disk.fs import RealFiles
+from tests.offline.support import check, compress_all, opened, records, small_store, snapshot, write_at
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def plain(root: Path) -> dict[str, bytes]:
 
 def test_a_directory_with_compressed_segments_is_sound(root: Path) -> None:
     whole = records(root)
-    assert freeze(root) > 2
+    assert compress_all(root) > 2
     before = snapshot(root)
     report = check(root)
     assert report.findings == []
@@ -40,7 +40,7 @@ def test_a_directory_with_compressed_segments_is_sound(root: Path) -> None:
 
 def test_a_damaged_frame_costs_its_segments_messages(root: Path, tmp_path: Path) -> None:
     gone = [record for record in records(root) if record.offset < 4096]
-    freeze(root)
+    compress_all(root)
     write_at(root / "coldlog" / f"{0:020d}.zst", 100, b"damage")
     report = check(root)
     assert report.lost_count == len(gone)
@@ -52,7 +52,7 @@ def test_a_damaged_frame_costs_its_segments_messages(root: Path, tmp_path: Path)
 
 
 def test_a_file_that_is_no_compressed_segment_is_named(root: Path) -> None:
-    freeze(root)
+    compress_all(root)
     path = root / "coldlog" / f"{4096:020d}.zst"
     path.write_bytes(b"nothing of the kind")
     assert any(finding.path == str(path) for finding in check(root).findings)
@@ -60,7 +60,7 @@ def test_a_file_that_is_no_compressed_segment_is_named(root: Path) -> None:
 
 def test_thaw_gives_the_plain_form_back(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = plain(root)
-    count = freeze(root)
+    count = compress_all(root)
     assert cli.run(["store", "thaw", str(root), "-o", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["segments"]) == count
     assert plain(root) == whole

@@ -9,7 +9,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.offline.repair import repair
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.offline.support import check, flip, log_place, opened, records, small_store, snapshot, unpack, write_at
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pymq.model import sysflag
 from pymq.offline.dump import CLOCK_SLACK_MS, Messages, Wanted, as_row
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, unpack, write_at
 from tests.store.support import BORN, make_store
 

@@ -12,12 +12,12 @@ import pytest
 
 from pymq.errors import NotFoundError, StoreError
 from pymq.offline.files import check_is_store, held
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.offline.support import small_store, snapshot
 
 _HOLDER = """
 import sys
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 lock = RealFiles().lock(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
@@ -39,7 +39,7 @@ def holder(path: Path) -> Iterator[None]:
 
 
 def try_to_lock(path: Path) -> bool:
-    program = "import sys; from pymq.store.fs import RealFiles; RealFiles().lock(sys.argv[1])"
+    program = "import sys; from pymq.store.disk.fs import RealFiles; RealFiles().lock(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, check=False)
     return done.returncode == 0
 

@@ -11,21 +11,21 @@ from pymq.errors import NotFoundError
 from pymq.offline.dump import Messages, Wanted
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.kept_log import open_kept_log
-from pymq.store.diverged import CutState, cut_log
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.replica.divergent_tail import TruncationState, truncate_log
 from pymq.store.settings import StoreSettings
 from tests.store.support import SMALL, bodies, make_store, put
 
 SETTINGS = StoreSettings(**SMALL)
 
 
-def cut_at(root: Path, number: int) -> CutState:
+def cut_at(root: Path, number: int) -> TruncationState:
     """A store of 150 messages, the last of them cut from one on."""
     store = make_store(RealFiles(), root=str(root))
     store.open()
     places = [put(store, "T", 0, body, keys=f"k{n}") for n, body in enumerate(bodies(150))]
     store.close()
-    return cut_log(RealFiles(), str(root), SETTINGS, places[number].physical_offset, ManualClock())
+    return truncate_log(RealFiles(), str(root), SETTINGS, places[number].physical_offset, ManualClock())
 
 
 @pytest.mark.parametrize("number", [0, 10, 60, 149])

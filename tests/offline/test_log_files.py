@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.log_files import SECTOR_BYTES, SegmentFile, open_log
-from pymq.store.fs import RealFile
+from pymq.store.disk.fs import RealFile
 from tests.offline.support import small_store
 
 

@@ -10,7 +10,7 @@ import pytest
 from pymq.clock import ManualClock
 from pymq.model.record import encode_record
 from pymq.offline.log_walk import RECORD_BYTES_MAX, WINDOW_BYTES, Block, Damaged, LogEnd, Step, walk
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.offline.support import flip, log_place, opened, records, small_store, unpack, write_at
 from tests.store.support import make_store, put
 

@@ -11,9 +11,9 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.offline.repair import repair
-from pymq.store.checkpoint import CheckpointFile
-from pymq.store.consume_queue import FILLER, UNIT
-from pymq.store.fs import RealFiles
+from pymq.store.disk.checkpoint import CheckpointFile
+from pymq.store.disk.fs import RealFiles
+from pymq.store.queue.consume_queue import BLANK_UNIT, UNIT
 from tests.offline.support import check, flip, log_place, only_finding, opened, records, small_store, unpack, write_at
 from tests.store.support import make_store, put
 
@@ -44,7 +44,9 @@ def test_a_flipped_unit_is_named(tmp_path: Path, at: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "words"), [(bytes(20), "is empty"), (FILLER, "says that its record is gone")], ids=["zeros", "filler"]
+    ("unit", "words"),
+    [(bytes(20), "is empty"), (BLANK_UNIT, "says that its record is gone")],
+    ids=["zeros", "blank record"],
 )
 def test_a_unit_that_hides_its_record_is_named(tmp_path: Path, unit: bytes, words: str) -> None:
     root = small_store(tmp_path / "s")
@@ -160,7 +162,7 @@ def test_offsets_that_stand_for_no_record_are_a_note(tmp_path: Path) -> None:
     root, _ = unpack("store-clean", tmp_path)
     path = root / "consumequeue" / "TopicBatch" / "0" / f"{0:020d}"
     raw = path.read_bytes()
-    write_at(path, 30 * 20, FILLER)
+    write_at(path, 30 * 20, BLANK_UNIT)
     report = check(root)
     assert report.sound
     assert "TopicBatch queue 0: 1 offsets stand for records that are gone" in report.notes

@@ -12,9 +12,9 @@ from pymq.offline import log_files, recover_log
 from pymq.offline.log_files import SegmentFile
 from pymq.offline.recover import Recovery
 from pymq.offline.recover_log import CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, REPLACED_DIRECTORY, chunk_bytes_for
-from pymq.store.fs import File
-from pymq.store.memory_fs import MemoryFile, MemoryFiles
-from pymq.store.unfinished import unfinished_path
+from pymq.store.disk.fs import File
+from pymq.store.disk.memory_fs import MemoryFile, MemoryFiles
+from pymq.store.disk.rebuild_mark import unfinished_path
 from tests.offline.recovering import (
     SEGMENT_BYTES,
     TABLES,
@@ -29,10 +29,10 @@ from tests.offline.recovering import (
     segment_path,
     write,
 )
+from tests.store.lifecycle.test_cold_compressor import compress_all
 from tests.store.support import ROOT, everything, make_store
-from tests.store.test_cold import freeze_all
 
-LINEAGE = b'{"reigns":[{"epoch":1,"start":0,"reignId":"aa"}]}'
+EPOCH_HISTORY = b'{"epochs":[{"epoch":1,"start":0,"epochId":"aa"}]}'
 
 
 def test_a_directory_that_lacks_nothing_is_left_as_it_is() -> None:
@@ -251,7 +251,7 @@ def test_a_forced_replacement_that_was_interrupted_goes_on_as_such() -> None:
 def test_compressed_segments_are_compared_and_made_plain_when_they_differ() -> None:
     source, files = pair()
     local = opened(files)
-    freeze_all(local)
+    compress_all(local)
     local.close()
     assert not files.exists(segment_path(1))
     assert recover(files, source).counts.equal == recover(files, source).counts.total
@@ -329,10 +329,10 @@ def test_a_comparison_changes_nothing() -> None:
     source, files = pair()
     files.remove(segment_path(2))
     flip(files, segment_path(0), 2000)
-    before = files.freeze().image()
+    before = files.snapshot().image()
     outcome = Recovery(files, ROOT, source, no_stage).compare()
     assert not outcome.is_sound and outcome.counts.differing == 1 and outcome.counts.missing == 4
-    assert files.freeze().image() == before
+    assert files.snapshot().image() == before
 
 
 def test_tables_that_can_be_read_stay_and_damaged_ones_are_kept_beside() -> None:
@@ -356,13 +356,13 @@ def test_topics_that_were_deleted_stay_so() -> None:
     assert found == everything(source.store) and sum(map(len, found.values())) == 12
 
 
-def test_lineage_comes_from_the_source_unless_this_log_goes_further() -> None:
+def test_epoch_history_comes_from_the_source_unless_this_log_goes_further() -> None:
     source, files = pair(60)
-    source.given_tables["lineage.json"] = LINEAGE
-    path = f"{ROOT}/config/lineage.json"
+    source.given_tables["epochHistory.json"] = EPOCH_HISTORY
+    path = f"{ROOT}/config/epochHistory.json"
     recover(files, source)
-    assert json.loads(files.read_bytes(path))["reigns"] == json.loads(LINEAGE)["reigns"]
-    mine = b'{"reigns":[{"epoch":1,"start":0,"reignId":"bb"}],"endedAt":7}'
+    assert json.loads(files.read_bytes(path))["epochs"] == json.loads(EPOCH_HISTORY)["epochs"]
+    mine = b'{"epochs":[{"epoch":1,"start":0,"epochId":"bb"}],"endedAt":7}'
     write(files, path, mine)
     local = opened(files)
     fill(local, 10, 60)
@@ -371,7 +371,7 @@ def test_lineage_comes_from_the_source_unless_this_log_goes_further() -> None:
     assert files.read_bytes(path) == mine
     flip(files, segment_path(0), 3000)
     outcome = recover(files, source)
-    assert not files.exists(path) and any("lineage.json" in note for note in outcome.notes)
+    assert not files.exists(path) and any("epochHistory.json" in note for note in outcome.notes)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import UsageError
+from pymq.offline.blank_records import BLANK_RECORD_TOPIC
 from pymq.offline.files import ReadOnlyFiles
-from pymq.offline.fillers import FILLER_TOPIC
 from pymq.offline.repair import RepairReport, repair
-from pymq.store.consume_queue import STAND_IN_CODE
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
 from pymq.store.store import MessageStore, StoreSettings
 from tests.offline.support import (
     GOLDEN_NAMES,
@@ -252,7 +252,7 @@ def test_a_second_repair_finds_nothing_more(tmp_path: Path) -> None:
     mend(root, tmp_path / "new")
     again = mend(tmp_path / "new", tmp_path / "newer")
     assert again.ranges == again.lost == []
-    assert FILLER_TOPIC in (tmp_path / "newer" / "commitlog" / f"{0:020d}").read_bytes()
+    assert BLANK_RECORD_TOPIC in (tmp_path / "newer" / "commitlog" / f"{0:020d}").read_bytes()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -294,8 +294,8 @@ def test_reading_tools_can_not_write(tmp_path: Path) -> None:
         files.replace(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
-def test_lost_offsets_of_the_first_segment_have_stand_ins(tmp_path: Path) -> None:
-    """RocketMQ would pass over good messages behind a filler there; PyMQ sees a filler in either."""
+def test_lost_offsets_of_the_first_segment_have_placeholders(tmp_path: Path) -> None:
+    """RocketMQ would pass over good messages behind a blank record there; PyMQ sees a blank record in either."""
     sizes = {"segment_size_bytes": 1 << 20, "queue_file_size_bytes": 2000}
     root = small_store(tmp_path / "s", **sizes)
     found = [record for record in records(root) if (record.topic, record.queue_id) == ("orders", 1)]
@@ -309,7 +309,7 @@ def test_lost_offsets_of_the_first_segment_have_stand_ins(tmp_path: Path) -> Non
     assert queue is not None
     neighbours = {0: 2, 1: 2, 10: 12, 11: 12, len(found) - 1: len(found) - 2}
     for offset, neighbour in neighbours.items():
-        assert queue.unit(offset) == (found[neighbour].offset, found[neighbour].size, STAND_IN_CODE)
+        assert queue.unit(offset) == (found[neighbour].offset, found[neighbour].size, PLACEHOLDER_CODE)
     left = [record.queue_offset for record in found if record not in victims]
     assert [message.queue_offset for message in read_all(store, "orders", 1)] == left
     for accept in (None, lambda _: True):

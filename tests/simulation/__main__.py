@@ -23,8 +23,8 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
     parser.add_argument("--teeth", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
-    if options.teeth:
-        from tests.simulation.teeth import look_for_all
+    if options.mutations:
+        from tests.simulation.mutations import look_for_all
 
         return look_for_all()
     if options.seed is not None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pymq.broker.broker as composition
 from pymq.broker.broker import Broker
-from pymq.broker.jobs import Job, log
 from pymq.broker.parts import BrokerParts
+from pymq.broker.upkeep.jobs import Job, log
 from pymq.config import load_broker_config
 from pymq.errors import PymqError, UsageError
 from tests.simulation.disk import SimDisk
@@ -54,7 +54,7 @@ class _Turn:
 
 
 class SimJobRunner:
-    """In the place of :class:`pymq.broker.jobs.JobRunner`: everything that is due, in one event now and then."""
+    """In the place of :class:`pymq.broker.upkeep.jobs.JobRunner`: everything that is due, in one event now and then."""
 
     tick_us = 100 * MS
 
@@ -197,11 +197,11 @@ class SimBroker:
         return parts is not None and parts.store.log.broken is not None
 
     @property
-    def reign(self) -> tuple[int, str]:
-        """Epoch and id of the newest reign its open log claims."""
+    def entry(self) -> tuple[int, str]:
+        """Epoch and id of the newest epoch its open log claims."""
         parts = self.parts
-        reigns = parts.lineage.lineage.reigns if parts is not None else ()
-        return (reigns[-1].epoch, reigns[-1].reign_id) if reigns else (0, "")
+        entries = parts.epoch_history.epoch_history.entries if parts is not None else ()
+        return (entries[-1].epoch, entries[-1].epoch_id) if entries else (0, "")
 
     # -- life and death -----------------------------------------------------------------------------------------
 

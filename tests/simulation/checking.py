@@ -71,7 +71,7 @@ class Watcher:
 
     def answered(self, send: Send) -> None:
         """A send was acknowledged."""
-        key = (send.epoch, send.reign_id, send.physical)
+        key = (send.epoch, send.epoch_id, send.physical)
         other = self._acked.setdefault(key, send)
         if other is not send and send.epoch > 0:
             self._history.violated(f"two messages were acknowledged at one place: {_named(other)} and {_named(send)}")
@@ -144,7 +144,7 @@ class Verdict:
         """
         self._followings = followings
         self._copies_needed = copies_needed
-        self._reign_ends: dict[tuple[int, str], int] = {}
+        self._epoch_ends: dict[tuple[int, str], int] = {}
         self._brokers = brokers
         self._history = history
         self._flush_age_us = flush_age_us
@@ -157,9 +157,10 @@ class Verdict:
             return
         (master,) = masters
         assert master.parts is not None
-        lineage, end = master.parts.lineage.lineage, master.parts.store.physical_max_offset
-        self._reign_ends = {
-            (reign.epoch, reign.reign_id): lineage.end_of(place, end) for place, reign in enumerate(lineage.reigns)
+        epoch_history, end = master.parts.epoch_history.epoch_history, master.parts.store.physical_max_offset
+        self._epoch_ends = {
+            (entry.epoch, entry.epoch_id): epoch_history.end_of(place, end)
+            for place, entry in enumerate(epoch_history.entries)
         }
         for broker in self._brokers:
             if broker is not master:
@@ -187,7 +188,7 @@ class Verdict:
         if ours.physical_max_offset != theirs.physical_max_offset:
             self._say(
                 f"{slave.name}'s log ends at {theirs.physical_max_offset}, its master {master.name}'s at "
-                f"{ours.physical_max_offset}: {slave.parts.link.state() if slave.parts.link else 'no link'}"
+                f"{ours.physical_max_offset}: {slave.parts.ha_client.state() if slave.parts.ha_client else 'no link'}"
             )
             return
         start = max(ours.physical_min_offset, theirs.physical_min_offset)
@@ -275,21 +276,21 @@ class Verdict:
     def _losses(self, master: SimBroker, queues: dict[int, list[StoredMessage]]) -> None:
         """Each acknowledged message is where its answer said, unless something happened that may cost it."""
         there = placed(queues)
-        lost_by_reign: dict[tuple[int, str], list[Send]] = defaultdict(list)
+        lost_by_epoch: dict[tuple[int, str], list[Send]] = defaultdict(list)
         for send in self._history.sends:
             if send.outcome == ACKED and there.get((send.queue_id, send.queue_offset)) != send.content:
-                lost_by_reign[send.epoch, send.reign_id].append(send)
+                lost_by_epoch[send.epoch, send.epoch_id].append(send)
                 if not self._may_be_lost(send):
                     self._say(f"lost: {_named(send)}")
-        self._history.operations["acknowledged messages lost as allowed"] += sum(map(len, lost_by_reign.values()))
-        for reign, lost in lost_by_reign.items():
-            if reign[0] <= 0:
+        self._history.operations["acknowledged messages lost as allowed"] += sum(map(len, lost_by_epoch.values()))
+        for entry, lost in lost_by_epoch.items():
+            if entry[0] <= 0:
                 continue  # whoever answered was gone when the answer came
             first = min(send.physical for send in lost)
             kept = [
                 send
                 for send in self._history.sends
-                if send.outcome == ACKED and (send.epoch, send.reign_id) == reign and send.physical > first
+                if send.outcome == ACKED and (send.epoch, send.epoch_id) == entry and send.physical > first
                 and there.get((send.queue_id, send.queue_offset)) == send.content
             ]  # fmt: skip
             if kept:
@@ -302,7 +303,7 @@ class Verdict:
             if incident.kind == "force":
                 # An operator gave up what the chosen slave does not have.
                 # The old master, or one that was forced before, may go on in its ignorance.
-                end = self._reign_ends.get((send.epoch, send.reign_id), -1)
+                end = self._epoch_ends.get((send.epoch, send.epoch_id), -1)
                 if send.invoked_us <= at_us or send.physical >= end:
                     return True
             elif incident.kind == "promote" and send.answered_us >= at_us and send.epoch < int(incident.detail):
@@ -370,7 +371,7 @@ class Verdict:
         """A message that was shown: as one that was acknowledged when it was shown, or earlier."""
         shown = Send(
             send.content, send.producer, send.queue_id, seen.address, send.invoked_us, seen.time_us, epoch=seen.epoch,
-            physical=seen.physical, reign_id=seen.reign_id, is_sync=send.is_sync,
+            physical=seen.physical, epoch_id=seen.epoch_id, is_sync=send.is_sync,
         )  # fmt: skip
         return (
             self._may_be_lost(shown)
@@ -386,7 +387,7 @@ class Verdict:
         if incident.kind != "power":
             return False
         was_starting = not incident.detail and self._address(incident.node) == send.address
-        if incident.detail != seen.reign_id and not was_starting:
+        if incident.detail != seen.epoch_id and not was_starting:
             return False
         age_us = broker_of(incident, self._brokers).moving_us(send.invoked_us, incident.time_us)
         if self._flush_age_us is None:

@@ -95,15 +95,15 @@ class ClientNode:
         return data.read_address(broker_id) if data else None
 
 
-# (address) -> (epoch, reign id) of the lineage of the broker that answers there now
-ReignAt = Callable[[str], tuple[int, str]]
+# (address) -> (epoch, epoch id) of the epoch history of the broker that answers there now
+EpochAt = Callable[[str], tuple[int, str]]
 
 
 class Producer(ClientNode):
     """Sends one message after another, each unlike every other one; what fails is sent no second time."""
 
     on_answer: Callable[[Send], None] = staticmethod(lambda send: None)
-    reign_at: ReignAt = staticmethod(lambda address: (-1, ""))
+    epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
 
     def start(self, pace_us: int, size_max_bytes: int) -> None:
         run(self._work(pace_us, size_max_bytes))
@@ -153,7 +153,7 @@ class Producer(ClientNode):
             fields = answer.ext or {}
             send.queue_offset = int(fields["queueOffset"])
             send.physical = int(fields["msgId"][-16:], 16)
-            send.epoch, send.reign_id = self.reign_at(address)
+            send.epoch, send.epoch_id = self.epoch_at(address)
         send.answered_us = self.now_us
         self._history.operations[f"sends {send.outcome}"] += 1
         self._history.note(
@@ -169,8 +169,8 @@ class Consumer(ClientNode):
     """The only member of its group: reads every queue from where the group stands, commits now and then."""
 
     is_master_at: Callable[[str], bool] = staticmethod(lambda address: False)
-    reign_at: ReignAt = staticmethod(lambda address: (-1, ""))
-    # (address) -> what changes with each start and each reign of the master there; None: no master
+    epoch_at: EpochAt = staticmethod(lambda address: (-1, ""))
+    # (address) -> what changes with each start and each epoch of the master there; None: no master
     life_at: Callable[[str], object] = staticmethod(lambda address: None)
     on_seen: Callable[[Seen], None] = staticmethod(lambda seen: None)
 
@@ -233,7 +233,7 @@ class Consumer(ClientNode):
             },
             version=479,
         )  # fmt: skip
-        reign = self.reign_at(address)
+        entry = self.epoch_at(address)
         try:
             answer = await self.client.invoke_ok(address, request, 12.0)
         except RefusedError as error:
@@ -245,7 +245,7 @@ class Consumer(ClientNode):
         suggested = int((answer.ext or {}).get("suggestWhichBrokerId", 0))
         for message in decode_records(answer.body):
             seen = Seen(
-                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, *reign,
+                self.now_us, queue_id, message.queue_offset, message.physical_offset, message.body, address, *entry,
                 self.group,
             )  # fmt: skip
             self._history.seen.append(seen)
@@ -258,7 +258,7 @@ class Consumer(ClientNode):
         fields = {
             "consumerGroup": self.group, "topic": TOPIC, "queueId": str(queue_id), "commitOffset": str(offset),
         }  # fmt: skip
-        life, (epoch, _) = self.life_at(address), self.reign_at(address)
+        life, (epoch, _) = self.life_at(address), self.epoch_at(address)
         await self.client.invoke_ok(address, Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479))
         if life is not None and life == self.life_at(address):
             self._newest[life, queue_id] = max(offset, self._newest.get((life, queue_id), 0))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication import lineage
+from pymq.broker.replication import epoch_history
 from pymq.errors import PymqError
 from tests.simulation.broker_node import SimBroker, simulated_parts
 from tests.simulation.checking import Verdict, Watcher
@@ -87,9 +87,9 @@ class Cluster:
             Consumer(f"c{i}", f"10.0.3.{i + 1}", rng=self._fork(), **common) for i in range(plan.consumer_count)
         ]
         for producer in self.producers:
-            producer.on_answer, producer.reign_at = self._answered, self._reign_at
+            producer.on_answer, producer.epoch_at = self._answered, self._epoch_at
         for consumer in self.consumers:
-            consumer.on_seen, consumer.reign_at, consumer.is_master_at = self._seen, self._reign_at, self._is_master_at
+            consumer.on_seen, consumer.epoch_at, consumer.is_master_at = self._seen, self._epoch_at, self._is_master_at
             consumer.life_at = self._life_at
         self.operator = Operator("operator", "10.0.4.1", cluster=self, rng=self._fork(), **common)
         self.faults = Faults(self, self._fork())
@@ -102,15 +102,15 @@ class Cluster:
     def broker_at(self, address: str) -> SimBroker:
         return next(broker for broker in self.brokers if broker.address == address)
 
-    def _reign_at(self, address: str) -> tuple[int, str]:
-        return self.broker_at(address).reign
+    def _epoch_at(self, address: str) -> tuple[int, str]:
+        return self.broker_at(address).entry
 
     def _is_master_at(self, address: str) -> bool:
         return self.broker_at(address).is_master
 
     def _life_at(self, address: str) -> object:
         broker = self.broker_at(address)
-        return (address, broker.start_count, broker.reign) if broker.is_master else None
+        return (address, broker.start_count, broker.entry) if broker.is_master else None
 
     def _answered(self, send: Send) -> None:
         self.watcher.answered(send)
@@ -206,7 +206,7 @@ def _state(parts: BrokerParts | None) -> str:
     if parts is None:
         return "not open"
     queues = [parts.store.max_offset(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
-    link = parts.link.state() if getattr(parts, "link", None) else ""
+    link = parts.ha_client.state() if getattr(parts, "ha_client", None) else ""
     return f"id {parts.role.broker_id}, log to {parts.store.physical_max_offset}, queues to {queues}, {link}"
 
 
@@ -238,14 +238,14 @@ def _logged_to(history: History) -> Iterator[None]:
 
 
 @contextmanager
-def _lineages_of(reign_count: int) -> Iterator[None]:
-    """For as long as this lasts no lineage has more reigns."""
-    real = lineage.REIGNS_KEPT
-    lineage.REIGNS_KEPT = reign_count
+def _epoch_histories_of(epoch_count: int) -> Iterator[None]:
+    """For as long as this lasts no epoch history has more epochs."""
+    real = epoch_history.EPOCHS_KEPT
+    epoch_history.EPOCHS_KEPT = epoch_count
     try:
         yield
     finally:
-        lineage.REIGNS_KEPT = real
+        epoch_history.EPOCHS_KEPT = real
 
 
 @contextmanager
@@ -279,7 +279,7 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
         with (
             _logged_to(history),
             own_running_loop(),
-            _lineages_of(cluster.plan.reigns_kept),
+            _epoch_histories_of(cluster.plan.epochs_kept),
             simulated_parts(cluster.plan.tick_us),
         ):
             try:

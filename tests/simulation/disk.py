@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable
 
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 from tests.crash.losses import random_loss
 
 WRITES = frozenset({"pwrite", "allocate", "truncate", "makedirs", "open"})
@@ -68,7 +68,7 @@ class SimDisk:
 
     def lose_power(self, chance: random.Random) -> None:
         """What was synced is there, and of the rest what chance keeps."""
-        image = random_loss(chance).of(self.files.freeze())
+        image = random_loss(chance).of(self.files.snapshot())
         modified = {path: node.modified_ms for path, node in self.files.nodes.items()}
         self.files = MemoryFiles.restored(image, now_ms=self._now_ms)
         for path, node in self.files.nodes.items():

@@ -120,8 +120,8 @@ class Faults:
     def _die(self, broker: SimBroker, kind: str) -> None:
         cluster = self._cluster
         self._note(f"{kind} {broker.name}")
-        reign_id = broker.reign[1] if kind == "power" and broker.is_master else ""
-        cluster.history.incident(cluster.timeline.now_us, kind, broker.name, reign_id)
+        epoch_id = broker.entry[1] if kind == "power" and broker.is_master else ""
+        cluster.history.incident(cluster.timeline.now_us, kind, broker.name, epoch_id)
         if kind == "power":
             cluster.watcher.disturb(cluster.timeline.now_us)
             broker.lose_power()

@@ -12,7 +12,7 @@ from tests.simulation.network import SimNetwork
 
 @dataclass(slots=True)
 class Span:
-    """A slave followed one life of a master, whose reign was of ``epoch``, and nothing stood between them."""
+    """A slave followed one life of a master, whose epoch was of ``epoch``, and nothing stood between them."""
 
     life: tuple[int, str, int]  # the slave's start, the master's address and start
     epoch: int
@@ -38,7 +38,7 @@ class Followings:
             master = self._master_of(slave, masters)
             if master is None or not self._is_between_nothing(slave, master, torn):
                 continue
-            life, epoch = (slave.start_count, master.address, master.start_count), master.reign[0]
+            life, epoch = (slave.start_count, master.address, master.start_count), master.entry[0]
             spans = self._spans[slave.name]
             if spans and (spans[-1].life, spans[-1].epoch, spans[-1].end_us) == (life, epoch, self._looked_us):
                 spans[-1].end_us = now_us
@@ -52,7 +52,7 @@ class Followings:
 
     def _master_of(self, slave: SimBroker, masters: dict[str, SimBroker]) -> SimBroker | None:
         """The one that it follows, when both can work."""
-        link = slave.parts.link if slave.parts is not None else None
+        link = slave.parts.ha_client if slave.parts is not None else None
         master = masters.get(link.master_address) if link is not None and link.is_following else None
         if master is None or slave.process.is_paused or master.process.is_paused:
             return None

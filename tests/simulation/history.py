@@ -26,8 +26,8 @@ class Send:
     code: int = -1
     queue_offset: int = -1
     physical: int = -1
-    epoch: int = -1  # of its broker's lineage when it answered
-    reign_id: str = ""
+    epoch: int = -1  # of its broker's epoch history when it answered
+    epoch_id: str = ""
     is_sync: bool = False  # a SYNC_MASTER acknowledged it
 
 
@@ -41,12 +41,12 @@ class Seen(NamedTuple):
     content: bytes
     address: str
     epoch: int
-    reign_id: str
+    epoch_id: str
     group: str
 
 
 class Commit(NamedTuple):
-    """A group's offset that a broker said it took. ``epoch``: of that broker's lineage when it was asked."""
+    """A group's offset that a broker said it took. ``epoch``: of that broker's epoch history when it was asked."""
 
     time_us: int
     group: str
@@ -60,7 +60,7 @@ class Commit(NamedTuple):
 class Incident(NamedTuple):
     """Something that may cost messages, or offsets. ``kind``: kill, power, stop, promote, force.
 
-    ``detail``: of power, the id of the reign that it ended, if any; of promote and force, the new epoch. ``offsets``:
+    ``detail``: of power, the id of the epoch that it ended, if any; of promote and force, the new epoch. ``offsets``:
     what the one that was promoted had before that, by topic@group and queue. ``is_done``: it is the master by now.
     """
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pymq.broker.flusher import Result
-from pymq.broker.worker_threads import Outcome
+from pymq.broker.upkeep.flusher import Result
+from pymq.broker.upkeep.worker_threads import Outcome
 from pymq.wire.streams import Stream
 from tests.simulation.disk import SimDisk
 from tests.simulation.network import SimNetwork
@@ -295,7 +295,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimWorkerThreads:
-    """In the place of :class:`pymq.broker.worker_threads.WorkerThreads`."""
+    """In the place of :class:`pymq.broker.upkeep.worker_threads.WorkerThreads`."""
 
     def __init__(self, call_soon: Any, count: int, name: str) -> None:
         self._loop: SimLoop = call_soon.__self__

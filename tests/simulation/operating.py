@@ -182,8 +182,8 @@ class Operator(ClientNode):
                 try:
                     promotion = Promotion(admin.replication, self._clock, asyncio.sleep, tell=tell)
                     result = await promotion.run(plan, force=bool(kind))
-                    if result.master.lineage[-1].epoch <= plan.target.epoch:
-                        history.violated(f"{name} became the master without a new epoch: {result.master.lineage}")
+                    if result.master.epoch_history[-1].epoch <= plan.target.epoch:
+                        history.violated(f"{name} became the master without a new epoch: {result.master.epoch_history}")
                     history.operations[f"promotions ({kind or 'hand over'})"] += 1
                 finally:
                     if kind:
@@ -199,7 +199,7 @@ class Operator(ClientNode):
         address = plan.target.address
         """``offsets``: what the slave had before."""
         address, epoch = plan.target.address, plan.target.epoch + 1
-        is_done = self._cluster.broker_at(address).reign[0] == epoch
+        is_done = self._cluster.broker_at(address).entry[0] == epoch
         self._history.incident(self.now_us, kind, address, str(epoch), offsets, is_done=is_done)
 
     def _offsets_at(self, address: str) -> Mapping[str, Mapping[str, int]]:
@@ -241,16 +241,16 @@ class Operator(ClientNode):
         furthest = max(masters, key=_progress)
         other = next(broker for broker in masters if broker is not furthest)
         self._history.operations["masters demoted by hand"] += 1
-        if other.reign[0] != furthest.reign[0] or not self._was_forced():
-            self._history.violated(f"{other.name} is a second master, of {other.reign}, beside {furthest.reign}")
-        self._promote(furthest.address, lambda plan: "force" if plan.rivals else None)
+        if other.entry[0] != furthest.entry[0] or not self._was_forced():
+            self._history.violated(f"{other.name} is a second master, of {other.entry}, beside {furthest.entry}")
+        self._promote(furthest.address, lambda plan: "force" if plan.second_masters else None)
 
     def _was_forced(self) -> bool:
-        """A slave was promoted without its master: if it dies before anybody hears of its reign, the next promotion
+        """A slave was promoted without its master: if it dies before anybody hears of its epoch, the next promotion
         gives the same epoch again, and of two such masters an operator must choose."""
         return any(incident.kind in ("force", "promote") for incident in self._history.incidents)
 
 
 def _progress(broker: SimBroker) -> tuple[int, int]:
     end = broker.parts.store.physical_max_offset if broker.parts is not None else -1
-    return broker.reign[0], end
+    return broker.entry[0], end

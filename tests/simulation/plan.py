@@ -2,7 +2,7 @@
 
 Most seeds are *storms*: minutes with a fault every few seconds and clients in a hurry. Every fifth is an *era*: hours
 of a small cluster's life, a message now and then and a fault a minute, for what needs time: registrations, tokens and
-connections that grow old, many reigns, offsets that wait, files that come and go.
+connections that grow old, many epochs, offsets that wait, files that come and go.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pymq.broker.replication import lineage
+from pymq.broker.replication import epoch_history
 from tests.simulation.network import Link
 from tests.simulation.timeline import MS, SECOND
 
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
-REIGNS_KEPT_MIN = 5  # fewer can't be made less
+EPOCHS_KEPT_MIN = 5  # fewer can't be made less
 
 # kind of fault -> how often, beside the others
 WEIGHTS = {
@@ -64,7 +64,7 @@ class Plan:
     duration_us: int
     gap_us: int  # between faults, on average
     kinds: tuple[str, ...]
-    reigns_kept: int  # in a lineage; with few ones stretches come soon
+    epochs_kept: int  # in an epoch history; with few ones stretches come soon
     quiet_us: int = 600 * SECOND  # within which the cluster must have come to rest at the end
     is_impatient: bool = False  # ends with the first broken promise
 
@@ -145,5 +145,5 @@ def _storm(seed: int) -> Plan:
         duration_us=chance.choice((30, 60, 120, 300)) * SECOND,
         gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
         kinds=kinds,
-        reigns_kept=own_chance.choice((REIGNS_KEPT_MIN, 12, lineage.REIGNS_KEPT)),
+        epochs_kept=own_chance.choice((EPOCHS_KEPT_MIN, 12, epoch_history.EPOCHS_KEPT)),
     )

@@ -23,7 +23,7 @@ from tests.simulation.history import ACKED, Commit
 from tests.simulation.network import Link, SimStream
 from tests.simulation.offsets import COPIED_US
 from tests.simulation.operating import OTHER_TOPICS
-from tests.simulation.plan import REIGNS_KEPT_MIN
+from tests.simulation.plan import EPOCHS_KEPT_MIN
 from tests.simulation.story_plans import plan_of
 from tests.simulation.timeline import MS, SECOND
 
@@ -57,7 +57,7 @@ class Stage:
     def follows(self) -> bool:
         """The slave copies its master."""
         parts = self.slave.parts
-        return parts is not None and parts.link is not None and parts.link.state().state == "following"
+        return parts is not None and parts.ha_client is not None and parts.ha_client.state().state == "following"
 
     # -- what happens to machines and links -----------------------------------------------------------------------
 
@@ -69,8 +69,8 @@ class Stage:
     def lose_power(self, broker: SimBroker) -> None:
         cluster = self.cluster
         cluster.history.faults["power loss of a broker"] += 1
-        reign_id = broker.reign[1] if broker.is_master else ""
-        cluster.history.incident(cluster.timeline.now_us, "power", broker.name, reign_id)
+        epoch_id = broker.entry[1] if broker.is_master else ""
+        cluster.history.incident(cluster.timeline.now_us, "power", broker.name, epoch_id)
         cluster.watcher.disturb(cluster.timeline.now_us)
         broker.lose_power()
 
@@ -132,7 +132,7 @@ class Stage:
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=fields, version=479)
         operator, history = self.cluster.operator, self.cluster.history
         await operator.client.invoke_ok(broker.address, command)
-        now_us, epoch = operator.now_us, broker.reign[0]
+        now_us, epoch = operator.now_us, broker.entry[0]
         history.commits.append(Commit(now_us, GROUP, 0, offset, broker.address, broker.is_master, epoch))
 
     def committed(self, broker: SimBroker) -> int:
@@ -147,7 +147,7 @@ class Stage:
         """The master must get back what its disk did not have, and the slave must follow."""
         await self.until(lambda: self.follows() and self.is_level(), "a slave that follows again", 2 * SOON_US)
         parts = self.master.parts
-        if parts is None or parts.tail.regained is None:
+        if parts is None or parts.tail_recovery.recovered_tail is None:
             self.cluster.history.violated(f"{self.master.name} regained nothing")
 
     def log_end(self, broker: SimBroker) -> int:
@@ -193,7 +193,7 @@ async def hand_over_while_tables_stand_still(stage: Stage) -> None:
     await stage.hand_over()
 
 
-async def hand_over_and_cut(stage: Stage) -> None:
+async def hand_over_and_truncate(stage: Stage) -> None:
     """Master and slave lose each other in the moment when the slave has everything."""
     cluster = stage.cluster
 
@@ -309,7 +309,7 @@ async def catch_up_with_megabytes(stage: Stage) -> None:
     await stage.until(stage.is_level, "the slave's catching up", SECOND)
 
 
-async def come_back_with_a_diverged_tail(stage: Stage) -> None:
+async def come_back_with_a_divergent_tail(stage: Stage) -> None:
     """An old master wrote what its slave did not get, and the slave was made the master since."""
     cluster, old, new = stage.cluster, stage.master, stage.slave
     cuts, end = stage.cut(), stage.log_end(old)
@@ -320,19 +320,19 @@ async def come_back_with_a_diverged_tail(stage: Stage) -> None:
     new.configured_id = 0
     new.start()
     await stage.until(lambda: new.is_master, "a new master")
-    cluster.history.incident(cluster.timeline.now_us, "promote", new.address, str(new.reign[0]))
+    cluster.history.incident(cluster.timeline.now_us, "promote", new.address, str(new.entry[0]))
     old.start()
     stage.master, stage.slave = new, old
     await stage.until(lambda: stage.follows() and stage.is_level(), "an old master that follows", 2 * SOON_US)
 
 
-async def come_back_after_many_reigns(stage: Stage) -> None:
-    """A slave has more of the first reign than its master, which lost its power and died again and again since."""
+async def come_back_after_many_epochs(stage: Stage) -> None:
+    """A slave has more of the first epoch than its master, which lost its power and died again and again since."""
     master = stage.master
     await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
     stage.kill(stage.slave)
     stage.lose_power(master)
-    for _ in range(REIGNS_KEPT_MIN + 1):
+    for _ in range(EPOCHS_KEPT_MIN + 1):
         if master.is_alive:
             stage.kill(master)
         master.start()
@@ -378,7 +378,7 @@ STORIES: dict[str, Story] = {
     for story in (
         hand_over_while_the_log_stands_still,
         hand_over_while_tables_stand_still,
-        hand_over_and_cut,
+        hand_over_and_truncate,
         commit_to_a_slave,
         commit_to_a_slave_twice,
         commit_to_a_slave_what_its_master_hides,
@@ -386,8 +386,8 @@ STORIES: dict[str, Story] = {
         fail_over_with_what_came_behind_a_copy,
         start_a_slave_as_the_master,
         catch_up_with_megabytes,
-        come_back_with_a_diverged_tail,
-        come_back_after_many_reigns,
+        come_back_with_a_divergent_tail,
+        come_back_after_many_epochs,
         lose_the_masters_power,
         lose_power_while_the_slave_is_dead,
     )

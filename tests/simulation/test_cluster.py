@@ -9,11 +9,11 @@ import pytest
 
 from tests.crash.seeded_bugs import Bug
 from tests.simulation.cluster import simulate
+from tests.simulation.mutations import caught_by, hunting_plan
 from tests.simulation.plan import ERA_EVERY, drawn
 from tests.simulation.seeded_bugs import BUGS
 from tests.simulation.stories import STORIES, tell
 from tests.simulation.tally import Tally
-from tests.simulation.teeth import caught_by, hunting_plan
 
 # Always the same ones: storms, and an era. About half a minute; scripts/simulate goes on with others.
 SEEDS = (*(seed for seed in range(1, 31) if seed % ERA_EVERY), 20)

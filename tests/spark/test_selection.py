@@ -39,9 +39,9 @@ def test_filters_that_brokers_know_are_left_to_them():
 
 def test_a_narrowing_goes_where_there_is_room():
     assert check().narrowed("A", "KEYS = 'x'") == Selection(tag="A")
-    assert check().narrowed(None, "KEYS = 'x'") == Selection(narrowing="KEYS = 'x'")
+    assert check().narrowed(None, "KEYS = 'x'") == Selection(make_prefilter="KEYS = 'x'")
     regex = check(filter="regex", expression="x")
-    assert regex.narrowed("A", None).tag == "A" and regex.narrowed(None, "a = 'b'").narrowing == "a = 'b'"
+    assert regex.narrowed("A", None).tag == "A" and regex.narrowed(None, "a = 'b'").make_prefilter == "a = 'b'"
     for taken in (check(tag="B"), check(sql="a > 5"), check(**SERVED)):
         assert taken.narrowed("A", "KEYS = 'x'") == taken
 

@@ -13,7 +13,7 @@ from pymq.filter.raw_properties import SEPARATOR
 from pymq.filter.sql92 import compile_sql
 from pymq.model.record import decode_record
 from pymq.spark.failures import translated
-from pymq.spark.pushdown import Narrowing
+from pymq.spark.pushdown import Prefilter
 from pymq.spark.ranges import QueueRange
 from pymq.spark.source import KNOWN_OPTIONS, PymqDataSource, PymqReader
 from tests.spark.records import record
@@ -159,11 +159,11 @@ class GreaterThan(EqualTo):
     pass
 
 
-def narrowed(*conditions) -> Narrowing:
-    narrowing = Narrowing()
+def narrowed(*conditions) -> Prefilter:
+    make_prefilter = Prefilter()
     for condition in conditions:
-        narrowing.take(condition)
-    return narrowing
+        make_prefilter.take(condition)
+    return make_prefilter
 
 
 PART = QueueRange("T", "b", 3, 10, 20, ())

@@ -8,7 +8,7 @@ from typing import Any
 from pymq.clock import ManualClock
 from pymq.model.javahash import tags_code
 from pymq.model.record import StoredMessage, decode_records
-from pymq.store.fs import Files
+from pymq.store.disk.fs import Files
 from pymq.store.store import MessageStore, Placed, StoreSettings
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

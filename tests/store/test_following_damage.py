@@ -8,10 +8,10 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, NotFoundError
-from pymq.store import following
-from pymq.store.consume_queue import STAND_IN_CODE
-from pymq.store.following import UNCHECKED_AGE_MS_MAX, Follower
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
+from pymq.store.replica import follower as following
+from pymq.store.replica.follower import UNCHECKED_AGE_MS_MAX, Follower
 from pymq.store.store import MessageStore, Placed
 from tests.store.support import BORN, bodies, die, everything, found_by_key, make_store, put, read_all
 
@@ -39,7 +39,7 @@ def log_of(count: int) -> tuple[bytearray, list[Placed]]:
     return log, places
 
 
-def feed(follower: Follower, log: bytearray, size: int = 1000) -> None:
+def dispatcher(follower: Follower, log: bytearray, size: int = 1000) -> None:
     while follower.end < len(log):
         follower.append(follower.end, bytes(log[follower.end : follower.end + size]))
         follower.dispatch()
@@ -61,7 +61,7 @@ def test_one_flipped_bit_costs_one_message(at: int) -> None:
     log[place.physical_offset + at] ^= 0x10
     slave = opened()
     follower = Follower(slave)
-    feed(follower, log, 77)
+    dispatcher(follower, log, 77)
     assert follower.dispatched_end == len(log)
     assert served(slave) == without(20)
     assert list(follower.damaged) == [(place.physical_offset, place.physical_offset + place.size_bytes)]
@@ -80,7 +80,7 @@ def test_a_damaged_size_holds_nothing_up_that_its_lengths_can_disprove() -> None
     log[places[20].physical_offset + 2] ^= 0x08  # 2048 bytes more
     slave = opened()
     follower = Follower(slave)
-    feed(follower, log[: places[22].physical_offset], 50)
+    dispatcher(follower, log[: places[22].physical_offset], 50)
     assert served(slave) == without(20, count=22)
 
 
@@ -95,9 +95,9 @@ def test_the_body_of_an_old_record_is_compared_with_its_checksum(age_ms: int) ->
     slave = make_store(MemoryFiles(), clock)
     slave.open()
     follower = Follower(slave)
-    feed(follower, log[: places[2].physical_offset])
+    dispatcher(follower, log[: places[2].physical_offset])
     clock.set_wall(clock.now_ms() + age_ms)
-    feed(follower, log)
+    dispatcher(follower, log)
     assert (served(slave) == without(20)) == (abs(age_ms) == UNCHECKED_AGE_MS_MAX)
     assert slave.max_offset("T", 0) == COUNT // 2
 
@@ -108,10 +108,10 @@ def test_damage_at_the_end_waits_for_a_record_behind_it() -> None:
     log[end + 4] ^= 1
     slave = opened()
     follower = Follower(slave)
-    feed(follower, log[: places[21].physical_offset + 40], 10)
+    dispatcher(follower, log[: places[21].physical_offset + 40], 10)
     assert follower.dispatched_end == end
     assert any(f"no record at offset {end}" in problem for problem in slave.problems)
-    feed(follower, log, 10)
+    dispatcher(follower, log, 10)
     assert served(slave) == without(20)
     assert not any("no record at" in problem for problem in slave.problems)
 
@@ -123,7 +123,7 @@ def test_a_long_damaged_place_is_not_searched_with_each_piece(monkeypatch: pytes
     monkeypatch.setattr(following, "find_later_record", lambda log, at, ms: searched.append(at) or real(log, at, ms))
     slave = opened()
     follower = Follower(slave)
-    feed(follower, bytearray(b"garbage." * 400), 8)
+    dispatcher(follower, bytearray(b"garbage." * 400), 8)
     assert follower.dispatched_end == 0
     assert 10 < len(searched) < 60  # instead of 400
 
@@ -134,7 +134,7 @@ def test_a_segment_of_garbage_is_passed() -> None:
     log[4096:8192] = random.Random(1).randbytes(4096)
     slave = opened()
     follower = Follower(slave)
-    feed(follower, log, 333)
+    dispatcher(follower, log, 333)
     assert served(slave) == without(*lost, count=150)
     assert list(follower.damaged) == [(4096, 8192)]
 
@@ -146,11 +146,11 @@ def test_a_restart_behind_damage_goes_on(clean: bool) -> None:
     files = MemoryFiles()
     for end in (places[20].physical_offset + 30, places[21].physical_offset + 9, places[40].physical_offset, len(log)):
         slave = opened(files)
-        feed(Follower(slave), log[:end], 50)
+        dispatcher(Follower(slave), log[:end], 50)
         slave.tick()
         slave.close() if clean else die(slave)
     slave = opened(files)
-    feed(Follower(slave), log)
+    dispatcher(Follower(slave), log)
     assert served(slave) == without(20)
     assert slave.physical_max_offset == len(log)
 
@@ -161,7 +161,7 @@ def test_blocks_with_damage_have_no_digest_and_good_records_in_them_are_served()
     log[place.physical_offset + 4] ^= 1
     slave = opened()
     follower = Follower(slave)
-    feed(follower, log)
+    dispatcher(follower, log)
     slave.tick()
     with pytest.raises(CorruptRecordError):
         slave.record_at(place.physical_offset)
@@ -224,7 +224,7 @@ def test_an_offset_too_far_on_is_believed_when_the_next_one_follows() -> None:
     assert [message.queue_offset for message in read_all(slave, "T", 0)] == [0, 1, 7, 8]
     queue = slave.queue_table.get("T", 0)
     assert queue is not None
-    assert [queue.unit(n)[2] for n in range(2, 7)] == [STAND_IN_CODE] * 5
+    assert [queue.unit(n)[2] for n in range(2, 7)] == [PLACEHOLDER_CODE] * 5
 
 
 def test_one_odd_offset_is_left_out() -> None:

@@ -15,9 +15,9 @@ import zstandard
 
 from pymq.clock import ManualClock
 from pymq.model.record import decode_record
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
+from pymq.store.disk.json_table import JsonTable
 from pymq.store.store import MessageStore, StoreSettings
-from pymq.store.tables import JsonTable
 from tests.store.support import die, read_all
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stores"

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.model.javahash import index_key_hash
-from pymq.store import index_file, index_service
-from pymq.store.bulk_dispatch import record_keys
-from pymq.store.bulk_scan import scan_bulk
-from pymq.store.columns import Records
-from pymq.store.index_file import IndexFile
-from pymq.store.index_hash import key_hashes
-from pymq.store.index_keys import KeyColumns, KeyedRecords
-from pymq.store.index_service import IndexService
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.dispatch.bulk_dispatch import record_keys
+from pymq.store.index import index_file, index_service
+from pymq.store.index.index_file import IndexFile
+from pymq.store.index.index_service import IndexService
+from pymq.store.index.key_hash import key_hashes
+from pymq.store.index.keyed_records import KeyColumns, KeyedRecords
+from pymq.store.scan.bulk import scan_bulk
+from pymq.store.scan.columns import Records
 from pymq.store.settings import StoreSettings
 from tests.store.support import die, everything, found_by_key, make_store, put, stage
 
@@ -166,7 +166,7 @@ def test_files_are_named_by_the_operator_s_time_and_never_by_an_earlier_one() ->
 
 
 def test_a_full_disk_pauses_the_index_alone_and_it_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pymq.store.index_service._PENDING_COUNT_MAX", 10)
+    monkeypatch.setattr("pymq.store.index.index_service._PENDING_COUNT_MAX", 10)
     files = MemoryFiles()
     store = make_store(files, index_entry_count=8)
     store.open()
@@ -239,7 +239,7 @@ def test_hashed_keys_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     index.add_columns(columns[2])
     assert not index.waiting
     index.add_columns(columns[3])
-    index.cut(int(columns[3].offsets[2]))
+    index.truncate(int(columns[3].offsets[2]))
     assert index.pending_count == 2
     assert found(index) == list(range(14))
 

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.store.support import found_by_key, make_store, read_all
 
 ROUNDS = 6
 CHILD = """
 import sys
 from pymq.clock import SystemClock
-from pymq.store.fs import RealFiles
+from pymq.store.disk.fs import RealFiles
 from tests.store.support import make_store, stage
 store = make_store(RealFiles(), SystemClock(), sys.argv[1], segment_size_bytes=1 << 14)
 store.open()

@@ -15,7 +15,7 @@ from pymq.clock import ManualClock
 from pymq.errors import StoreUnavailableError
 from pymq.model.javahash import tags_code
 from pymq.model.record import decode_records
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.store import Placed
 from tests.store.support import ROOT, die, everything, found_by_key, make_store, stage
 
@@ -49,9 +49,9 @@ class StoreMachine(RuleBasedStateMachine):
         answered = []
         for count in counts:
             answered += [self._stage(topic, queue_id, 10, True) for _ in range(count)]
-            self.store.commit(hide=True)
+            self.store.commit(await_sync=True)
         assert self.store.max_offset(topic, queue_id) == visible
-        self.store.reveal(self.store.sync(log_only=True))
+        self.store.confirm(self.store.sync(log_only=True))
         self._answer(topic, queue_id, answered)
 
     @rule(topic=TOPICS)

@@ -6,7 +6,7 @@ from dataclasses import astuple
 
 import pytest
 
-from pymq.broker.metrics.collector import BROKER_METRICS
+from pymq.broker.report.metrics.collector import BROKER_METRICS
 from pymq.config import BrokerConfig, Config, NamesrvConfig
 from pymq.config.base import format_value
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS

@@ -6,15 +6,15 @@ import pytest
 
 from tests.tidy.sources import Module, dotted, modules
 
-LINES_MAX = 450
+LINES_MAX = 500
 # Module -> why it may be longer.
 LONGER: dict[str, str] = {}
 
 CORE = ("pymq/model/", "pymq/wire/", "pymq/store/", "pymq/broker/", "pymq/namesrv/")
 # The one real implementation of the file seam.
-FILE_SEAM = "pymq/store/fs.py"
+FILE_SEAM = "pymq/store/disk/fs.py"
 # What puts the parts together and runs periodic work; nothing else in the core knows an event loop.
-COMPOSITION_ROOTS = ("pymq/broker/broker.py", "pymq/broker/jobs.py", "pymq/namesrv/server.py")
+COMPOSITION_ROOTS = ("pymq/broker/broker.py", "pymq/broker/upkeep/jobs.py", "pymq/namesrv/server.py")
 
 CLOCK_CALLS = {"time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.sleep"}
 CLOCK_CALLS |= {"datetime.now", "datetime.utcnow", "datetime.datetime.now", "datetime.datetime.utcnow"}

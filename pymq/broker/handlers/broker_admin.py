@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pymq.broker.messages.subscriptions import Wanted
 from pymq.broker.replication.master.sync_mode import check_role_setting
-from pymq.broker.runtime_info import RuntimeInfo
-from pymq.broker.subscriptions import Wanted
+from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
 from pymq.errors import ConfigError, PymqError, Refusal
 from pymq.model.tables import DataVersion
@@ -28,13 +28,13 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.admin import BrokerConfigAnswer, QueryConsumeQueueHeader, StatsDataHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.cleaner import Cleaner
-    from pymq.broker.clients import ClientManager
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.expressions import Expressions
-    from pymq.broker.stats import StatsManager, Window
-    from pymq.broker.topics import TopicManager
-    from pymq.broker.writer import Writer
+    from pymq.broker.messages.expressions import Expressions
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.metadata.clients import ClientManager
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager, Window
+    from pymq.broker.upkeep.cleaner import Cleaner
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
@@ -101,7 +101,7 @@ class BrokerAdminHandlers:
             self._config_version = self._config_version.next(self._clock.now_ms())
             text = ", ".join(f"{name}={wanted[name]}" for name in changed)
             log.info("%s changed the configuration: %s", peer.address, text)
-            self._writer.copied()  # other answers may go now, or fewer sends be taken
+            self._writer.release_confirmed()  # other answers may go now, or fewer sends be taken
         return Reply()
 
     def config(self, request: Command, header: None, peer: Peer) -> Reply:

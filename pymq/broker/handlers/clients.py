@@ -23,10 +23,10 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.clients import ClientManager
-    from pymq.broker.expressions import Expressions
-    from pymq.broker.groups import GroupManager
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.messages.expressions import Expressions
+    from pymq.broker.metadata.clients import ClientManager
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.config import BrokerConfig
 
 CLIENT_ID_LENGTH_MAX = 1024

@@ -19,7 +19,7 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.admin import ConsumerConnectionsHeader, ProducerConnectionsHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.clients import Client, ClientManager
+    from pymq.broker.metadata.clients import Client, ClientManager
 
 
 class ConnectionHandlers:

@@ -33,10 +33,10 @@ from pymq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from pymq.broker.clients import ClientManager
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.stats import StatsManager
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.clients import ClientManager
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

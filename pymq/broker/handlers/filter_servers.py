@@ -10,7 +10,7 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.filter_server import RegisterFilterServerAnswer, RegisterFilterServerHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.filter_servers import FilterServers
+    from pymq.broker.metadata.filter_servers import FilterServers
     from pymq.config import BrokerConfig
 
 

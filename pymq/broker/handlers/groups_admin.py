@@ -20,11 +20,11 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.groups import GroupManager
-    from pymq.broker.leaser import Leaser
-    from pymq.broker.stats import StatsManager
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.leaser import Leaser
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
 
 
 class GroupAdminHandlers:

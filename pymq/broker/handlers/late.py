@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pymq.broker.table_saver import Saved
+from pymq.broker.metadata.table_saver import Saved
 from pymq.errors import PymqError, StoreError
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command

@@ -11,9 +11,9 @@ from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
 
 if TYPE_CHECKING:
-    from pymq.broker.groups import GroupManager
-    from pymq.broker.leaser import Leaser
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.leaser import Leaser
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.config import BrokerConfig
 
 

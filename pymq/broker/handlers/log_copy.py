@@ -9,7 +9,7 @@ import msgspec
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
-from pymq.store.log_digests import chunk_bounds, chunk_digest
+from pymq.store.integrity.log_digests import chunk_bounds, chunk_digest
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
 from pymq.model.record import decode_record
-from pymq.store.counting import units_from
+from pymq.store.queue.counting import units_from
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
@@ -21,9 +21,9 @@ from pymq.wire.headers.offset import (
 )
 
 if TYPE_CHECKING:
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.groups import GroupManager
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.store.store import MessageStore
 
 # A queue whose first message lies at most this far behind the log's end is young: a new group starts at its first
@@ -41,19 +41,19 @@ class OffsetHandlers:
         topics: TopicManager,
         groups: GroupManager,
         cursors: CursorManager,
-        reign_start: Callable[[], int],
-        is_frozen: Callable[[], bool],
+        epoch_start: Callable[[], int],
+        is_fenced: Callable[[], bool],
     ) -> None:
-        """``reign_start``: where in the log the time began since which this broker is master and has lost nothing.
+        """``epoch_start``: where in the log the time began since which this broker is master and has lost nothing.
 
-        ``is_frozen``: it is about to hand over to a slave.
+        ``is_fenced``: it is about to hand over to a slave.
         """
         self._store = store
         self._topics = topics
         self._groups = groups
         self._cursors = cursors
-        self._reign_start = reign_start
-        self._is_frozen = is_frozen
+        self._epoch_start = epoch_start
+        self._is_fenced = is_fenced
 
     def routes(self) -> list[Route]:
         """This module's rows of the table."""
@@ -94,7 +94,7 @@ class OffsetHandlers:
                 f"queue {header.queue_id} of topic {header.topic} does not exist: use 0 to {topic.queue_count - 1}",
             )
         if header.pymq_only_forward:
-            if self._is_frozen():  # the slave that takes over may have copied the offsets by now
+            if self._is_fenced():  # the slave that takes over may have copied the offsets by now
                 raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this master hands over: bring it to the next one")
             offset = self._advance(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
             return Reply(ext=OffsetAnswer(offset=offset))
@@ -105,12 +105,12 @@ class OffsetHandlers:
         """Takes what was committed on a slave, if it is further; returns where the group stands now.
 
         What this master hides until enough disks and slaves have it, a slave may have shown already. Behind that lie
-        messages that a crash took from this master. Those that it stored since, in the reign that began then, were
+        messages that a crash took from this master. Those that it stored since, in the epoch that began then, were
         given their offsets, and nobody has consumed them.
         """
         queue = self._store.queue_table.get(topic, queue_id)
         if queue is not None and offset > queue.next_offset:
-            offset = queue.max_offset - units_from(queue, self._reign_start())
+            offset = queue.max_offset - units_from(queue, self._epoch_start())
         if offset > self._cursors.query(group, topic, queue_id):
             stored_end = queue.next_offset if queue is not None else None
             self._cursors.commit(group, topic, queue_id, offset, stored_end)

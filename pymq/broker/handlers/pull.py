@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.broker.long_polls import LongPolls, ParkedPull
-from pymq.broker.reader import Reader, ReadOutcome
-from pymq.broker.subscriptions import Wanted
+from pymq.broker.messages.long_polls import LongPolls, ParkedPull
+from pymq.broker.messages.reader import Reader, ReadOutcome
+from pymq.broker.messages.subscriptions import Wanted
 from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
@@ -20,15 +20,15 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.clients import ClientManager
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.expressions import Expressions
-    from pymq.broker.groups import GroupManager
+    from pymq.broker.messages.expressions import Expressions
+    from pymq.broker.metadata.clients import ClientManager
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.replication.read_advice import ReadAdvice
-    from pymq.broker.stats import StatsManager
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
     from pymq.config import BrokerConfig
-    from pymq.store.reading import GetResult
+    from pymq.store.read.reading import GetResult
 
 
 class PullHandlers:

@@ -13,7 +13,7 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.pull import QueryMessageAnswer, QueryMessageHeader, ViewMessageHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

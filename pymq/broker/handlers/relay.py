@@ -16,7 +16,7 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.admin import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ConsumerStatusHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.clients import Client, ClientManager
+    from pymq.broker.metadata.clients import Client, ClientManager
     from pymq.store.store import MessageStore
 
 ANSWER_TIMEOUT_MS = 10_000

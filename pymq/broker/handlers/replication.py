@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from pymq.broker.addresses import own_ha_address
-from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.lineage_body import lineage_to_body
-from pymq.broker.replication.master.feeds import Feeds
+from pymq.broker.replication.epoch_body import history_to_body
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.join import OwnLog, decide
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
@@ -23,15 +23,15 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 
 
 class JoinHandlers:
-    """A master's. ``feeds`` is None on a slave, which refuses."""
+    """A master's. ``ha_service`` is None on a slave, which refuses."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
         store: MessageStore,
-        feeds: Feeds | None,
-        lineage: Callable[[], Lineage],
+        ha_service: HaService | None,
+        epoch_history: Callable[[], EpochHistory],
         why_not: Callable[[], str] = str,
         note: Callable[[int, str], None] = lambda broker_id, address: None,
     ) -> None:
@@ -39,8 +39,8 @@ class JoinHandlers:
         before it is sent anything, and may raise StoreUnavailableError."""
         self._config = config
         self._store = store
-        self._feeds = feeds
-        self._lineage = lineage
+        self._ha_service = ha_service
+        self._epoch_history = epoch_history
         self._why_not = why_not
         self._note = note
 
@@ -49,8 +49,8 @@ class JoinHandlers:
 
     def join(self, command: Command, header: None, peer: Peer) -> Reply:
         """Where the slave goes on, and a token for the way there; or where it must cut its log first."""
-        config, feeds = self._config, self._feeds
-        if feeds is None:
+        config, ha_service = self._config, self._ha_service
+        if ha_service is None:
             raise Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,  # it may become one in a moment: who asks tries again soon
                 f"this broker ({config.broker_name}) is no master but slave {config.broker_id}: join its master",
@@ -59,22 +59,22 @@ class JoinHandlers:
             request = decode_json(command.body, JoinRequest)
         except JsonError as error:
             why = f"the joining can't be read: {error}"
-            feeds.refused(-1, peer.address, why)
+            ha_service.refused(-1, peer.address, why)
             raise Refusal(ResponseCode.INVALID_PARAMETER, why) from error
         if why_not := self._why_not():
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why_not)
-        own = self._own_log(feeds.live_address(request.broker_id))
+        own = self._own_log(ha_service.live_address(request.broker_id))
         try:
             start = decide(request, own)
         except Refusal as refusal:
-            feeds.refused(request.broker_id, request.address, str(refusal))
+            ha_service.refused(request.broker_id, request.address, str(refusal))
             raise
-        is_to_cut = request.log_start < request.log_end and start < request.log_end
+        must_truncate = request.log_start < request.log_end and start < request.log_end
         answer = JoinAnswer(
-            token=NO_TOKEN if is_to_cut else self._admit(request, start, feeds),
+            token=NO_TOKEN if must_truncate else self._admit(request, start, ha_service),
             ha_address=own_ha_address(config),
             start=start,
-            lineage=lineage_to_body(own.lineage),
+            epoch_history=history_to_body(own.epoch_history),
             master_role=config.broker_role,
             log_end=own.end,
         )
@@ -88,15 +88,15 @@ class JoinHandlers:
             segment_size_bytes=config.mapped_file_size_commit_log_bytes,
             start=store.physical_min_offset,
             end=store.physical_max_offset,
-            lineage=self._lineage(),
+            epoch_history=self._epoch_history(),
             tail_digest=store.tail_digest,
             live_address=live_address,
         )
 
-    def _admit(self, request: JoinRequest, start: int, feeds: Feeds) -> int:
+    def _admit(self, request: JoinRequest, start: int, ha_service: HaService) -> int:
         """The token of a slave that goes on from ``start``. Raises StoreUnavailableError."""
         if start > max(request.log_end, self._store.synced_offset):
             # A slave that lacks what is before could not give it back after a power loss.
             self._store.sync(log_only=True)
         self._note(request.broker_id, request.address)
-        return feeds.grant(request.broker_id, request.address, start)
+        return ha_service.joined_slave(request.broker_id, request.address, start)

@@ -38,7 +38,7 @@ class ReplicationStatusHandlers:
         ]
 
     def status(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Role, log, lineage, slaves or link, and what is wrong with them."""
+        """Role, log, epoch history, slaves or link, and what is wrong with them."""
         if request.body:
             self._note(request.body)
         return Reply(body=msgspec.json.encode(self._report.status()))

@@ -22,10 +22,10 @@ from pymq.wire.headers.admin import (
 )
 
 if TYPE_CHECKING:
-    from pymq.broker.clients import Client, ClientManager
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.groups import GroupManager
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.clients import Client, ClientManager
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

@@ -27,10 +27,10 @@ from pymq.wire.dispatch import Handler, Peer, Permission, Reply, Route
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMessageV2Header
 
 if TYPE_CHECKING:
-    from pymq.broker.retries import Retries
-    from pymq.broker.stats import StatsManager
-    from pymq.broker.topics import TopicManager
-    from pymq.broker.writer import Writer
+    from pymq.broker.messages.retries import Retries
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
     from pymq.config import BrokerConfig
     from pymq.store.store import Placed
 

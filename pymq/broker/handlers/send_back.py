@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.broker.writer import NOT_WAITING
+from pymq.broker.messages.writer import NOT_WAITING
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, encode_command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.retries import Retries
-    from pymq.broker.writer import Writer
+    from pymq.broker.messages.retries import Retries
+    from pymq.broker.messages.writer import Writer
 
 
 class SendBackHandlers:

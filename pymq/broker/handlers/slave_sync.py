@@ -15,9 +15,9 @@ from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
 
 if TYPE_CHECKING:
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.delays import DelayService
-    from pymq.broker.replication.master.copy_requests import CopyRequests
+    from pymq.broker.messages.delays import DelayService
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.replication.master.table_requests import TableRequests
     from pymq.broker.replication.roles.role import Role
 
 
@@ -30,7 +30,7 @@ class SlaveSyncHandlers:
         cursors: CursorManager,
         delays: DelayService,
         role: Role,
-        copies: CopyRequests,
+        copies: TableRequests,
     ) -> None:
         self._cursors = cursors
         self._delays = delays

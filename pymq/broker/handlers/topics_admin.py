@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pymq.broker.handlers.late import answer_when_saved
-from pymq.broker.topic_rules import changed_attributes, check_topic_name
+from pymq.broker.metadata.topic_rules import changed_attributes, check_topic_name
 from pymq.model.message import MessageQueue
 from pymq.model.tables import DataVersion, TopicConfig
 from pymq.wire.bodies_admin import (
@@ -25,10 +25,10 @@ from pymq.wire.dispatch import Peer, Permission, Reply, Route
 from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
 
 if TYPE_CHECKING:
-    from pymq.broker.cursors import CursorManager
-    from pymq.broker.stats import StatsManager
-    from pymq.broker.topics import TopicManager
-    from pymq.broker.writer import Writer
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 

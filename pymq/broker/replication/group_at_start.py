@@ -8,25 +8,25 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.lineage_file import LINEAGE_FILE, LineageKeeper
-from pymq.broker.replication.lost_tail.own_tail import OwnTail
-from pymq.broker.replication.lost_tail.regained_tail import Regained
-from pymq.broker.replication.roles.census import Census, Member
-from pymq.broker.replication.roles.rivals import Ourselves, judge
+from pymq.broker.replication.epoch_file import EPOCH_HISTORY_FILE, EpochFile
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, demoted
+from pymq.broker.replication.roles.second_master import Ourselves, judge
+from pymq.broker.replication.tail_recovery.recovery import TailRecovery
+from pymq.broker.replication.tail_recovery.search import RecoveredTail
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError
-from pymq.store.fs import Files
-from pymq.store.tables import JsonTable
+from pymq.store.disk.fs import Files
+from pymq.store.disk.json_table import JsonTable
 from pymq.wire.command import Command
 from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
-UNKNOWN_LOG_END = 2**63 - 1  # a lineage that is read ahead of its log
+UNKNOWN_LOG_END = 2**63 - 1  # an epoch history that is read ahead of its log
 T = TypeVar("T")
 
 
@@ -64,26 +64,26 @@ class GroupAtStart:
         config = self._config
         if not record.role.is_master or not config.namesrv_addresses:
             return record, record.role
-        lineage, members = self._saved_lineage(), await self._members([])
+        epoch_history, members = self._saved_epoch_history(), await self._members([])
         us = Ourselves(
             config.broker_cluster_name,
             config.broker_name,
             self._address,
-            lineage,
+            epoch_history,
             is_starting=True,
             flags_id=record.configured_id,
         )
         found = judge(us, members)
         for warning in found.warnings:
             log.warning("%s", warning)
-        if found.rival:
-            raise UsageError(found.rival)
+        if found.second_master:
+            raise UsageError(found.second_master)
         if found.step_down is None:
             return record, record.role
         log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
         return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
 
-    async def regain(self, tail: OwnTail) -> Regained:
+    async def regain(self, tail: TailRecovery) -> RecoveredTail:
         """What others have of this master's log and it has lost is brought back. Raises StoreUnavailableError."""
         return await tail.search(self._ask, self._pause, self._members)
 
@@ -91,15 +91,15 @@ class GroupAtStart:
     def _address(self) -> str:
         return own_address(self._config)
 
-    def _saved_lineage(self) -> Lineage:
-        table = JsonTable(self._files, f"{self._config.store_path_root_dir}/config/{LINEAGE_FILE}.json")
-        keeper = LineageKeeper(table, self._rng)
+    def _saved_epoch_history(self) -> EpochHistory:
+        table = JsonTable(self._files, f"{self._config.store_path_root_dir}/config/{EPOCH_HISTORY_FILE}.json")
+        keeper = EpochFile(table, self._rng)
         keeper.load(UNKNOWN_LOG_END)
-        return keeper.lineage
+        return keeper.epoch_history
 
     async def _members(self, also: list[str]) -> list[Member]:
-        census, servers = Census(self._network, self._config.broker_name), self._config.namesrv_addresses
-        return await self._awaited(lambda done: census.take(servers, self._address, done, also))
+        group_probe, servers = GroupProbe(self._network, self._config.broker_name), self._config.namesrv_addresses
+        return await self._awaited(lambda done: group_probe.take(servers, self._address, done, also))
 
     async def _ask(self, address: str, command: Command, timeout_ms: int) -> Command | str:
         return await self._awaited(lambda done: self._network.ask(address, command, done, timeout_ms))

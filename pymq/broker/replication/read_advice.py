@@ -14,7 +14,7 @@ from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
 from pymq.model.route import MASTER_ID
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.store.reading import GetResult
+from pymq.store.read.reading import GetResult
 from pymq.store.store import MessageStore
 
 _UNKNOWN_GROUP = SubscriptionGroupConfig(group_name="")
@@ -30,7 +30,7 @@ class Following(Protocol):
 
 
 class ReadAdvice:
-    """Of one broker in one role. ``link`` is a slave's, set before the first pull."""
+    """Of one broker in one role. ``ha_client`` is a slave's, set before the first pull."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ReadAdvice:
         self.is_slave = not role.is_master
         # What lies outside our log may well be elsewhere: the consumer's place stays as it is.
         self.keeps_offsets = self.is_slave
-        self.link: Following | None = None
+        self.ha_client: Following | None = None
 
     def broker_id(self, group: SubscriptionGroupConfig | None, topic: str, queue_id: int, result: GetResult) -> int:
         """Where a consumer of the group should pull next, given what it gets now. Runs once a pull."""
@@ -75,7 +75,7 @@ class ReadAdvice:
 
     @property
     def _is_following(self) -> bool:
-        return self.link is not None and self.link.is_following
+        return self.ha_client is not None and self.ha_client.is_following
 
     def _is_far_behind(self, topic: str, queue_id: int, offset: int) -> bool:
         """True when the message at ``offset`` lies too far from the log's end, and a slave is there to serve it."""

@@ -13,65 +13,67 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from pymq.broker.addresses import own_address, own_ha_address
-from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
-from pymq.store.counting import messages_behind
-from pymq.store.diverged import list_cuts
+from pymq.store.queue.counting import messages_behind
+from pymq.store.replica.divergent_tail import list_truncations
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import (
     REFUSED,
-    CutState,
-    MasterLinkState,
-    RegainedState,
-    ReignBody,
+    EpochEntryBody,
+    HaClientState,
+    RecoveredTailState,
     ReplicationStatus,
     SlaveState,
+    TruncationState,
 )
 
 if TYPE_CHECKING:
     from pymq.broker.replication.master.sync_mode import SyncMode
     from pymq.config import BrokerConfig
-    from pymq.store.fs import Files
+    from pymq.store.disk.fs import Files
     from pymq.store.store import MessageStore
 
 
-class FeedsView(Protocol):
+class HaServiceView(Protocol):
     """What is asked of a master's feeds."""
 
     def states(self) -> list[SlaveState]: ...
 
 
-class LinkView(Protocol):
+class HaClientView(Protocol):
     """What is asked of a slave's link."""
 
-    def state(self) -> MasterLinkState: ...
+    def state(self) -> HaClientState: ...
 
 
-class CutHistory:
+class TruncationHistory:
     """What was ever cut from this log. Read when first asked for: nothing is cut while a broker's parts live."""
 
     def __init__(self, files: Files, root: str) -> None:
         self._files = files
         self._root = root
-        self._cuts: list[CutState] | None = None
+        self._truncations: list[TruncationState] | None = None
         self.problem = ""
 
-    def cuts(self) -> list[CutState]:
+    def truncations(self) -> list[TruncationState]:
         """In the order they were made; :attr:`problem` says when they can't be read."""
-        if self._cuts is None:
+        if self._truncations is None:
             try:
-                self._cuts = [CutState(**asdict(cut)) for cut in list_cuts(self._files, self._root)]
+                self._truncations = [
+                    TruncationState(**asdict(truncate)) for truncate in list_truncations(self._files, self._root)
+                ]
             except (OSError, StoreError) as error:
-                self._cuts, self.problem = [], f"what was cut from the log can't be told: {error}"
-        return self._cuts
+                self._truncations, self.problem = [], f"what was cut from the log can't be told: {error}"
+        return self._truncations
 
 
 class StatusReport:
-    """Puts the picture together. ``feeds`` is a master's, ``link`` a slave's; either may be missing.
+    """Puts the picture together. ``ha_service`` is a master's, ``ha_client`` a slave's; either may be missing.
 
-    ``lineage`` and ``troubles`` are asked each time; each of the latter is why this broker does not replicate as it
+    ``epoch_history`` and ``troubles`` are asked each time; each of the latter is why this broker does not replicate as it
     should, empty when it does.
     """
 
@@ -82,28 +84,28 @@ class StatusReport:
         store: MessageStore,
         role: Role,
         sync_mode: SyncMode,
-        feeds: FeedsView | None = None,
-        link: LinkView | None = None,
-        lineage: Callable[[], Lineage] = Lineage,
-        cuts: CutHistory | None = None,
+        ha_service: HaServiceView | None = None,
+        ha_client: HaClientView | None = None,
+        epoch_history: Callable[[], EpochHistory] = EpochHistory,
+        truncations: TruncationHistory | None = None,
         troubles: Callable[[], Iterable[str]] = tuple,
         master_role: Callable[[], str] = str,
-        rival: Callable[[], str] = str,
-        regained: Callable[[], RegainedState | None] = lambda: None,
+        second_master: Callable[[], str] = str,
+        recovered_tail: Callable[[], RecoveredTailState | None] = lambda: None,
         end_in_doubt: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
         self._store = store
         self._role = role
         self._sync_mode = sync_mode
-        self._feeds = feeds
-        self._link = link
-        self._lineage = lineage
-        self._cuts = cuts
+        self._ha_service = ha_service
+        self._ha_client = ha_client
+        self._epoch_history = epoch_history
+        self._truncations = truncations
         self._troubles = troubles
         self._master_role = master_role
-        self._rival = rival
-        self._regained = regained
+        self._second_master = second_master
+        self._recovered_tail = recovered_tail
         self._end_in_doubt = end_in_doubt
 
     @property
@@ -117,7 +119,7 @@ class StatusReport:
         """For request 9103."""
         config, store = self._config, self._store
         slaves = self._slaves()
-        cuts = self._cuts.cuts() if self._cuts is not None else []
+        truncations = self._truncations.truncations() if self._truncations is not None else []
         return ReplicationStatus(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
@@ -131,35 +133,37 @@ class StatusReport:
             log_start=store.physical_min_offset,
             log_end=store.physical_max_offset,
             message_count=store.queue_table.unit_count,
-            confirmed_offset=self._sync_mode.copied(),
-            lineage=[ReignBody(reign.epoch, reign.start, reign.reign_id) for reign in self._lineage().reigns],
+            confirm_offset=self._sync_mode.confirm_offset(),
+            epoch_history=[
+                EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in self._epoch_history().entries
+            ],
             required_slaves=self._sync_mode.wanted_slaves,
             in_sync_slaves=sum(slave.in_sync for slave in slaves),
             degraded=self._sync_mode.is_degraded,
             problem=self._problem(),
-            rival=self._rival(),
+            second_master=self._second_master(),
             slaves=slaves,
-            link=self._link.state() if self._link is not None else None,
-            cuts=cuts,
-            regained=self._regained(),
+            ha_client=self._ha_client.state() if self._ha_client is not None else None,
+            truncations=truncations,
+            recovered_tail=self._recovered_tail(),
             end_in_doubt=self._end_in_doubt(),
         )
 
     def _problem(self) -> str:
-        cuts = [self._cuts.problem] if self._cuts is not None else []
-        return "; ".join(filter(None, [*self._troubles(), *cuts]))
+        truncations = [self._truncations.problem] if self._truncations is not None else []
+        return "; ".join(filter(None, [*self._troubles(), *truncations]))
 
     def _slaves(self) -> list[SlaveState]:
         """Also those that are gone: what they lack grows meanwhile."""
-        states = self._feeds.states() if self._feeds is not None else []
+        states = self._ha_service.states() if self._ha_service is not None else []
         return [replace(state, **self._lag(state)) for state in states]
 
     def _lag(self, slave: SlaveState) -> dict[str, int]:
         if slave.state == REFUSED:
             return {"lag_bytes": -1, "lag_ms": -1}
         return {
-            "lag_bytes": max(0, self._store.physical_max_offset - slave.acked_offset),
-            "lag_messages": self._messages_behind(slave.acked_offset),
+            "lag_bytes": max(0, self._store.physical_max_offset - slave.ack_offset),
+            "lag_messages": self._messages_behind(slave.ack_offset),
         }
 
     def _messages_behind(self, offset: int) -> int:
@@ -180,7 +184,7 @@ class StatusReport:
             ha_connection_info=[
                 HaConnectionInfo(
                     addr=slave.address,
-                    slave_ack_offset=slave.acked_offset,
+                    slave_ack_offset=slave.ack_offset,
                     diff=slave.lag_bytes,
                     in_sync=slave.in_sync,
                     transferred_byte_in_second=slave.bytes_per_second,
@@ -192,17 +196,17 @@ class StatusReport:
         )
 
     def _client_info(self, log_end: int) -> HaClientRuntimeInfo:
-        if self._link is None:
+        if self._ha_client is None:
             return HaClientRuntimeInfo()
-        link = self._link.state()
-        heard_ms = max(0, link.last_heard_ms)
+        ha_client = self._ha_client.state()
+        heard_ms = max(0, ha_client.last_heard_ms)
         return HaClientRuntimeInfo(
-            master_addr=link.ha_address,
-            transferred_byte_in_second=link.bytes_per_second,
+            master_addr=ha_client.ha_address,
+            transferred_byte_in_second=ha_client.bytes_per_second,
             max_offset=log_end,
             last_read_timestamp=heard_ms,
             last_write_timestamp=heard_ms,
-            master_flush_offset=max(0, link.master_log_end),
+            master_flush_offset=max(0, ha_client.master_log_end),
         )
 
     def figures(self) -> dict[str, str]:
@@ -211,8 +215,8 @@ class StatusReport:
         result = {
             "pymqBrokerId": str(status.broker_id),
             "pymqRole": status.role,
-            "pymqEpoch": str(status.lineage[-1].epoch if status.lineage else 0),
-            "pymqConfirmedOffset": str(status.confirmed_offset),
+            "masterEpoch": str(status.epoch_history[-1].epoch if status.epoch_history else 0),
+            "pymqConfirmedOffset": str(status.confirm_offset),
             "pymqReplicationProblem": status.problem,
         }
         if self._role.is_master:
@@ -225,12 +229,12 @@ class StatusReport:
                 "pymqSlaveLagMessagesMax": str(max((slave.lag_messages for slave in connected), default=0)),
                 "pymqSlaveLagMsMax": str(max((slave.lag_ms for slave in connected), default=0)),
             }
-        if status.link is not None:
+        if status.ha_client is not None:
             result |= {
-                "pymqMasterAddress": status.link.master_address,
-                "pymqLinkState": status.link.state,
-                "pymqLagBytes": str(status.link.lag_bytes),
-                "pymqLagMs": str(status.link.lag_ms),
-                "pymqMetadataAgeMs": str(status.link.metadata_age_ms),
+                "pymqMasterAddress": status.ha_client.master_address,
+                "pymqLinkState": status.ha_client.state,
+                "pymqLagBytes": str(status.ha_client.lag_bytes),
+                "pymqLagMs": str(status.ha_client.lag_ms),
+                "pymqMetadataAgeMs": str(status.ha_client.metadata_age_ms),
             }
         return result

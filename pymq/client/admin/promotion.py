@@ -18,8 +18,8 @@ from pymq.errors import PymqError, RefusedError, RequestTimeoutError, Unreachabl
 from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import (
     FOLLOWING,
-    FREEZE,
-    FREEZE_MS_MAX,
+    FENCE,
+    FENCE_MS_MAX,
     PROMOTE,
     RESUME,
     STEP_DOWN,
@@ -28,7 +28,7 @@ from pymq.wire.bodies_replication import (
     RoleRequest,
 )
 
-FREEZE_MARGIN_MS = 10_000  # from the end of catching up until the master has stepped down
+FENCE_MARGIN_MS = 10_000  # from the end of catching up until the master has stepped down
 POLL_MS = 50
 STEP_TIMEOUT_MS = 30_000  # closing and opening a store
 REJOIN_TIMEOUT_MS = 15_000
@@ -79,7 +79,7 @@ class Promotion:
         plan.check(force=force)
         if plan.master is None:
             master = await self._promote(plan, force=True)
-            notes = [note for rival in plan.rivals for note in await self._rejoined(rival)]
+            notes = [note for second_master in plan.second_masters for note in await self._rejoined(second_master)]
             return PromotionResult(master, tuple(notes))
         await self._hand_over(plan, plan.master)
         try:
@@ -93,12 +93,12 @@ class Promotion:
         """Waits until the slave has everything, and makes the running master step down."""
         calls, target = self._calls, plan.target
         self._tell(f"{master.address} refuses writes until {target.address} has everything")
-        freeze_ms = min(self._catch_up_timeout_ms + FREEZE_MARGIN_MS, FREEZE_MS_MAX)
-        freeze = RoleRequest(action=FREEZE, epoch=master.epoch, freeze_ms=freeze_ms)
-        frozen_at_ms = self._clock.monotonic_ms()
-        await calls.change_role(master.address, freeze)
+        fence_ms = min(self._catch_up_timeout_ms + FENCE_MARGIN_MS, FENCE_MS_MAX)
+        write_fence = RoleRequest(action=FENCE, epoch=master.epoch, fence_ms=fence_ms)
+        fenced_at_ms = self._clock.monotonic_ms()
+        await calls.change_role(master.address, write_fence)
         try:
-            await self._caught_up(target.address, master.address, frozen_at_ms)
+            await self._caught_up(target.address, master.address, fenced_at_ms)
             self._tell(f"{master.address} steps down")
             await calls.change_role(
                 master.address,
@@ -115,15 +115,15 @@ class Promotion:
             raise
         await self._stepped_down(target.address, master.address)
 
-    async def _caught_up(self, slave: str, master: str, frozen_at_ms: int) -> None:
+    async def _caught_up(self, slave: str, master: str, fenced_at_ms: int) -> None:
         """Waits until the slave has the whole log and has copied the tables since the write fence was set."""
 
         async def look() -> bool:
             theirs, ours = await self._calls.status(slave), await self._calls.status(master)
-            link = theirs.link
-            if link is None or link.state != FOLLOWING or theirs.log_end != ours.log_end:
+            ha_client = theirs.ha_client
+            if ha_client is None or ha_client.state != FOLLOWING or theirs.log_end != ours.log_end:
                 return False
-            return 0 <= link.metadata_age_ms <= self._clock.monotonic_ms() - frozen_at_ms
+            return 0 <= ha_client.metadata_age_ms <= self._clock.monotonic_ms() - fenced_at_ms
 
         problem = f"{slave} has not received everything from {master}: the master accepts writes again"
         await self._until(look, self._catch_up_timeout_ms, problem)
@@ -136,8 +136,8 @@ class Promotion:
         """
 
         async def look() -> bool:
-            link = (await self._calls.status(slave)).link
-            if link is not None and link.state == FOLLOWING:
+            ha_client = (await self._calls.status(slave)).ha_client
+            if ha_client is not None and ha_client.state == FOLLOWING:
                 return False
             status = await self._status(master)
             return status is not None and status.broker_id != MASTER_ID
@@ -159,7 +159,7 @@ class Promotion:
         async def look() -> bool:
             status = await self._status(target.address)
             # A new master begins an epoch; a former master has not finished its promotion until its epoch is newer.
-            if status is not None and status.broker_id == MASTER_ID and status.lineage[-1].epoch > epoch:
+            if status is not None and status.broker_id == MASTER_ID and status.epoch_history[-1].epoch > epoch:
                 found.append(status)
             return bool(found)
 
@@ -181,7 +181,7 @@ class Promotion:
 
         async def look() -> bool:
             status = await self._status(old_master.address)
-            return status is not None and status.link is not None and status.link.state == FOLLOWING
+            return status is not None and status.ha_client is not None and status.ha_client.state == FOLLOWING
 
         try:
             await self._until(look, REJOIN_TIMEOUT_MS, f"{old_master.address} does not follow yet: see its status")

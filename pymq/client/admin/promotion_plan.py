@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pymq.config.values import SYNC_MASTER
 from pymq.errors import NotFoundError, UnreachableError, UnsafeError
 from pymq.model.route import MASTER_ID
-from pymq.wire.bodies_replication import FOLLOWING, ReignBody, ReplicationStatus
+from pymq.wire.bodies_replication import FOLLOWING, EpochEntryBody, ReplicationStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class GroupMember:
 
     @property
     def epoch(self) -> int:
-        return self.status.lineage[-1].epoch if self.status is not None and self.status.lineage else 0
+        return self.status.epoch_history[-1].epoch if self.status is not None and self.status.epoch_history else 0
 
 
 @dataclass(frozen=True, slots=True)
 class PromotionPlan:
     """The roles and risks of a promotion. ``target`` becomes the master; ``master`` is the running one that steps down.
-    If there is none it is None, and ``lost_master`` is its last known address, which may be empty. ``rivals``: other
+    If there is none it is None, and ``lost_master`` is its last known address, which may be empty. ``second_masters``: other
     masters of the target's epoch, if the target is a master too; they become its slaves.
 
     ``risks``: reasons why messages could be lost, which ``--force`` accepts; ``obstacles``: reasons that prevent it.
@@ -53,7 +53,7 @@ class PromotionPlan:
     target: GroupMember
     master: GroupMember | None
     lost_master: str = ""
-    rivals: tuple[GroupMember, ...] = field(default=())
+    second_masters: tuple[GroupMember, ...] = field(default=())
     risks: tuple[str, ...] = field(default=())
     obstacles: tuple[str, ...] = field(default=())
 
@@ -87,8 +87,8 @@ def plan_promotion(broker_name: str, members: Sequence[GroupMember], target_addr
     master = _living_master(members)
     target = _target(broker_name, members, master, target_address)
     lost = next((one.address for one in members if one.registered_id == MASTER_ID and one.status is None), "")
-    if not lost and target.status is not None and target.status.link is not None:
-        lost = target.status.link.master_address
+    if not lost and target.status is not None and target.status.ha_client is not None:
+        lost = target.status.ha_client.master_address
     obstacles = [*_own_obstacles(target), *(_obstacles_with_master(target, master) if master is not None else [])]
     return PromotionPlan(
         broker_name,
@@ -118,7 +118,7 @@ def _choice(
 ) -> PromotionPlan:
     """Returns the plan for a group with several masters of one epoch; the caller must name one of them."""
     target = next((master for master in masters if master.address == target_address), None)
-    rivals = tuple(master for master in masters if master is not target)
+    second_masters = tuple(master for master in masters if master is not target)
     where = " and ".join(master.address for master in masters)
     which = f"{where} are both masters of epoch {masters[0].epoch}: choose one of them by its address"
     return PromotionPlan(
@@ -126,23 +126,23 @@ def _choice(
         tuple(members),
         target or masters[0],
         None,
-        rivals=rivals,
-        risks=tuple(_risk_of_rival(target, rival) for rival in rivals) if target is not None else (),
+        second_masters=second_masters,
+        risks=tuple(_risk_of_second_master(target, second_master) for second_master in second_masters) if target is not None else (),
         obstacles=() if target is not None else (which,),
     )
 
 
-def _risk_of_rival(target: GroupMember, rival: GroupMember) -> str:
+def _risk_of_second_master(target: GroupMember, second_master: GroupMember) -> str:
     """Describes the part of the other master's log that the target lacks."""
-    assert target.status is not None and rival.status is not None
-    common = common_end(target.status, rival.status)
-    problem = f"{rival.address} is a master of epoch {rival.epoch} too"
+    assert target.status is not None and second_master.status is not None
+    common = common_end(target.status, second_master.status)
+    problem = f"{second_master.address} is a master of epoch {second_master.epoch} too"
     if common is None:
         return (
             f"{problem}, and both logs have nothing in common: it can't follow {target.address} and must begin again "
             "with an empty directory"
         )
-    size = rival.status.log_end - common
+    size = second_master.status.log_end - common
     return (
         f"{problem}: both logs are equal up to offset {common} at most; what it has behind that ({size} bytes) is "
         "truncated from its log and kept in its directory, in diverged/"
@@ -154,14 +154,14 @@ def common_end(ours: ReplicationStatus, theirs: ReplicationStatus) -> int | None
 
     Returns None when the histories share no epoch.
     """
-    other_ends = _reign_ends(theirs)
-    shared = [min(end, other_ends[reign]) for reign, end in _reign_ends(ours).items() if reign in other_ends]
+    other_ends = _epoch_ends(theirs)
+    shared = [min(end, other_ends[entry]) for entry, end in _epoch_ends(ours).items() if entry in other_ends]
     return shared[-1] if shared else None
 
 
-def _reign_ends(status: ReplicationStatus) -> dict[ReignBody, int]:
-    starts = [reign.start for reign in status.lineage[1:]]
-    return dict(zip(status.lineage, [*starts, status.log_end], strict=True)) if status.lineage else {}
+def _epoch_ends(status: ReplicationStatus) -> dict[EpochEntryBody, int]:
+    starts = [entry.start for entry in status.epoch_history[1:]]
+    return dict(zip(status.epoch_history, [*starts, status.log_end], strict=True)) if status.epoch_history else {}
 
 
 def _target(broker_name: str, members: Sequence[GroupMember], master: GroupMember | None, address: str) -> GroupMember:
@@ -201,8 +201,8 @@ def _obstacles_with_master(target: GroupMember, master: GroupMember) -> list[str
     if not master.is_pymq:
         return [f"the master at {master.address} is no PyMQ broker and can't step down: stop it and try again"]
     if not _follows(target):
-        link = target.status.link
-        state = f"{link.state} {link.problem}".strip() if link is not None else "no link"
+        ha_client = target.status.ha_client
+        state = f"{ha_client.state} {ha_client.problem}".strip() if ha_client is not None else "no link"
         return [
             f"{target.address} does not follow the running master at {master.address} ({state}): repair that, or stop "
             "the master first"
@@ -234,7 +234,7 @@ def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str
 
 def _risk_of_lost_master(members: Sequence[GroupMember], target: ReplicationStatus, lost_master: str) -> str:
     where = f"the master {f'at {lost_master} ' if lost_master else ''}does not answer"
-    known_end = max((one.status.link.master_log_end for one in members if one.status and one.status.link), default=-1)
+    known_end = max((one.status.ha_client.master_log_end for one in members if one.status and one.status.ha_client), default=-1)
     missing = known_end - target.log_end
     if missing > 0:
         return f"{where}, and it had {missing} bytes after offset {target.log_end} that {target.address} lacks"
@@ -248,7 +248,7 @@ def _answers(members: Sequence[GroupMember], address: str) -> bool:
 
 
 def _follows(member: GroupMember) -> bool:
-    return member.status is not None and member.status.link is not None and member.status.link.state == FOLLOWING
+    return member.status is not None and member.status.ha_client is not None and member.status.ha_client.state == FOLLOWING
 
 
 def _end(member: GroupMember) -> int:

@@ -20,7 +20,7 @@ from pymq.wire.bodies_replication import (
     WAITING,
     LogDigests,
     LogDigestsRequest,
-    MasterLinkState,
+    HaClientState,
     ReadLogRequest,
     ReplicationStatus,
     RoleAnswer,
@@ -40,7 +40,7 @@ TABLE_FILES: Final = {
 BodyT = TypeVar("BodyT")
 
 
-class CopiedTable(NamedTuple):
+class ReplicatedTable(NamedTuple):
     """A table's version and its entries by name. A RocketMQ slave has its own version numbers."""
 
     version: DataVersion
@@ -79,7 +79,7 @@ class ReplicationAdmin:
         answer = await self._connection.ask_broker(address, RequestCode.PYMQ_CHANGE_ROLE, None, body)
         return _decoded(answer.body, RoleAnswer, address)
 
-    async def copied_tables(self, address: str) -> dict[str, CopiedTable]:
+    async def replicated_tables(self, address: str) -> dict[str, ReplicatedTable]:
         """Returns the tables of topics and groups, which slaves copy."""
         topics, groups = await asyncio.gather(
             self._connection.ask_broker(address, RequestCode.GET_ALL_TOPIC_CONFIG),
@@ -88,8 +88,8 @@ class ReplicationAdmin:
         topic_table = decode_admin_body(TopicConfigTable, topics.body)
         group_table = decode_admin_body(GroupConfigTable, groups.body)
         return {
-            "topics": CopiedTable(topic_table.data_version, dict(topic_table.topic_config_table)),
-            "groups": CopiedTable(group_table.data_version, dict(group_table.subscription_group_table)),
+            "topics": ReplicatedTable(topic_table.data_version, dict(topic_table.topic_config_table)),
+            "groups": ReplicatedTable(group_table.data_version, dict(group_table.subscription_group_table)),
         }
 
     async def tables(self, address: str) -> dict[str, bytes]:
@@ -148,7 +148,7 @@ def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str
         slaves=[
             SlaveState(
                 address=one.addr,
-                acked_offset=one.slave_ack_offset,
+                ack_offset=one.slave_ack_offset,
                 sent_offset=one.transfer_from_where,
                 lag_bytes=max(0, one.diff),
                 lag_ms=-1,
@@ -158,13 +158,13 @@ def rocketmq_status(address: str, config: dict[str, str], runtime: dict[str, str
             )
             for one in ha.ha_connection_info
         ],
-        link=_rocketmq_link(ha) if is_slave else None,
+        ha_client=_rocketmq_link(ha) if is_slave else None,
     )
 
 
-def _rocketmq_link(ha: HaStatus) -> MasterLinkState:
+def _rocketmq_link(ha: HaStatus) -> HaClientState:
     info = ha.ha_client_runtime_info
-    return MasterLinkState(
+    return HaClientState(
         ha_address=info.master_addr or "",
         state=CONNECTED if info.master_addr and info.last_read_timestamp else WAITING,
         bytes_per_second=info.transferred_byte_in_second,

@@ -67,7 +67,7 @@ class BrokerPacketHandler:
             timeout_ms=header.heartbeat_timeout_millis,
             acting_master=header.enable_acting_master,
             connection=peer,
-            epoch=header.pymq_epoch or 0,
+            epoch=header.master_epoch or 0,
         )
         self._check_id_is_free(report)
         known = self._table.brokers.live(identity.address) is not None

@@ -8,7 +8,7 @@ from pymq.wire.header import Header, Int32, Int64
 class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
     """REGISTER_BROKER (103). ``body_crc32`` covers the body as sent, 0 for none. Older brokers leave flags out.
 
-    ``pymq_epoch`` is a PyMQ broker's newest epoch; RocketMQ's name servers don't read it.
+    ``master_epoch`` is a PyMQ broker's newest epoch; RocketMQ's name servers don't read it.
     """
 
     broker_name: str
@@ -20,7 +20,7 @@ class RegisterBrokerHeader(Header, kw_only=True, frozen=True):
     enable_acting_master: bool | None = None
     compressed: bool = False
     body_crc32: Int32 = 0
-    pymq_epoch: Int64 | None = None
+    master_epoch: Int64 | None = None
 
 
 class RegisterBrokerAnswer(Header, kw_only=True, frozen=True):

@@ -131,7 +131,7 @@ def test_a_slave_may_have_shown_what_its_master_still_hides(world: World) -> Non
     caller, cursors = Caller(world), world.parts.cursors
     world.put("T")
     stage(world.parts.store, "T", 0, b"x")
-    world.parts.store.commit(hide_uncopied=True)
+    world.parts.store.commit(await_confirm=True)
     assert world.parts.store.max_offset("T", 0) == 1
     commit = {"code": Code.UPDATE_CONSUMER_OFFSET, "consumerGroup": "g", **QUEUE}
     assert caller.header(**commit, commitOffset=2, pymqOnlyForward="true") == {"offset": "2"}
@@ -144,7 +144,7 @@ def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_b
     """The messages that its consumers had were lost; others have their offsets by now."""
     for _ in range(2):
         world.put("T")
-    world.parts.lineage.open_as_master(world.parts.store.physical_max_offset, was_clean=False, begins_reign=False)
+    world.parts.epoch_history.open_as_master(world.parts.store.physical_max_offset, was_clean=False, begins_epoch=False)
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "4", "pymqOnlyForward": "true"}
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields) == {"offset": "2"}
@@ -155,9 +155,9 @@ def test_a_master_that_hands_over_takes_nothing_of_slaves(world: World) -> None:
     """Who takes over may have copied the offsets by now; the slave brings it to the next master."""
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "1"}
-    world.parts.freeze.begin(1000, "hand-over")
+    world.parts.write_fence.begin(1000, "hand-over")
     code, _ = Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields, pymqOnlyForward="true")
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert world.parts.cursors.query("g", "T", 0) == -1
-    world.parts.freeze.end()
+    world.parts.write_fence.end()
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields, pymqOnlyForward="true") == {"offset": "1"}

@@ -34,13 +34,13 @@ def joined(world: World, **changes: Any) -> JoinAnswer:
     return msgspec.json.decode(Caller(world).ok(JOIN, request(world, **changes)).body, type=JoinAnswer)
 
 
-def test_a_slave_is_given_a_token_a_place_and_the_lineage() -> None:
+def test_a_slave_is_given_a_token_a_place_and_the_epoch_history() -> None:
     world = World(haListenPort=10999)
     world.put("T", b"one")
     answer = joined(world)
     assert answer.token < 0
     assert (answer.start, answer.ha_address, answer.master_role) == (0, "127.0.0.1:10999", "ASYNC_MASTER")
-    assert [(reign.epoch, reign.start) for reign in answer.lineage] == [(1, 0)]
+    assert [(entry.epoch, entry.start) for entry in answer.epoch_history] == [(1, 0)]
 
 
 def test_the_address_for_slaves_may_be_another() -> None:
@@ -52,24 +52,24 @@ def test_the_token_is_good_for_a_connection() -> None:
     world.put("T", b"one")
     answer = joined(world)
     cable = Cable()
-    assert world.parts.feeds is not None
-    cable.listeners["ha"] = world.parts.feeds.accept
+    assert world.parts.ha_service is not None
+    cable.listeners["ha"] = world.parts.ha_service.accept
     peer = Taker()
     cable.connect("ha", peer)
     cable.settle()
     peer.write(encode_report(answer.token) + encode_report(0))
     cable.settle()
     assert peer.data.endswith(bytes(world.parts.store.read_log(0, 1 << 20)))
-    assert world.parts.feeds.live_address(1) == "127.0.0.1:20911"
+    assert world.parts.ha_service.live_address(1) == "127.0.0.1:20911"
 
 
 def test_who_must_cut_gets_no_token() -> None:
     world = World()
     first = world.put("T", b"one")
-    assert world.parts.lineage.lineage.reigns
+    assert world.parts.epoch_history.epoch_history.entries
     end = world.parts.store.physical_max_offset
-    lineage = joined(world).lineage
-    answer = joined(world, log_end=end + 5, tail_bytes=end + 5, tail_digest="x", lineage=lineage)
+    epoch_history = joined(world).epoch_history
+    answer = joined(world, log_end=end + 5, tail_bytes=end + 5, tail_digest="x", epoch_history=epoch_history)
     assert (answer.token, answer.start) == (0, end)
     assert first.physical_offset == 0
 
@@ -84,7 +84,7 @@ def test_a_refusal_names_the_values() -> None:
 def test_what_can_not_be_read_is_refused() -> None:
     world = World()
     deep = b'{"other":' + b"[" * 100_000
-    behind = b'{"lineage": [{"epoch": 1, "start": %d, "reignId": "a"}]}' % (OFFSET_MAX + 1)
+    behind = b'{"epochHistory": [{"epoch": 1, "start": %d, "epochId": "a"}]}' % (OFFSET_MAX + 1)
     for body in (b"", b"{", b"[]", b'{"cluster": 5}', b'{"cluster": "\xff"}', deep, behind):
         code, remark = Caller(world).refused(JOIN, body)
         assert code == ResponseCode.INVALID_PARAMETER

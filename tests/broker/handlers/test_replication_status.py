@@ -30,7 +30,7 @@ def test_a_master_tells_its_log_and_itself() -> None:
     assert (status.log_start, status.log_end) == (0, world.parts.store.physical_max_offset)
     assert status.message_count == 2
     assert status.segment_size_bytes == 4 * 1024 * 1024
-    assert status.confirmed_offset == status.log_end and status.problem == ""
+    assert status.confirm_offset == status.log_end and status.problem == ""
 
 
 def test_rocketmq_s_picture_of_a_master_without_slaves() -> None:
@@ -47,7 +47,7 @@ def test_a_master_that_asks_is_looked_at() -> None:
     Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS, b'{"master":"10.0.0.9:10911"}')
     asked: list[str] = []
     world.parts.network.ask = lambda address, *rest: asked.append(address)  # type: ignore[method-assign]
-    world.parts.watch.tick()
+    world.parts.master_monitor.tick()
     assert asked == ["10.0.9.1:9876"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from pymq.model.route import BrokerData
-from pymq.wire.bodies_replication import MasterLinkState, ReignBody, ReplicationStatus
+from pymq.wire.bodies_replication import EpochEntryBody, HaClientState, ReplicationStatus
 from pymq.wire.bodies_route import encode_cluster_info
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
@@ -24,14 +24,14 @@ def status(address: str, broker_id: int, epoch: int = 0, **fields: object) -> Re
         "cluster": "DefaultCluster",
         "broker_name": "broker-a",
         "role": "SLAVE" if broker_id else "ASYNC_MASTER",
-        "lineage": [ReignBody(epoch, 0, "a" * 16)] if epoch else [],
+        "epoch_history": [EpochEntryBody(epoch, 0, "a" * 16)] if epoch else [],
         **fields,
     }
     return ReplicationStatus(address=address, broker_id=broker_id, **given)  # type: ignore[arg-type]
 
 
-def following(master: str, **fields: object) -> MasterLinkState:
-    return MasterLinkState(master_address=master, state="following", **fields)  # type: ignore[arg-type]
+def following(master: str, **fields: object) -> HaClientState:
+    return HaClientState(master_address=master, state="following", **fields)  # type: ignore[arg-type]
 
 
 class Asking:

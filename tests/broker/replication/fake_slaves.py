@@ -13,25 +13,25 @@ class FakeSlaves:
         self.acks = [0] * count
         self.is_lagging = False  # none of them counts as in sync
         world.parts.sync_mode.slaves = self
-        world.parts.writer.copied()
+        world.parts.writer.release_confirmed()
 
     @property
     def in_sync_count(self) -> int:
         return 0 if self.is_lagging else len(self.acks)
 
-    def confirmed(self, copies: int) -> int:
+    def offset_held_by(self, copies: int) -> int:
         acks = sorted(self.acks, reverse=True)
         return acks[copies - 1] if len(acks) >= copies else 0
 
     def ack(self, place: int = 0, offset: int | None = None) -> None:
         """A slave has the log up to ``offset``, or all of it."""
         self.acks[place] = self._world.parts.store.physical_max_offset if offset is None else offset
-        self._world.parts.writer.copied()
+        self._world.parts.writer.release_confirmed()
 
     def come(self) -> None:
         self.acks.append(0)
-        self._world.parts.writer.copied()
+        self._world.parts.writer.release_confirmed()
 
     def leave(self) -> None:
         self.acks.pop()
-        self._world.parts.writer.copied()
+        self._world.parts.writer.release_confirmed()

@@ -6,16 +6,16 @@ import random
 from typing import Any
 
 from pymq.broker.handlers.replication import JoinHandlers
-from pymq.broker.replication.lineage_file import LineageKeeper
-from pymq.broker.replication.master.feeds import Feeds
+from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.roles.role import Role, RoleChange
-from pymq.broker.replication.slave.link import MasterLink
+from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig, load_broker_config
-from pymq.store.following import Follower
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
-from pymq.store.tables import JsonTable
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
 from tests.broker.replication.cable import Cable
@@ -29,7 +29,7 @@ MASTER_HA = "127.0.0.1:10912"
 
 
 class Node:
-    """A store with its lineage, opened. ``files`` may hold an earlier life."""
+    """A store with its epoch history, opened. ``files`` may hold an earlier life."""
 
     def __init__(self, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
         self.clock = clock
@@ -42,8 +42,8 @@ class Node:
         )
         self.report = self.store.open()
         self.rng = random.Random(self.config.broker_id)
-        self.lineage = LineageKeeper(JsonTable(self.files, f"{ROOT}/config/lineage.json"), self.rng)
-        self.lineage.load(self.store.physical_max_offset)
+        self.epoch_history = EpochFile(JsonTable(self.files, f"{ROOT}/config/epochHistory.json"), self.rng)
+        self.epoch_history.load(self.store.physical_max_offset)
 
     @property
     def log(self) -> bytes:
@@ -62,33 +62,38 @@ class Master(Node):
     def __init__(self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
         super().__init__(clock, files, listenPort=10911, haListenPort=10912, **settings)
         self.cable = cable
-        self.lineage.open_as_master(
-            self.store.physical_max_offset, was_clean=self.report.clean, begins_reign=not self.lineage.lineage.reigns
+        self.epoch_history.open_as_master(
+            self.store.physical_max_offset,
+            was_clean=self.report.clean,
+            begins_epoch=not self.epoch_history.epoch_history.entries,
         )
-        self.feeds = Feeds(store=self.store, clock=clock, config=self.config, rng=self.rng)
+        self.ha_service = HaService(store=self.store, clock=clock, config=self.config, rng=self.rng)
         handlers = JoinHandlers(
-            config=self.config, store=self.store, feeds=self.feeds, lineage=lambda: self.lineage.lineage
+            config=self.config,
+            store=self.store,
+            ha_service=self.ha_service,
+            epoch_history=lambda: self.epoch_history.epoch_history,
         )
         dispatcher = Dispatcher(handlers.routes(), "broker")
         cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)
-        cable.listeners[MASTER_HA] = self.feeds.accept
+        cable.listeners[MASTER_HA] = self.ha_service.accept
 
     def put(self, *bodies: bytes) -> None:
         """Stores messages, each in a turn of its own."""
         for body in bodies:
             put(self.store, "T", 0, body, keys=f"k{len(body)}")
-            self.feeds.committed()
+            self.ha_service.committed()
 
     def stop(self) -> None:
         """In order; nobody answers there any more."""
         self.leave("the broker stops")
         end = self.store.physical_max_offset
         self.store.close()
-        self.lineage.close(end)
+        self.epoch_history.close(end)
 
     def leave(self, why: str) -> None:
         del self.cable.answerers[MASTER], self.cable.listeners[MASTER_HA]
-        self.feeds.close(why)
+        self.ha_service.close(why)
 
 
 class Slave(Node):
@@ -102,11 +107,11 @@ class Slave(Node):
         self.follower = Follower(self.store)
         self.role_changes: list[RoleChange] = []
         self.sync_requests = 0
-        self.link = MasterLink(
+        self.ha_client = HaClient(
             config=self.config,
             store=self.store,
             follower=self.follower,
-            lineage=self.lineage,
+            epoch_history=self.epoch_history,
             network=cable,
             clock=clock,
             rng=self.rng,
@@ -122,17 +127,17 @@ class Slave(Node):
         """Lets time pass and everything happen."""
         for _ in range(ms // STEP_MS):
             self.clock.advance(STEP_MS)
-            self.link.tick()
+            self.ha_client.tick()
             self.cable.settle()
-        self.link.tick()
+        self.ha_client.tick()
 
 
 def following(cable: Cable, clock: ManualClock, master: Master, **settings: Any) -> Slave:
     """A slave that has found its master."""
     slave = Slave(cable, clock, **settings)
-    slave.link.note_master(MASTER, MASTER_HA)
+    slave.ha_client.note_master(MASTER, MASTER_HA)
     slave.run(20)
-    assert slave.link.is_following, slave.link.state()
+    assert slave.ha_client.is_following, slave.ha_client.state()
     return slave
 
 

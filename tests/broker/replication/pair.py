@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.slave.metadata_copy import MetadataCopy, metadata_copy
 from pymq.broker.routes import broker_dispatcher
-from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock
-from pymq.store.memory_fs import MemoryFiles
-from pymq.store.tables import JsonTable
-from pymq.store.timer_check import TimerCheckFile
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.streams import StreamHandler
@@ -99,7 +99,7 @@ class Pair:
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock()
         self.network = AskedNetwork()
-        self.link = Link()
+        self.ha_client = Link()
         self.settings = {"mappedFileSizeCommitLog": 128 * 1024, **settings}
         self._start_count = 0
         self.master = self.open_master(MemoryFiles())
@@ -122,7 +122,7 @@ class Pair:
         def saver(name: str, member: str) -> TableSaver:
             return TableSaver(JsonTable(files, f"{CONFIGS}/{name}", member))
 
-        return metadata_copy(self.slave.parts, self.link, saver, TableSaver(TimerCheckFile(files, ROOT)))
+        return metadata_copy(self.slave.parts, self.ha_client, saver, TableSaver(TimerCheckFile(files, ROOT)))
 
     def restart_master(self, seconds: int = 0) -> None:
         self.stop_master()
@@ -133,11 +133,11 @@ class Pair:
         """What it had not saved before is saved: an orderly stop."""
         self.master.parts.close()
         self.network.lose(MASTER)
-        self.link.is_following = False
+        self.ha_client.is_following = False
 
     def start_master(self) -> None:
         self.open_master(self.master.files)
-        self.link.is_following = True
+        self.ha_client.is_following = True
 
     def restart_slave(self) -> None:
         self.copy.close()
@@ -148,7 +148,7 @@ class Pair:
         """The slave's directory, opened as a master."""
         self.copy.close()
         self.slave.parts.close()
-        return World(self.slave.files, self.clock, role=Role(0, begins_reign=True), **self.settings)
+        return World(self.slave.files, self.clock, role=Role(0, begins_epoch=True), **self.settings)
 
     def run(self, ms: int) -> None:
         """Time goes by in ticks of a broker; every question is answered at once."""
@@ -161,7 +161,7 @@ class Pair:
         if MASTER in self.network.servers:
             self.master.parts.cursors.tick()
             self.master.parts.delays.tick()
-            self.master.parts.copy_requests.tick()
+            self.master.parts.table_requests.tick()
             self.master.parts.end_turn()
         self.copy.tick()
 

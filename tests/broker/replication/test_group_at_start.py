@@ -12,9 +12,9 @@ import pytest
 from pymq.broker.replication.group_at_start import GroupAtStart
 from pymq.broker.replication.roles.role_file import RoleRecord
 from pymq.errors import UsageError
-from pymq.wire.bodies_replication import ReignBody
+from pymq.wire.bodies_replication import EpochEntryBody
 from tests.broker.replication.asking import NAMESRV, THEIRS, Asking, status
-from tests.broker.replication.lost_tail.machines import FIRST, Machines
+from tests.broker.replication.tail_recovery.machines import FIRST, Machines
 from tests.broker.world import World
 
 T = TypeVar("T")
@@ -59,11 +59,11 @@ def test_alone_it_is_what_its_record_says() -> None:
 
 def test_a_newer_master_makes_it_a_slave() -> None:
     world = World(namesrvAddr=NAMESRV)
-    ours = world.parts.lineage.lineage.reigns[0]
+    ours = world.parts.epoch_history.epoch_history.entries[0]
     network = Asking()
     network.registered[NAMESRV] = {THEIRS: 0}
-    newer = [ReignBody(ours.epoch, ours.start, ours.reign_id), ReignBody(ours.epoch + 1, 10, "b" * 16)]
-    network.brokers = {THEIRS: status(THEIRS, 0, lineage=newer)}
+    newer = [EpochEntryBody(ours.epoch, ours.start, ours.epoch_id), EpochEntryBody(ours.epoch + 1, 10, "b" * 16)]
+    network.brokers = {THEIRS: status(THEIRS, 0, epoch_history=newer)}
     record, role = asyncio.run(at_start(world, network).role(MASTER))
     assert (record.broker_id, record.former_id, role.broker_id, role.master_address) == (1, 0, 1, THEIRS)
 
@@ -90,5 +90,5 @@ def test_holders_of_a_lost_tail_are_asked_though_nobody_lists_them() -> None:
     group.lose_power()
     network = Asking()
     network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
-    regained = asyncio.run(at_start(group.master, network).regain(group.master.parts.tail))
-    assert (regained.missing, regained.sources) == ({}, ())
+    recovered_tail = asyncio.run(at_start(group.master, network).regain(group.master.parts.tail_recovery))
+    assert (recovered_tail.missing, recovered_tail.sources) == ({}, ())

@@ -50,7 +50,7 @@ def slave(*, is_following: bool, group: dict[str, int] | None = None, **settings
     before.parts.close()
     world = World(before.files, before.clock, role=Role(2), **settings)
     world.parts.read_advice._memory_bytes = MEMORY_BYTES
-    world.parts.read_advice.link = FakeLink(is_following=is_following)
+    world.parts.read_advice.ha_client = FakeLink(is_following=is_following)
     return world
 
 

@@ -7,16 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pymq.broker.replication.lineage import Lineage
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.role import Role
-from pymq.broker.replication.status import CutHistory, StatusReport
-from pymq.wire.bodies_replication import CutState, MasterLinkState, SlaveState
+from pymq.broker.replication.status import StatusReport, TruncationHistory
+from pymq.wire.bodies_replication import HaClientState, SlaveState, TruncationState
 from tests.broker.disk import failing
 from tests.broker.world import ROOT, World
 
 
-class Feeds:
+class HaService:
     """Slaves as they are told; each has the log up to its acked offset."""
 
     def __init__(self, *slaves: SlaveState) -> None:
@@ -29,27 +29,27 @@ class Feeds:
     def states(self) -> list[SlaveState]:
         return list(self.slaves)
 
-    def confirmed(self, copies: int) -> int:
-        acked = sorted((slave.acked_offset for slave in self.slaves), reverse=True)
+    def offset_held_by(self, copies: int) -> int:
+        acked = sorted((slave.ack_offset for slave in self.slaves), reverse=True)
         return acked[copies - 1] if len(acked) >= copies else 0
 
 
 class Link:
     """A slave's link in one state."""
 
-    def __init__(self, state: MasterLinkState) -> None:
+    def __init__(self, state: HaClientState) -> None:
         self._state = state
 
-    def state(self) -> MasterLinkState:
+    def state(self) -> HaClientState:
         return self._state
 
 
-def report_of(world: World, role: Role, feeds: Feeds | None = None, **more: Any) -> StatusReport:
+def report_of(world: World, role: Role, ha_service: HaService | None = None, **more: Any) -> StatusReport:
     """As a broker in this role would put it together."""
     sync_mode = SyncMode(config=world.config, store=world.parts.store, role=role)
-    sync_mode.slaves = feeds or sync_mode.slaves
+    sync_mode.slaves = ha_service or sync_mode.slaves
     store = world.parts.store
-    return StatusReport(config=world.config, store=store, role=role, sync_mode=sync_mode, feeds=feeds, **more)
+    return StatusReport(config=world.config, store=store, role=role, sync_mode=sync_mode, ha_service=ha_service, **more)
 
 
 def sync_master(*slaves: SlaveState, **settings: object) -> tuple[World, StatusReport]:
@@ -57,15 +57,15 @@ def sync_master(*slaves: SlaveState, **settings: object) -> tuple[World, StatusR
     world = World(**settings)
     world.put("orders", b"x")
     world.config.broker_role = "SYNC_MASTER"
-    return world, report_of(world, Role(0), Feeds(*slaves))
+    return world, report_of(world, Role(0), HaService(*slaves))
 
 
 def test_what_slaves_lack_is_counted_by_the_queues_also_for_those_that_are_gone() -> None:
     world = World()
     placed = [world.put("orders", b"x", queue_id=number % 4) for number in range(10)]
-    behind = SlaveState(address="a:1", acked_offset=placed[7].physical_offset, in_sync=True)
-    gone = SlaveState(address="b:1", acked_offset=placed[9].physical_offset, state="gone", lag_bytes=1)
-    report = report_of(world, Role(0), Feeds(behind, gone))
+    behind = SlaveState(address="a:1", ack_offset=placed[7].physical_offset, in_sync=True)
+    gone = SlaveState(address="b:1", ack_offset=placed[9].physical_offset, state="gone", lag_bytes=1)
+    report = report_of(world, Role(0), HaService(behind, gone))
     assert [slave.lag_messages for slave in report.status().slaves] == [3, 1]
     world.put("orders", b"y")
     after = report.status().slaves
@@ -82,7 +82,7 @@ def test_queues_that_can_t_be_read_leave_the_rest_of_the_picture() -> None:
     placed = [world.put("orders", b"x", queue_id=0) for _ in range(10)]
     world.parts.close()
     world = World(world.files, world.clock)
-    report = report_of(world, Role(0), Feeds(SlaveState(address="a:1", acked_offset=placed[3].physical_offset)))
+    report = report_of(world, Role(0), HaService(SlaveState(address="a:1", ack_offset=placed[3].physical_offset)))
     with failing(world, "pread", "consumequeue", errno.EIO):
         (slave,) = report.status().slaves
         assert slave.lag_messages == -1 and slave.lag_bytes > 0
@@ -91,39 +91,39 @@ def test_queues_that_can_t_be_read_leave_the_rest_of_the_picture() -> None:
 
 
 def test_a_sync_master_confirms_what_enough_slaves_have() -> None:
-    slaves = [SlaveState(address=f"a:{at}", acked_offset=at, in_sync=at > 10) for at in (5, 50, 70)]
+    slaves = [SlaveState(address=f"a:{at}", ack_offset=at, in_sync=at > 10) for at in (5, 50, 70)]
     world, report = sync_master(*slaves, inSyncReplicas=3)
     status = report.status()
     assert (status.role, status.required_slaves, status.in_sync_slaves) == ("SYNC_MASTER", 2, 2)
-    assert status.confirmed_offset == 50 and not status.degraded
+    assert status.confirm_offset == 50 and not status.degraded
     world.config.in_sync_replicas = 4
-    assert report.status().confirmed_offset == 5 and not report.status().degraded
+    assert report.status().confirm_offset == 5 and not report.status().degraded
     world.config.auto_in_sync_replicas = True
-    assert report.status().confirmed_offset == 50 and report.status().degraded
+    assert report.status().confirm_offset == 50 and report.status().degraded
 
 
 def test_a_slave_is_one_whatever_its_setting_says() -> None:
     world = World(brokerRole="SYNC_MASTER")
-    link = Link(MasterLinkState(master_address="m:1", ha_address="m:2", state="following", lag_bytes=7, lag_ms=3))
-    report = report_of(world, Role(2), link=link)
+    ha_client = Link(HaClientState(master_address="m:1", ha_address="m:2", state="following", lag_bytes=7, lag_ms=3))
+    report = report_of(world, Role(2), ha_client=ha_client)
     status = report.status()
     assert (status.role, status.broker_id, status.required_slaves) == ("SLAVE", 2, 0)
-    assert status.link is not None and status.link.state == "following"
+    assert status.ha_client is not None and status.ha_client.state == "following"
     figures = report.figures()
     assert (figures["pymqRole"], figures["pymqLagBytes"], figures["pymqLagMs"]) == ("SLAVE", "7", "3")
     assert "pymqSlaves" not in figures
 
 
-def test_lineage_and_troubles_are_asked_each_time() -> None:
-    lineages = [Lineage().begin(0, "aa"), Lineage().begin(0, "aa").begin(9, "bb")]
+def test_epoch_history_and_troubles_are_asked_each_time() -> None:
+    epoch_histories = [EpochHistory().begin(0, "aa"), EpochHistory().begin(0, "aa").begin(9, "bb")]
     troubles = ["", "another master is there"]
-    report = report_of(World(), Role(0), lineage=lambda: lineages[0], troubles=lambda: troubles)
+    report = report_of(World(), Role(0), epoch_history=lambda: epoch_histories[0], troubles=lambda: troubles)
     first = report.status()
-    assert [(reign.epoch, reign.start, reign.reign_id) for reign in first.lineage] == [(1, 0, "aa")]
+    assert [(entry.epoch, entry.start, entry.epoch_id) for entry in first.epoch_history] == [(1, 0, "aa")]
     assert first.problem == "another master is there"
-    lineages.pop(0)
+    epoch_histories.pop(0)
     troubles.pop()
-    assert report.status().lineage[-1].reign_id == "bb" and report.figures()["pymqEpoch"] == "2"
+    assert report.status().epoch_history[-1].epoch_id == "bb" and report.figures()["masterEpoch"] == "2"
     assert report.status().problem == ""
 
 
@@ -132,13 +132,13 @@ def test_cuts_are_read_once_and_a_record_that_can_t_be_read_is_a_problem() -> No
     state = {"start": 5, "end": 9, "message_count": 1, "time_ms": 1, "path": "diverged/5.log", "why": "it rejoins"}
     raw = json.dumps(state).encode()
     put_file(world, "diverged/5.json", raw)
-    report = report_of(world, Role(0), cuts=CutHistory(world.files, ROOT))
-    expected = [CutState(**state)]
-    assert report.status().cuts == expected
+    report = report_of(world, Role(0), truncations=TruncationHistory(world.files, ROOT))
+    expected = [TruncationState(**state)]
+    assert report.status().truncations == expected
     put_file(world, "diverged/6.json", b"{")
-    assert report.status().cuts == expected
-    broken = report_of(world, Role(0), cuts=CutHistory(world.files, ROOT)).status()
-    assert broken.cuts == [] and "6.json" in broken.problem
+    assert report.status().truncations == expected
+    broken = report_of(world, Role(0), truncations=TruncationHistory(world.files, ROOT)).status()
+    assert broken.truncations == [] and "6.json" in broken.problem
 
 
 def put_file(world: World, name: str, raw: bytes) -> None:
@@ -150,7 +150,7 @@ def put_file(world: World, name: str, raw: bytes) -> None:
 
 
 def test_rocketmq_s_shape_of_both_sides() -> None:
-    slave = SlaveState(address="s:9", acked_offset=3, sent_offset=5, in_sync=True, bytes_per_second=8)
+    slave = SlaveState(address="s:9", ack_offset=3, sent_offset=5, in_sync=True, bytes_per_second=8)
     world, report = sync_master(slave)
     end = world.parts.store.physical_max_offset
     master = report.ha_status()
@@ -158,15 +158,15 @@ def test_rocketmq_s_shape_of_both_sides() -> None:
     (one,) = master.ha_connection_info
     assert (one.addr, one.slave_ack_offset, one.transfer_from_where, one.in_sync) == ("s:9", 3, 5, True)
     assert (one.diff, one.transferred_byte_in_second) == (end - 3, 8)
-    link = Link(MasterLinkState(ha_address="m:2", master_log_end=90, last_heard_ms=77, bytes_per_second=6))
-    mine = report_of(world, Role(1), link=link).ha_status()
+    ha_client = Link(HaClientState(ha_address="m:2", master_log_end=90, last_heard_ms=77, bytes_per_second=6))
+    mine = report_of(world, Role(1), ha_client=ha_client).ha_status()
     info = mine.ha_client_runtime_info
     assert not mine.master and (info.master_addr, info.master_flush_offset, info.last_read_timestamp) == ("m:2", 90, 77)
     assert info.max_offset == end
 
 
 def test_a_master_s_figures_show_its_worst_slave() -> None:
-    slaves = [SlaveState(address="a:1", acked_offset=1, lag_ms=9), SlaveState(address="b:1", lag_ms=5)]
+    slaves = [SlaveState(address="a:1", ack_offset=1, lag_ms=9), SlaveState(address="b:1", lag_ms=5)]
     world, report = sync_master(*slaves)
     world.put("orders", b"x")
     end = world.parts.store.physical_max_offset
@@ -181,8 +181,8 @@ def test_a_master_s_figures_show_its_worst_slave() -> None:
 
 def test_every_figure_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "replication.md").read_text(encoding="utf-8")
-    link = Link(MasterLinkState(state="following"))
-    both = [*sync_master()[1].figures(), *report_of(World(), Role(1), link=link).figures()]
+    ha_client = Link(HaClientState(state="following"))
+    both = [*sync_master()[1].figures(), *report_of(World(), Role(1), ha_client=ha_client).figures()]
     assert not [key for key in both if f"`{key}`" not in text]
 
 
@@ -190,6 +190,6 @@ def test_who_was_sent_away_lacks_nothing_that_could_be_told() -> None:
     world = World()
     world.put("orders", b"x")
     stray = SlaveState(address="10.0.0.9:1", broker_id=3, state="refused", problem="another cluster")
-    status = report_of(world, Role(0), Feeds(stray)).status()
+    status = report_of(world, Role(0), HaService(stray)).status()
     assert [(slave.lag_bytes, slave.lag_messages, slave.lag_ms) for slave in status.slaves] == [(-1, -1, -1)]
-    assert report_of(world, Role(0), Feeds(stray)).figures()["pymqSlaves"] == "0"
+    assert report_of(world, Role(0), HaService(stray)).figures()["pymqSlaves"] == "0"

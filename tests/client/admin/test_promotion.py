@@ -12,8 +12,8 @@ from pymq.client.admin.promotion import Promotion, PromotionResult
 from pymq.client.admin.promotion_plan import GroupMember, plan_promotion
 from pymq.clock import ManualClock
 from pymq.errors import PymqError, RefusedError, RequestTimeoutError, UnreachableError, UnsafeError
-from pymq.wire.bodies_replication import ReignBody, ReplicationStatus, RoleAnswer, RoleRequest
-from tests.client.admin.groups import A, B, away, link, status
+from pymq.wire.bodies_replication import EpochEntryBody, ReplicationStatus, RoleAnswer, RoleRequest
+from tests.client.admin.groups import A, B, away, ha_client, status
 
 
 class Group:
@@ -22,8 +22,8 @@ class Group:
     def __init__(self, refuses: str = "") -> None:
         self.clock = ManualClock()
         self.old = status(A, 0, 1000)
-        self.new = status(B, 1, 900, link=link(metadata_age_ms=10_000))
-        self.is_frozen = False
+        self.new = status(B, 1, 900, ha_client=ha_client(metadata_age_ms=10_000))
+        self.is_fenced = False
         self.done: list[str] = []
         self.looks = 0
         self.refuses = refuses
@@ -37,11 +37,11 @@ class Group:
 
     async def pause(self, seconds: float) -> None:
         self.clock.advance(max(1, int(seconds * 1000)))
-        if self.is_frozen and self.catches_up and self.new.link is not None:
+        if self.is_fenced and self.catches_up and self.new.ha_client is not None:
             self.new.log_end = min(self.new.log_end + 50, self.old.log_end)
-            self.new.link.metadata_age_ms = 0
+            self.new.ha_client.metadata_age_ms = 0
         if self.new.broker_id == 0 and self.old.broker_id and self.rejoins:
-            self.old.link = link(master=B)
+            self.old.ha_client = ha_client(master=B)
 
     async def status(self, address: str) -> ReplicationStatus:
         self.looks += 1
@@ -59,22 +59,22 @@ class Group:
         return RoleAnswer(log_end=0, epoch=0)
 
     def _do(self, address: str, request: RoleRequest) -> None:
-        if request.action == "freeze":
-            assert 0 < request.freeze_ms <= 60_000
-            self.is_frozen = True
+        if request.action == "fence":
+            assert 0 < request.fence_ms <= 60_000
+            self.is_fenced = True
         elif request.action == "resume":
-            self.is_frozen = False
+            self.is_fenced = False
         elif request.action == "step_down":
             assert self.new.log_end == self.old.log_end, "the slave has everything by now"
             assert (request.broker_id, request.master_address) == (1, B)
-            self.old.broker_id, self.old.role, self.old.link = 1, "SLAVE", link("waiting", B)
-            if self.new.link is not None:
-                self.new.link.state = "waiting"
+            self.old.broker_id, self.old.role, self.old.ha_client = 1, "SLAVE", ha_client("waiting", B)
+            if self.new.ha_client is not None:
+                self.new.ha_client.state = "waiting"
         else:
             assert self.old.broker_id != 0 or request.force, "two masters"
             promoted = self.old if address == A else self.new
-            promoted.broker_id, promoted.role, promoted.link = 0, request.master_role or "ASYNC_MASTER", None
-            promoted.lineage = [*promoted.lineage, ReignBody(3, promoted.log_end, "c" * 16)]
+            promoted.broker_id, promoted.role, promoted.ha_client = 0, request.master_role or "ASYNC_MASTER", None
+            promoted.epoch_history = [*promoted.epoch_history, EpochEntryBody(3, promoted.log_end, "c" * 16)]
 
     def run(self, *, force: bool = False, members: list[GroupMember] | None = None) -> PromotionResult:
         promotion = Promotion(self, self.clock, self.pause)
@@ -85,7 +85,7 @@ def test_a_living_master_hands_over() -> None:
     group = Group()
     group.old.role = "SYNC_MASTER"
     result = group.run()
-    assert group.done == ["old freeze", "old step_down", "new promote"]
+    assert group.done == ["old fence", "old step_down", "new promote"]
     assert (result.master.address, result.master.log_end, result.master.role) == (B, 1000, "SYNC_MASTER")
     assert result.notes == ()
 
@@ -95,22 +95,22 @@ def test_a_slave_that_does_not_catch_up_changes_nothing() -> None:
     group.catches_up = False
     with pytest.raises(RequestTimeoutError, match="has not received everything"):
         group.run()
-    assert group.done == ["old freeze", "old resume"] and not group.is_frozen
+    assert group.done == ["old fence", "old resume"] and not group.is_fenced
 
 
 def test_tables_that_are_not_copied_since_the_freeze_are_waited_for() -> None:
     group = Group()
     group.new.log_end = 1000
     group.run()
-    assert group.new.link is None and group.clock.monotonic_ms() > 0
+    assert group.new.ha_client is None and group.clock.monotonic_ms() > 0
 
 
 @pytest.mark.parametrize(
     ("refuses", "done"),
     [
-        ("old freeze", []),
-        ("old step_down", ["old freeze", "old resume"]),
-        ("new promote", ["old freeze", "old step_down", "old promote"]),
+        ("old fence", []),
+        ("old step_down", ["old fence", "old resume"]),
+        ("new promote", ["old fence", "old step_down", "old promote"]),
     ],
 )
 def test_a_step_that_is_refused_leaves_the_old_master(refuses: str, done: list[str]) -> None:
@@ -126,7 +126,7 @@ def test_an_old_master_that_dies_before_it_says_that_it_has_stepped_down_may_com
     group.dies = True
     with pytest.raises(RequestTimeoutError, match="has not stepped down"):
         group.run()
-    assert group.done == ["old freeze", "old step_down"], "the slave is not promoted beside it"
+    assert group.done == ["old fence", "old step_down"], "the slave is not promoted beside it"
 
 
 def test_an_old_master_that_does_not_come_back_is_told_and_no_failure() -> None:
@@ -146,17 +146,17 @@ def test_without_a_master_the_slave_is_promoted_by_force_alone() -> None:
     assert group.done == ["new promote"] and result.master.broker_id == 0
 
 
-def test_the_chosen_of_two_masters_begins_a_reign_and_the_other_follows() -> None:
+def test_the_chosen_of_two_masters_begins_a_epoch_and_the_other_follows() -> None:
     group = Group()
-    group.new.broker_id, group.new.link = 0, None
+    group.new.broker_id, group.new.ha_client = 0, None
     members = group.members
     with pytest.raises(UnsafeError, match="choose"):
         group.run(force=True, members=members)
     promotion = Promotion(group, group.clock, group.pause)
-    group.old.broker_id = 1  # it has heard of the new reign
+    group.old.broker_id = 1  # it has heard of the new epoch
     result = asyncio.run(promotion.run(plan_promotion("b", members, B), force=True))
     assert group.done == ["new promote"] and result.notes == ()
-    assert result.master.lineage[-1].epoch == 3
+    assert result.master.epoch_history[-1].epoch == 3
 
 
 def test_a_promotion_that_nobody_sees_ends_in_time() -> None:

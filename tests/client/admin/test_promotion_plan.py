@@ -6,8 +6,8 @@ import pytest
 
 from pymq.client.admin.promotion_plan import GroupMember, common_end
 from pymq.errors import NotFoundError, UnreachableError, UnsafeError
-from pymq.wire.bodies_replication import ReignBody
-from tests.client.admin.groups import A, B, C, away, link, master, plan, slave, status
+from pymq.wire.bodies_replication import EpochEntryBody
+from tests.client.admin.groups import A, B, C, away, ha_client, master, plan, slave, status
 
 
 def test_with_a_living_master_nothing_is_at_risk() -> None:
@@ -24,7 +24,7 @@ def test_of_equal_slaves_the_one_with_the_lowest_id() -> None:
 
 
 def test_a_slave_that_does_not_follow_is_not_picked_and_refused_when_named() -> None:
-    members = (master(), slave(B, 1, 1000, state="refused", link=link("refused", problem="digests differ")))
+    members = (master(), slave(B, 1, 1000, state="refused", ha_client=ha_client("refused", problem="digests differ")))
     assert plan(*members, slave(C, 2, 10)).target.address == C
     (obstacle,) = plan(*members, target=B).obstacles
     assert "digests differ" in obstacle and A in obstacle
@@ -36,7 +36,7 @@ def test_the_named_slave_is_taken() -> None:
     assert plan(master(), slave(B, 1, 1000), slave(C, 2, 10), target=C).target.address == C
 
 
-def test_without_a_master_the_furthest_slave_of_the_newest_reign_is_taken_and_force_is_needed() -> None:
+def test_without_a_master_the_furthest_slave_of_the_newest_epoch_is_taken_and_force_is_needed() -> None:
     found = plan(away(A, 0), slave(B, 1, 5000, epoch=2), slave(C, 2, 4000, epoch=3))
     assert found.target.address == C and found.master is None and found.lost_master == A
     (risk,) = [text for text in found.risks if A in text]
@@ -47,7 +47,7 @@ def test_without_a_master_the_furthest_slave_of_the_newest_reign_is_taken_and_fo
 
 
 def test_what_a_dead_master_is_known_to_have_had_is_told() -> None:
-    found = plan(away(A, 0), slave(B, 1, 900, "waiting", link=link("waiting", master_log_end=1500)))
+    found = plan(away(A, 0), slave(B, 1, 900, "waiting", ha_client=ha_client("waiting", master_log_end=1500)))
     assert any("600 bytes" in risk for risk in found.risks)
 
 
@@ -75,7 +75,7 @@ def test_another_slave_that_has_more_or_does_not_answer_is_a_risk() -> None:
 
 def test_a_former_master_that_has_stepped_down_is_no_risk() -> None:
     """A promotion that broke off between its two halves is run again without force."""
-    found = plan(slave(A, 1, state="joining", link=link("joining", B)), slave(B, 1, state="waiting"), target=B)
+    found = plan(slave(A, 1, state="joining", ha_client=ha_client("joining", B)), slave(B, 1, state="waiting"), target=B)
     assert found.risks == () and found.master is None
 
 
@@ -107,21 +107,21 @@ def test_of_two_masters_the_newer_is_the_living_one() -> None:
     assert found.master is not None and found.master.address == C
 
 
-def with_reigns(member: GroupMember, *reigns: tuple[int, int, str]) -> GroupMember:
+def with_epochs(member: GroupMember, *entries: tuple[int, int, str]) -> GroupMember:
     assert member.status is not None
-    member.status.lineage = [ReignBody(epoch, start, reign_id) for epoch, start, reign_id in reigns]
+    member.status.epoch_history = [EpochEntryBody(epoch, start, epoch_id) for epoch, start, epoch_id in entries]
     return member
 
 
 def test_of_two_masters_as_old_an_operator_chooses_and_is_told_what_the_other_loses() -> None:
-    a = with_reigns(master(A, log_end=1500), (1, 0, "a"), (2, 900, "b"))
-    c = with_reigns(master(C, log_end=1400), (1, 0, "a"), (2, 1000, "c"))
+    a = with_epochs(master(A, log_end=1500), (1, 0, "a"), (2, 900, "b"))
+    c = with_epochs(master(C, log_end=1400), (1, 0, "a"), (2, 1000, "c"))
     members = (a, c, slave(B, 1))
     for target in ("", B):
         (obstacle,) = plan(*members, target=target).obstacles
         assert A in obstacle and C in obstacle and "epoch 2" in obstacle
     found = plan(*members, target=C)
-    assert found.target is c and found.rivals == (a,) and found.master is None and not found.obstacles
+    assert found.target is c and found.second_masters == (a,) and found.master is None and not found.obstacles
     (risk,) = found.risks
     for word in (A, "offset 900", "(600 bytes)", "diverged/"):
         assert word in risk
@@ -131,8 +131,8 @@ def test_of_two_masters_as_old_an_operator_chooses_and_is_told_what_the_other_lo
 
 
 def test_two_masters_with_nothing_in_common() -> None:
-    a = with_reigns(master(A), (1, 0, "a"))
-    c = with_reigns(master(C), (1, 0, "c"))
+    a = with_epochs(master(A), (1, 0, "a"))
+    c = with_epochs(master(C), (1, 0, "c"))
     (risk,) = plan(a, c, target=A).risks
     assert C in risk and "empty directory" in risk
 
@@ -151,7 +151,7 @@ def test_two_masters_with_nothing_in_common() -> None:
 def test_up_to_where_two_logs_are_equal(
     ours: list[tuple[int, int, str]], theirs: list[tuple[int, int, str]], expected: int | None
 ) -> None:
-    one, other = with_reigns(master(A, log_end=1000), *ours), with_reigns(master(C, log_end=700), *theirs)
+    one, other = with_epochs(master(A, log_end=1000), *ours), with_epochs(master(C, log_end=700), *theirs)
     assert one.status is not None and other.status is not None
     assert common_end(one.status, other.status) == common_end(other.status, one.status) == expected
 

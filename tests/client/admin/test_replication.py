@@ -37,8 +37,8 @@ def test_the_picture_digests_and_bytes_of_a_running_broker(server: StandalonePro
                 await replication.read_log(address, 1 << 50, 1)
             tables = await replication.tables(address)
             assert b"replicated" in tables["topics.json"] and len(tables) == 4
-            copied = await replication.copied_tables(address)
-            assert "replicated" in copied["topics"].entries and copied["topics"].version.counter > 0
+            confirm_offset = await replication.replicated_tables(address)
+            assert "replicated" in confirm_offset["topics"].entries and confirm_offset["topics"].version.counter > 0
 
     asyncio.run(session())
 
@@ -90,12 +90,12 @@ def test_a_rocketmq_master_in_pymq_s_shape() -> None:
     assert (status.protocol_version, status.role, status.ha_address) == (0, "SYNC_MASTER", "10.0.0.1:10912")
     assert (status.log_start, status.log_end, status.segment_size_bytes) == (1073741824, 1073743000, 1048576)
     assert (status.required_slaves, status.in_sync_slaves, status.degraded) == (2, 1, True)
-    assert (status.slaves[0].address, status.slaves[0].acked_offset, status.slaves[0].lag_messages) == (
+    assert (status.slaves[0].address, status.slaves[0].ack_offset, status.slaves[0].lag_messages) == (
         "10.0.0.2:5",
         7,
         -1,
     )
-    assert status.link is None and status.message_count == -1
+    assert status.ha_client is None and status.message_count == -1
 
 
 @pytest.mark.parametrize(("master", "heard_ms", "state"), [("m:10912", 5, "connected"), (None, 0, "waiting")])
@@ -104,4 +104,7 @@ def test_a_rocketmq_slave_in_pymq_s_shape(master: str | None, heard_ms: int, sta
     ha = HaStatus(master=False, ha_client_runtime_info=info)
     status = rocketmq_status("s:10911", {"brokerId": "1", "brokerRole": "SLAVE"}, RUNTIME, ha)
     assert (status.role, status.broker_id, status.required_slaves) == ("SLAVE", 1, 0)
-    assert status.link is not None and (status.link.state, status.link.ha_address) == (state, master or "")
+    assert status.ha_client is not None and (status.ha_client.state, status.ha_client.ha_address) == (
+        state,
+        master or "",
+    )

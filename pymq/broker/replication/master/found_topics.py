@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pymq.model import names
 
 if TYPE_CHECKING:
-    from pymq.broker.topics import TopicManager
+    from pymq.broker.metadata.topics import TopicManager
     from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pymq.broker.replication.lineage import Lineage, common_point
-from pymq.broker.replication.lineage_body import lineage_of_body
+from pymq.broker.replication.epoch_body import history_of_body
+from pymq.broker.replication.epoch_history import EpochHistory, common_point
 from pymq.broker.replication.log_end import last_segment_start, tail_size
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
@@ -25,7 +25,7 @@ class OwnLog(NamedTuple):
     segment_size_bytes: int
     start: int
     end: int
-    lineage: Lineage
+    epoch_history: EpochHistory
     tail_digest: Callable[[int, int], str]
     live_address: str = ""
 
@@ -81,7 +81,7 @@ def _check_sense(request: JoinRequest, own: OwnLog) -> None:
 
 def _check_epoch(request: JoinRequest, own: OwnLog) -> None:
     """Whoever has followed a newer master may have confirmed messages that this one never saw: it must not cut them."""
-    theirs, ours = lineage_of_body(request.lineage).epoch, own.lineage.epoch
+    theirs, ours = history_of_body(request.epoch_history).epoch, own.epoch_history.epoch
     if 0 < ours < theirs:
         raise _refusal(
             f"the slave at {request.address} has followed a master of epoch {theirs}, this one's epoch is {ours}: "
@@ -90,8 +90,8 @@ def _check_epoch(request: JoinRequest, own: OwnLog) -> None:
 
 
 def _place_in_log(request: JoinRequest, own: OwnLog) -> int:
-    theirs = lineage_of_body(request.lineage)
-    common = common_point(own.lineage, own.end, theirs, request.log_end)
+    theirs = history_of_body(request.epoch_history)
+    common = common_point(own.epoch_history, own.end, theirs, request.log_end)
     end = request.log_end
     if end < own.start:
         raise _refusal(f"the slave's log ends at {end}, before this master's oldest byte {own.start}: {_BEGIN_ANEW}")
@@ -104,7 +104,7 @@ def _place_in_log(request: JoinRequest, own: OwnLog) -> int:
         return common.offset
     if common.offset < end:
         raise _refusal(
-            f"the slave's log goes to {end}, but no master in its lineage is in this one's, and nothing behind "
+            f"the slave's log goes to {end}, but no master in its epoch history is in this one's, and nothing behind "
             f"{common.offset} can be the same: {_BEGIN_ANEW}"
         )
     _compare_tails(request, own, is_known=common.is_known)

@@ -34,7 +34,7 @@ class Slaves(Protocol):
         """Slaves that are connected and near the log's end."""
         ...
 
-    def confirmed(self, copies: int) -> int:
+    def offset_held_by(self, copies: int) -> int:
         """The log offset that at least ``copies`` slaves have."""
         ...
 
@@ -44,7 +44,7 @@ class NoSlaves:
 
     in_sync_count = 0
 
-    def confirmed(self, copies: int) -> int:
+    def offset_held_by(self, copies: int) -> int:
         """Nobody has anything."""
         return 0
 
@@ -104,10 +104,10 @@ class SyncMode:
         """How long an answer waits for slaves."""
         return self._config.slave_timeout_ms
 
-    def copied(self) -> int:
+    def confirm_offset(self) -> int:
         """The log offset that as many slaves as are needed have; the log's end when none is."""
         needed = self.needed_slaves
-        return self.slaves.confirmed(needed) if needed else self._store.physical_max_offset
+        return self.slaves.offset_held_by(needed) if needed else self._store.physical_max_offset
 
     def late_reply(self) -> LateReply:
         """For a message that was stored ``slaveTimeout`` ago and that too few slaves have."""

@@ -15,14 +15,14 @@ from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.model.hosts import parse_address
 from pymq.model.route import MASTER_ID
-from pymq.wire.bodies_replication import FREEZE, FREEZE_MS_MAX, PROMOTE, RESUME, STEP_DOWN, RoleAnswer, RoleRequest
+from pymq.wire.bodies_replication import FENCE, FENCE_MS_MAX, PROMOTE, RESUME, STEP_DOWN, RoleAnswer, RoleRequest
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pymq.broker.replication.lineage_file import LineageKeeper
-    from pymq.broker.replication.roles.freeze import Freeze
-    from pymq.broker.replication.roles.watch import GroupWatch
-    from pymq.broker.replication.slave.link import MasterLink
+    from pymq.broker.replication.epoch_file import EpochFile
+    from pymq.broker.replication.roles.master_monitor import MasterMonitor
+    from pymq.broker.replication.roles.write_fence import HandOverFence
+    from pymq.broker.replication.slave.ha_client import HaClient
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class RoleRequests:
-    """Of one broker in one role. ``link`` is a slave's."""
+    """Of one broker in one role. ``ha_client`` is a slave's."""
 
     def __init__(
         self,
@@ -38,23 +38,23 @@ class RoleRequests:
         config: BrokerConfig,
         store: MessageStore,
         role: Role,
-        lineage: LineageKeeper,
-        freeze: Freeze,
-        watch: GroupWatch,
-        link: MasterLink | None,
+        epoch_history: EpochFile,
+        write_fence: HandOverFence,
+        master_monitor: MasterMonitor,
+        ha_client: HaClient | None,
         change_role: ChangeRole,
     ) -> None:
         self._config = config
         self._store = store
         self._role = role
-        self._lineage = lineage
-        self._freeze = freeze
-        self._watch = watch
-        self._link = link
+        self._epoch_history = epoch_history
+        self._write_fence = write_fence
+        self._master_monitor = master_monitor
+        self._ha_client = ha_client
         self._change_role = change_role
         self._actions: Final = {
-            FREEZE: self._begin_freeze,
-            RESUME: self._end_freeze,
+            FENCE: self._begin_fence,
+            RESUME: self._end_fence,
             STEP_DOWN: self._step_down,
             PROMOTE: self._promote,
         }
@@ -69,22 +69,22 @@ class RoleRequests:
             raise _refusal(f"action {request.action[:40]!r}: give one of {', '.join(self._actions)}")
         self._check_epoch(request.epoch)
         action(request, f"an operator at {sender} asked for it")
-        return RoleAnswer(log_end=self._store.physical_max_offset, epoch=self._lineage.lineage.epoch)
+        return RoleAnswer(log_end=self._store.physical_max_offset, epoch=self._epoch_history.epoch_history.epoch)
 
     def _check_epoch(self, epoch: int) -> None:
-        ours = self._lineage.lineage.epoch
+        ours = self._epoch_history.epoch_history.epoch
         if epoch not in (-1, ours):
-            raise _refusal(f"this broker's newest reign has epoch {ours}, not {epoch}: look at the group again")
+            raise _refusal(f"this broker's newest epoch has epoch {ours}, not {epoch}: look at the group again")
 
-    def _begin_freeze(self, request: RoleRequest, why: str) -> None:
-        self._check_is_master(FREEZE)
-        if not 0 < request.freeze_ms <= FREEZE_MS_MAX:
-            raise _refusal(f"freezeMs {request.freeze_ms}: give 1 to {FREEZE_MS_MAX}")
-        self._freeze.begin(request.freeze_ms, f"another broker is about to become the master, {why}")
+    def _begin_fence(self, request: RoleRequest, why: str) -> None:
+        self._check_is_master(FENCE)
+        if not 0 < request.fence_ms <= FENCE_MS_MAX:
+            raise _refusal(f"freezeMs {request.fence_ms}: give 1 to {FENCE_MS_MAX}")
+        self._write_fence.begin(request.fence_ms, f"another broker is about to become the master, {why}")
 
-    def _end_freeze(self, request: RoleRequest, why: str) -> None:
+    def _end_fence(self, request: RoleRequest, why: str) -> None:
         self._check_is_master(RESUME)
-        self._freeze.end()
+        self._write_fence.end()
 
     def _step_down(self, request: RoleRequest, why: str) -> None:
         self._check_is_master(STEP_DOWN)
@@ -97,25 +97,25 @@ class RoleRequests:
             raise _refusal(f"masterAddress: {error}") from None
         if request.master_address == ours:
             raise _refusal(f"masterAddress {ours} is this broker's own: name the one that becomes the master")
-        if not self._freeze.is_on and not request.force:
-            raise _refusal("a master that takes writes would lose them by stepping down: freeze it first")
+        if not self._write_fence.is_on and not request.force:
+            raise _refusal("a master that takes writes would lose them by stepping down: fence it first")
         role = Role(request.broker_id, master_address=request.master_address)
         self._change_role(RoleChange(role, f"{request.master_address} becomes the master: {why}"))
 
     def _promote(self, request: RoleRequest, why: str) -> None:
-        """A slave becomes the master. A master that is told so by force begins another reign: of two masters of one
+        """A slave becomes the master. A master that is told so by force begins another epoch: of two masters of one
         epoch the other one then steps down."""
-        link = self._link
+        ha_client = self._ha_client
         if not request.force:
-            if link is None:
+            if ha_client is None:
                 raise _refusal("this broker is the master already")
-            self._check_is_safe(link)
-        self._watch.note_master_role(request.master_role)
-        self._change_role(RoleChange(Role(MASTER_ID, begins_reign=True), why))
+            self._check_is_safe(ha_client)
+        self._master_monitor.note_master_role(request.master_role)
+        self._change_role(RoleChange(Role(MASTER_ID, begins_epoch=True), why))
 
-    def _check_is_safe(self, link: MasterLink) -> None:
-        state = link.state()
-        if link.is_following:
+    def _check_is_safe(self, ha_client: HaClient) -> None:
+        state = ha_client.state()
+        if ha_client.is_following:
             raise _refusal(f"the master at {state.master_address} is followed: it must step down first")
         lacking = state.master_log_end - self._store.physical_max_offset
         if lacking > 0:

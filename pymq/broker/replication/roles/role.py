@@ -15,7 +15,7 @@ from pymq.model.route import MASTER_ID
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """``broker_id`` 0 is a master, which begins a reign when it ``begins_reign``; others are slaves.
+    """``broker_id`` 0 is a master, which begins an epoch when it ``begins_epoch``; others are slaves.
 
     ``master_address``: where a slave's master answers requests ("host:port"), empty to learn it from the name servers.
     ``master_role``: what the group's master was when last seen, ASYNC_MASTER or SYNC_MASTER; empty: never seen.
@@ -23,7 +23,7 @@ class Role:
     """
 
     broker_id: int
-    begins_reign: bool = False
+    begins_epoch: bool = False
     master_address: str = ""
     former_id: int = -1
     master_role: str = ""
@@ -35,13 +35,13 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """From now on ``role``. ``cut_to``: before that the log is cut to end there (None: as it is), with a record of
+    """From now on ``role``. ``truncate_to``: before that the log is cut to end there (None: as it is), with a record of
     what was cut; ``why`` is logged and shown.
     """
 
     role: Role
     why: str
-    cut_to: int | None = None
+    truncate_to: int | None = None
 
 
 # Asks the composition root for a change; it happens after the current turn, and closes whoever asked.

@@ -12,14 +12,14 @@ from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE
 from pymq.errors import StoreError
 from pymq.model.route import MASTER_ID
-from pymq.store.fs import Files
-from pymq.store.tables import JsonTable
+from pymq.store.disk.fs import Files
+from pymq.store.disk.json_table import JsonTable
 
 
 class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """``configured_id``: the id that flags or file gave when ``broker_id`` was taken. ``former_id``: see :class:`Role`.
 
-    ``begins_reign``: a master that has not yet noted in its lineage that it is one. ``master_role``: what the group's
+    ``begins_epoch``: a master that has not yet noted in its epoch history that it is one. ``master_role``: what the group's
     master was when last seen (ASYNC_MASTER or SYNC_MASTER, empty: never seen); whoever is promoted goes on with it.
     ``why``, ``since_ms``: for people.
     """
@@ -27,7 +27,7 @@ class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     broker_id: int
     configured_id: int
     former_id: int = -1
-    begins_reign: bool = False
+    begins_epoch: bool = False
     master_role: str = ""
     why: str = ""
     since_ms: int = 0
@@ -36,14 +36,14 @@ class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     def role(self) -> Role:
         return Role(
             self.broker_id,
-            begins_reign=self.begins_reign,
+            begins_epoch=self.begins_epoch,
             former_id=self.former_id,
             master_role=self.master_role,
         )
 
 
 def role_at_start(last: RoleRecord | None, configured_id: int) -> RoleRecord:
-    """The role to start in. A master that was a slave before begins a reign, whoever decided that."""
+    """The role to start in. A master that was a slave before begins an epoch, whoever decided that."""
     if last is None:
         return RoleRecord(broker_id=configured_id, configured_id=configured_id)
     if last.configured_id == configured_id:
@@ -52,7 +52,7 @@ def role_at_start(last: RoleRecord | None, configured_id: int) -> RoleRecord:
         broker_id=configured_id,
         configured_id=configured_id,
         former_id=last.broker_id,
-        begins_reign=configured_id == MASTER_ID and (last.broker_id != MASTER_ID or last.begins_reign),
+        begins_epoch=configured_id == MASTER_ID and (last.broker_id != MASTER_ID or last.begins_epoch),
         master_role=last.master_role,
         why=f"brokerId is {configured_id} in the configuration, it was {last.configured_id}",
     )
@@ -72,7 +72,7 @@ def demoted(record: RoleRecord, role: Role, why: str, now_ms: int) -> RoleRecord
         record,
         broker_id=role.broker_id,
         former_id=record.broker_id,
-        begins_reign=False,
+        begins_epoch=False,
         why=why,
         since_ms=now_ms,
     )

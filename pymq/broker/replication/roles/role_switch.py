@@ -37,7 +37,7 @@ class Steps(Protocol):
         """Answers what waits, closes the connections of replication, then the parts and the store."""
         ...
 
-    async def cut(self, end: int, why: str) -> None:
+    async def truncate(self, end: int, why: str) -> None:
         """Cuts the closed store's log to end at ``end``, with a record of what was cut."""
         ...
 
@@ -46,7 +46,7 @@ class Steps(Protocol):
         ...
 
     async def open(self, role: Role) -> None:
-        """Opens parts in the new role; a master that begins a reign has it in its lineage when this returns."""
+        """Opens parts in the new role; a master that begins an epoch has it in its epoch history when this returns."""
         ...
 
     async def announce(self) -> None:
@@ -88,8 +88,8 @@ class RoleSwitch:
         self._wake()
 
     def opened(self) -> RoleRecord:
-        """The parts were opened in the recorded role: the record to be saved, without a reign that is to begin."""
-        self._record = replace(self._record, begins_reign=False)
+        """The parts were opened in the recorded role: the record to be saved, without an epoch that is to begin."""
+        self._record = replace(self._record, begins_epoch=False)
         return self._record
 
     def note_master_role(self, master_role: str) -> bool:
@@ -133,15 +133,15 @@ class RoleSwitch:
             before,
             broker_id=role.broker_id,
             former_id=role.former_id,
-            begins_reign=role.begins_reign,
+            begins_epoch=role.begins_epoch,
             why=change.why,
             since_ms=self._clock.now_ms(),
         )
         await steps.save(self._record)
-        if change.cut_to is not None:
-            await steps.cut(change.cut_to, change.why)
+        if change.truncate_to is not None:
+            await steps.truncate(change.truncate_to, change.why)
         await steps.open(role)
-        if role.begins_reign:
+        if role.begins_epoch:
             await steps.save(self.opened())
         await steps.announce()
 
@@ -155,8 +155,8 @@ def _what_happened(id_before: int, change: RoleChange) -> str:
     role = change.role
     if role.broker_id != id_before:
         return f"id {id_before} became {_named(role)}"
-    if change.cut_to is not None:
-        return f"id {id_before} was opened anew, its log cut to end at {change.cut_to}"
-    if role.begins_reign:
-        return f"id {id_before} was opened anew as the master, and begins a reign"
+    if change.truncate_to is not None:
+        return f"id {id_before} was opened anew, its log cut to end at {change.truncate_to}"
+    if role.begins_epoch:
+        return f"id {id_before} was opened anew as the master, and begins an epoch"
     return f"id {id_before} was opened anew"

@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pymq.broker.groups import GroupManager
-from pymq.broker.replication.copied_tables import DELAYS, GROUPS, OFFSETS, TOPICS, CopiedTable, TableRead
+from pymq.broker.metadata.groups import GroupManager
+from pymq.broker.metadata.state import read_version
+from pymq.broker.metadata.table_saver import TableSaver
+from pymq.broker.metadata.topics import TopicManager
+from pymq.broker.replication.replicated_tables import DELAYS, GROUPS, OFFSETS, TOPICS, ReplicatedTable, TableRead
 from pymq.broker.replication.slave.table_taker import TableTaker, UnusableTableError
-from pymq.broker.state import read_version
-from pymq.broker.table_saver import TableSaver
-from pymq.broker.topics import TopicManager
 from pymq.errors import PymqError, StoreError
 from pymq.model import fastjson, names
+from pymq.store.disk.timer_checkpoint import read_timer_check
 from pymq.store.store import MessageStore
-from pymq.store.timer_check import read_timer_check
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
@@ -175,7 +175,7 @@ class ApacheCopy:
             self._kept[name].save_soon(lambda: table, saved)
 
 
-def timer_check_row(saver: TableSaver) -> CopiedTable:
+def timer_check_row(saver: TableSaver) -> ReplicatedTable:
     """Of the table that a PyMQ master does not have."""
 
     def saved(error: StoreError | OSError | None) -> None:
@@ -186,7 +186,7 @@ def timer_check_row(saver: TableSaver) -> CopiedTable:
         if not saver.is_busy:  # the next one comes soon
             saver.save_soon(lambda: table[TIMER_CHECK], saved)
 
-    return CopiedTable(TIMER_CHECK, TIMER_CHECK, "", tuple, lambda known: TableRead({}), take, waits_for_log=True)
+    return ReplicatedTable(TIMER_CHECK, TIMER_CHECK, "", tuple, lambda known: TableRead({}), take, waits_for_log=True)
 
 
 def _log_end_in(runtime_info: bytes) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pymq.broker.cursors import CursorManager, MaxOffset, read_offsets
+from pymq.broker.metadata.cursors import CursorManager, MaxOffset, read_offsets
+from pymq.broker.metadata.state import read_version
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
-from pymq.broker.state import read_version
-from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal

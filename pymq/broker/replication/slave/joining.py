@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.lineage_body import lineage_of_body
+from pymq.broker.replication.epoch_body import history_of_body
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.log_end import last_segment_start
 from pymq.config.values import MASTER_ROLES
 from pymq.model.fastjson import JsonError
@@ -26,16 +26,16 @@ TIMEOUT_MS = 3000
 
 
 class Joined(NamedTuple):
-    """``start``: below the slave's end, it must cut first; None: a RocketMQ master decides, see :class:`LinkSession`.
+    """``start``: below the slave's end, it must cut first; None: a RocketMQ master decides, see :class:`HaClientSession`.
 
-    ``token``: None for a RocketMQ master; ``ha_address``: empty when the master did not say; ``lineage``: of a RocketMQ
+    ``token``: None for a RocketMQ master; ``ha_address``: empty when the master did not say; ``epoch_history``: of a RocketMQ
     master, empty. ``log_end``: how far the master's log goes, -1 unknown.
     """
 
     token: int | None
     ha_address: str
     start: int | None
-    lineage: Lineage
+    epoch_history: EpochHistory
     master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER, as far as it said
     log_end: int = -1
 
@@ -113,8 +113,10 @@ class Joining:
         if answer.token == NO_TOKEN and end in (start, answer.start):
             self._fail(f"{self._address} gave no token for the connection to its HA port, and nothing is to be cut")
             return
-        lineage = lineage_of_body(answer.lineage)
-        self._tell(Joined(answer.token, answer.ha_address, answer.start, lineage, answer.master_role, answer.log_end))
+        epoch_history = history_of_body(answer.epoch_history)
+        self._tell(
+            Joined(answer.token, answer.ha_address, answer.start, epoch_history, answer.master_role, answer.log_end)
+        )
 
     # -- a RocketMQ master -------------------------------------------------------------------------------------------
 
@@ -162,4 +164,4 @@ class Joining:
         # Whoever reports 0 gets the last segment; that may be the first one.
         has_more = start < last_segment_start(start, end, request.segment_size_bytes)
         first = start if is_empty and request.full_sync and has_more else None
-        self._tell(Joined(None, "", first, Lineage(), self._master_role, end))
+        self._tell(Joined(None, "", first, EpochHistory(), self._master_role, end))

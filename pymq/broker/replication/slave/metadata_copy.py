@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.copied_tables import OFFSETS
+from pymq.broker.metadata.table_saver import TableSaver
+from pymq.broker.replication.replicated_tables import OFFSETS
 from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
 from pymq.broker.replication.slave.offset_push import OffsetPush
 from pymq.broker.replication.slave.table_taker import TableTaker
-from pymq.broker.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
 from pymq.model.strict_json import decode_json
-from pymq.wire.bodies_replication import MasterLinkState, MetadataTables, MetadataVersions
+from pymq.wire.bodies_replication import HaClientState, MetadataTables, MetadataVersions
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
 
 if TYPE_CHECKING:
     from pymq.broker.parts import BrokerParts
-    from pymq.broker.replication.status import LinkView
+    from pymq.broker.replication.status import HaClientView
 
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS = 3000
-WAIT_MS = 10_000  # for a change, at the master, which waits no longer than copy_requests.HOLD_MS_MAX
+WAIT_MS = 10_000  # for a change, at the master, which waits no longer than table_requests.HOLD_MS_MAX
 APACHE_INTERVAL_MS = 3000  # a RocketMQ master is asked for whole tables each time; its own slaves do so every 10 s
 
 
@@ -230,15 +230,15 @@ class MetadataCopy:
             log.warning("a table of master %s could not be taken: %s", self._address, error)
 
 
-class LinkAndTables:
+class HaClientAndTables:
     """What a slave's status tells of its master: the link's state with the tables' age, and what ails either."""
 
-    def __init__(self, link: LinkView, copy: MetadataCopy) -> None:
-        self._link = link
+    def __init__(self, ha_client: HaClientView, copy: MetadataCopy) -> None:
+        self._ha_client = ha_client
         self._copy = copy
 
-    def state(self) -> MasterLinkState:
-        state = self._link.state()
+    def state(self) -> HaClientState:
+        state = self._ha_client.state()
         state.metadata_age_ms = self._copy.age_ms
         if self._copy.problem and not state.problem:
             state.problem = f"topics, groups and offsets are not copied: {self._copy.problem}"
@@ -246,7 +246,7 @@ class LinkAndTables:
 
 
 class FollowedMaster(Protocol):
-    """What is asked of :class:`pymq.broker.replication.slave.link.MasterLink`."""
+    """What is asked of :class:`pymq.broker.replication.slave.ha_client.HaClient`."""
 
     @property
     def is_following(self) -> bool: ...
@@ -257,19 +257,19 @@ class FollowedMaster(Protocol):
 
 def metadata_copy(
     parts: BrokerParts,
-    link: FollowedMaster,
+    ha_client: FollowedMaster,
     saver: Callable[[str, str], TableSaver],
     timer_saver: TableSaver,
 ) -> MetadataCopy:
     """The copying of a slave's tables. ``saver(file name, member)`` keeps a table in ``config/``, ``timer_saver`` the
     timer's check point."""
-    tables = [*parts.copied_tables, timer_check_row(timer_saver)]
+    tables = [*parts.replicated_tables, timer_check_row(timer_saver)]
     taker = TableTaker(tables, lambda: parts.store.physical_max_offset)
     return MetadataCopy(
         network=parts.network,
         clock=parts.clock,
         config=parts.config,
-        master=lambda: link.master_address if link.is_following else "",
+        master=lambda: ha_client.master_address if ha_client.is_following else "",
         taker=taker,
         apache=ApacheCopy(
             network=parts.network,
@@ -284,5 +284,5 @@ def metadata_copy(
         ),
         push=OffsetPush(parts.network, parts.pending_offsets),
         savers=(parts.cursors.tick, parts.delays.tick, parts.pending_offsets.tick),
-        on_log_end=link.note_master_end,
+        on_log_end=ha_client.note_master_end,
     )

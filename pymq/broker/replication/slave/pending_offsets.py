@@ -9,14 +9,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pymq.broker.cursors import as_offset_table, read_offsets
-from pymq.broker.table_saver import TableSaver
+from pymq.broker.metadata.cursors import as_offset_table, read_offsets
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.errors import Refusal
 from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from pymq.broker.cursors import CursorManager
+    from pymq.broker.metadata.cursors import CursorManager
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pymq.broker.replication.copied_tables import CopiedTable
+from pymq.broker.replication.replicated_tables import ReplicatedTable
 from pymq.errors import PymqError
 
 
@@ -16,7 +16,7 @@ class UnusableTableError(PymqError):
 class TableTaker:
     """``log_end`` tells how far the slave's log goes, in the bytes it has."""
 
-    def __init__(self, tables: Iterable[CopiedTable], log_end: Callable[[], int]) -> None:
+    def __init__(self, tables: Iterable[ReplicatedTable], log_end: Callable[[], int]) -> None:
         self._tables = {table.name: table for table in tables}
         self._log_end = log_end
         # Tables that came before their messages, with the log's end they wait for. Of each at most two: the oldest,
@@ -56,7 +56,7 @@ class TableTaker:
         """Forgets what waits: it was of another master, or of the time before it lost a part of its log."""
         self._held.clear()
 
-    def _put(self, row: CopiedTable, table: dict[str, Any], is_part: bool) -> None:
+    def _put(self, row: ReplicatedTable, table: dict[str, Any], is_part: bool) -> None:
         try:
             row.take(table, is_part)
         except (AttributeError, TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ from tests.broker.world import World
 
 def promoted(world: World) -> World:
     world.parts.close()
-    return World(world.files, world.clock, role=Role(0, begins_reign=True))
+    return World(world.files, world.clock, role=Role(0, begins_epoch=True))
 
 
 def test_a_topic_that_was_not_copied_is_made_with_its_queues() -> None:

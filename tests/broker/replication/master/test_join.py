@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.lineage import Lineage
-from pymq.broker.replication.lineage_body import lineage_to_body
+from pymq.broker.replication.epoch_body import history_to_body
+from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.log_end import tail_size
 from pymq.broker.replication.master.join import OwnLog, decide
 from pymq.config.values import BROKER_ID_MAX
@@ -16,7 +16,7 @@ from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
 from pymq.wire.codes import ResponseCode
 
 SEGMENT = 100_000
-FIRST = Lineage().begin(0, "a")
+FIRST = EpochHistory().begin(0, "a")
 SECOND = FIRST.begin(150_000, "b")
 
 
@@ -35,13 +35,13 @@ def master(**changes: Any) -> OwnLog:
         segment_size_bytes=SEGMENT,
         start=0,
         end=250_000,
-        lineage=SECOND,
+        epoch_history=SECOND,
         tail_digest=digest,
     )
     return own._replace(**changes)
 
 
-def slave(log_end: int = 0, lineage: Lineage = FIRST, log_start: int = 0, **changes: Any) -> JoinRequest:
+def slave(log_end: int = 0, epoch_history: EpochHistory = FIRST, log_start: int = 0, **changes: Any) -> JoinRequest:
     size = tail_size(log_start, log_end, SEGMENT)
     fields: dict[str, Any] = {
         "cluster": "c",
@@ -53,7 +53,7 @@ def slave(log_end: int = 0, lineage: Lineage = FIRST, log_start: int = 0, **chan
         "log_end": log_end,
         "tail_bytes": size,
         "tail_digest": digest(log_end, size),
-        "lineage": lineage_to_body(lineage),
+        "epoch_history": history_to_body(epoch_history),
     }
     return JoinRequest(**{**fields, **changes})
 
@@ -85,12 +85,12 @@ def test_a_log_that_ends_before_the_oldest_byte_is_refused() -> None:
     assert "empty" in error.remark
 
 
-def test_a_log_that_ends_with_the_oldest_byte_goes_on_when_its_lineage_is_known() -> None:
+def test_a_log_that_ends_with_the_oldest_byte_goes_on_when_its_epoch_history_is_known() -> None:
     assert decide(slave(100_000), master(start=100_000)) == 100_000
-    assert "nothing is left to compare" in refusal(slave(100_000, Lineage()), master(start=100_000)).remark
+    assert "nothing is left to compare" in refusal(slave(100_000, EpochHistory()), master(start=100_000)).remark
 
 
-def test_a_diverged_tail_is_cut_at_the_common_point() -> None:
+def test_a_divergent_tail_is_cut_at_the_common_point() -> None:
     assert decide(slave(180_000), master()) == 150_000
     assert decide(slave(180_000, FIRST.begin(120_000, "z")), master()) == 120_000
 
@@ -103,7 +103,7 @@ def test_a_slave_of_a_newer_master_is_never_cut_for_an_older_one() -> None:
             assert word in error.remark
 
 
-def test_a_log_ahead_of_its_master_in_the_same_reign_is_cut() -> None:
+def test_a_log_ahead_of_its_master_in_the_same_epoch_is_cut() -> None:
     assert decide(slave(260_000, SECOND), master()) == 250_000
 
 
@@ -112,26 +112,29 @@ def test_nothing_is_cut_when_nothing_would_be_left_to_go_on_from() -> None:
     assert "the slave's begins at 160000" in refusal(slave(180_000, log_start=160_000), master()).remark
 
 
-def test_other_bytes_are_refused_with_and_without_lineage() -> None:
-    for lineage in (FIRST, Lineage()):
-        error = refusal(slave(120_000, lineage, tail_digest="feed"), master())
+def test_other_bytes_are_refused_with_and_without_epoch_history() -> None:
+    for epoch_history in (FIRST, EpochHistory()):
+        error = refusal(slave(120_000, epoch_history, tail_digest="feed"), master())
         assert "the 20000 bytes before offset 120000 are others: digest feed on the slave, 120000-20000 here" in str(
             error
         )
 
 
-def test_logs_without_lineage_are_compared_by_their_ends() -> None:
-    assert decide(slave(120_000, Lineage()), master()) == 120_000
-    assert decide(slave(120_000), master(lineage=Lineage())) == 120_000
-    assert "nothing behind 250000 can be the same" in refusal(slave(260_000, Lineage()), master()).remark
+def test_logs_without_epoch_history_are_compared_by_their_ends() -> None:
+    assert decide(slave(120_000, EpochHistory()), master()) == 120_000
+    assert decide(slave(120_000), master(epoch_history=EpochHistory())) == 120_000
+    assert "nothing behind 250000 can be the same" in refusal(slave(260_000, EpochHistory()), master()).remark
 
 
-def test_lineages_without_a_common_reign() -> None:
-    other = Lineage().begin(120_000, "z")
-    assert decide(slave(100_000, other.cut(100_000)), master(lineage=SECOND)) == 100_000  # claims nothing
-    late = Lineage().begin(150_000, "y")
-    assert decide(slave(120_000, other), master(lineage=late)) == 120_000
-    assert "no master in its lineage is in this one's" in refusal(slave(130_000, other), master(lineage=late)).remark
+def test_epoch_histories_without_a_common_epoch() -> None:
+    other = EpochHistory().begin(120_000, "z")
+    assert decide(slave(100_000, other.truncate(100_000)), master(epoch_history=SECOND)) == 100_000  # claims nothing
+    late = EpochHistory().begin(150_000, "y")
+    assert decide(slave(120_000, other), master(epoch_history=late)) == 120_000
+    assert (
+        "no master in its epoch history is in this one's"
+        in refusal(slave(130_000, other), master(epoch_history=late)).remark
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from pymq.model.properties import encode_properties
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.disk import Threads, failing
+from tests.broker.messages.test_writer import all_messages, answer, bodies
 from tests.broker.replication.fake_slaves import FakeSlaves
-from tests.broker.test_writer import all_messages, answer, bodies
 from tests.broker.world import BORN_HOST, Caller, FakePeer, World
 
 SLAVE_TIMEOUT_MS = 3000
@@ -62,7 +62,7 @@ def test_an_answer_leaves_when_a_slave_has_its_message_and_not_before() -> None:
     assert codes(first, second) == [[0], []] and bodies(world) == [b"1"]
     slaves.ack()
     assert codes(first, second) == [[0], [0]] and bodies(world) == [b"1", b"2"]
-    assert not world.parts.writer.is_awaiting_slaves and not world.parts.store.appender.hidden
+    assert not world.parts.writer.is_awaiting_slaves and not world.parts.store.appender.unconfirmed
 
 
 @pytest.mark.parametrize(("copies", "acks"), [(1, 0), (2, 1), (3, 2)])
@@ -428,12 +428,12 @@ class Course:
     def check(self) -> None:
         """What was answered or seen since the last call may be, by what disk and slaves have now."""
         store, needed = self.world.parts.store, self.world.parts.sync_mode.needed_slaves
-        copied = self.slaves.confirmed(needed) if needed else store.physical_max_offset
+        confirm_offset = self.slaves.offset_held_by(needed) if needed else store.physical_max_offset
         answered = [frame.opaque for frame in self.peer.frames[self._answered :] if frame.code == ResponseCode.SUCCESS]
         end = store.max_offset("T", 0)
         for number in [n for n in answered if n not in self.hasty] + list(map(int, self.bodies[self._seen : end])):
             promise = self.promises[number]
-            assert not promise.needs_slaves or promise.end <= copied, f"{number}: enough slaves have it"
+            assert not promise.needs_slaves or promise.end <= confirm_offset, f"{number}: enough slaves have it"
             assert not promise.needs_disk or promise.end <= store.synced_offset, f"{number}: the disk has it"
         self._answered, self._seen = len(self.peer.frames), end
 
@@ -485,11 +485,11 @@ def test_answers_that_wait_leave_in_the_order_of_the_log(seed: int) -> None:
 def test_who_waits_for_slaves_is_told_once() -> None:
     world, slaves = opened()
     told: list[int] = []
-    world.parts.writer.when_copied(lambda: told.append(1))
+    world.parts.writer.when_confirmed(lambda: told.append(1))
     assert told == [1], "nothing waits"
     commit_one(world, 1)
     commit_one(world, 2)
-    world.parts.writer.when_copied(lambda: told.append(2))
+    world.parts.writer.when_confirmed(lambda: told.append(2))
     slaves.ack(offset=world.parts.store.physical_max_offset - 1)
     assert told == [1]
     slaves.ack()

@@ -7,7 +7,7 @@ import pytest
 
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import BROKER_ID_MAX
-from pymq.wire.bodies_replication import FREEZE_MS_MAX, RoleAnswer, RoleRequest
+from pymq.wire.bodies_replication import FENCE_MS_MAX, RoleAnswer, RoleRequest
 from pymq.wire.codes import RequestCode
 from tests.broker.replication.asking import THEIRS, following
 from tests.broker.world import Caller, World
@@ -28,13 +28,13 @@ def refused(world: World, **fields: object) -> str:
     return remark
 
 
-def slave(**link: object) -> World:
+def slave(**ha_client: object) -> World:
     """A slave whose link stands as said."""
     world = World(brokerId=1)
     parts = world.parts
-    assert parts.link is not None
-    state = following(THEIRS, **link)
-    parts.link.state = lambda: state  # type: ignore[method-assign]
+    assert parts.ha_client is not None
+    state = following(THEIRS, **ha_client)
+    parts.ha_client.state = lambda: state  # type: ignore[method-assign]
     return world
 
 
@@ -42,32 +42,32 @@ def test_a_frozen_master_takes_no_writes_until_it_is_resumed() -> None:
     world = World()
     Caller(world)
     world.put("TBW102")
-    answer = order(world, action="freeze", freeze_ms=1000, epoch=1)
+    answer = order(world, action="fence", fence_ms=1000, epoch=1)
     assert answer == RoleAnswer(log_end=world.parts.store.physical_max_offset, epoch=1)
-    assert world.parts.freeze.is_on
+    assert world.parts.write_fence.is_on
     order(world, action="resume")
-    assert not world.parts.freeze.is_on
+    assert not world.parts.write_fence.is_on
 
 
-@pytest.mark.parametrize("freeze_ms", [-1, 0, FREEZE_MS_MAX + 1])
-def test_a_freeze_has_limits(freeze_ms: int) -> None:
+@pytest.mark.parametrize("fence_ms", [-1, 0, FENCE_MS_MAX + 1])
+def test_a_freeze_has_limits(fence_ms: int) -> None:
     world = World()
-    remark = refused(world, action="freeze", freeze_ms=freeze_ms)
-    assert str(freeze_ms) in remark and str(FREEZE_MS_MAX) in remark
-    order(world, action="freeze", freeze_ms=FREEZE_MS_MAX)
+    remark = refused(world, action="fence", fence_ms=fence_ms)
+    assert str(fence_ms) in remark and str(FENCE_MS_MAX) in remark
+    order(world, action="fence", fence_ms=FENCE_MS_MAX)
 
 
 def test_a_frozen_master_steps_down() -> None:
     world = World()
-    order(world, action="freeze", freeze_ms=1000)
+    order(world, action="fence", fence_ms=1000)
     order(world, action="step_down", broker_id=2, master_address=THEIRS)
     (change,) = world.role_changes
-    assert change.role == Role(2, master_address=THEIRS) and change.cut_to is None
+    assert change.role == Role(2, master_address=THEIRS) and change.truncate_to is None
 
 
 def test_a_master_that_takes_writes_steps_down_by_force_alone() -> None:
     world = World()
-    assert "freeze" in refused(world, action="step_down", broker_id=2, master_address=THEIRS)
+    assert "fence" in refused(world, action="step_down", broker_id=2, master_address=THEIRS)
     order(world, action="step_down", broker_id=2, master_address=THEIRS, force=True)
     assert len(world.role_changes) == 1
 
@@ -94,10 +94,10 @@ def test_the_highest_id_may_be_taken() -> None:
 def test_a_slave_that_has_lost_its_master_is_promoted() -> None:
     world = slave(master_log_end=0)
     noted: list[str] = []
-    world.parts.watch.on_master_role = noted.append
+    world.parts.master_monitor.on_master_role = noted.append
     order(world, action="promote", master_role="SYNC_MASTER", epoch=0)
     (change,) = world.role_changes
-    assert change.role == Role(0, begins_reign=True)
+    assert change.role == Role(0, begins_epoch=True)
     assert noted == ["SYNC_MASTER"]
 
 
@@ -111,14 +111,14 @@ def test_a_slave_that_lacks_something_is_promoted_by_force_alone() -> None:
 
 def test_a_slave_that_follows_a_living_master_is_promoted_by_force_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     world = slave(master_log_end=0)
-    assert world.parts.link is not None
-    monkeypatch.setattr(type(world.parts.link), "is_following", property(lambda link: True))
+    assert world.parts.ha_client is not None
+    monkeypatch.setattr(type(world.parts.ha_client), "is_following", property(lambda ha_client: True))
     assert "step down first" in refused(world, action="promote")
     order(world, action="promote", force=True)
     assert len(world.role_changes) == 1
 
 
-@pytest.mark.parametrize("action", ["freeze", "resume", "step_down"])
+@pytest.mark.parametrize("action", ["fence", "resume", "step_down"])
 def test_what_is_for_a_master_a_slave_refuses(action: str) -> None:
     assert "slave 1" in refused(slave(), action=action)
 
@@ -129,11 +129,11 @@ def test_a_master_is_not_promoted_unless_it_is_chosen_before_another() -> None:
     assert "epoch 1, not 7" in refused(world, action="promote", force=True, epoch=7)
     order(world, action="promote", force=True, epoch=1)
     (change,) = world.role_changes
-    assert change.role == Role(0, begins_reign=True) and change.cut_to is None
+    assert change.role == Role(0, begins_epoch=True) and change.truncate_to is None
 
 
-def test_whoever_has_seen_another_lineage_must_look_again() -> None:
-    remark = refused(World(), action="freeze", freeze_ms=5, epoch=7)
+def test_whoever_has_seen_another_epoch_history_must_look_again() -> None:
+    remark = refused(World(), action="fence", fence_ms=5, epoch=7)
     assert "epoch 1, not 7" in remark
 
 

@@ -15,7 +15,7 @@ from pymq.broker.replication.roles.role_file import (
     role_name_at_start,
 )
 from pymq.errors import StoreError
-from pymq.store.memory_fs import MemoryFiles
+from pymq.store.disk.memory_fs import MemoryFiles
 
 PATH = "/data/config/role.json"
 
@@ -32,11 +32,11 @@ def record(broker_id: int, configured_id: int, **fields: object) -> RoleRecord:
         (record(0, 0), 0, Role(0)),
         (record(1, 0), 0, Role(1)),
         (record(0, 1), 1, Role(0)),
-        (record(0, 1, begins_reign=True, former_id=1), 1, Role(0, begins_reign=True, former_id=1)),
-        (record(1, 1), 0, Role(0, begins_reign=True, former_id=1)),
+        (record(0, 1, begins_epoch=True, former_id=1), 1, Role(0, begins_epoch=True, former_id=1)),
+        (record(1, 1), 0, Role(0, begins_epoch=True, former_id=1)),
         (record(1, 0), 2, Role(2, former_id=1)),
-        (record(0, 0, begins_reign=True), 1, Role(1, former_id=0)),
-        (record(0, 1, begins_reign=True), 0, Role(0, begins_reign=True, former_id=0)),
+        (record(0, 0, begins_epoch=True), 1, Role(1, former_id=0)),
+        (record(0, 1, begins_epoch=True), 0, Role(0, begins_epoch=True, former_id=0)),
         (record(0, 1), 0, Role(0, former_id=0)),
     ],
     ids=[
@@ -63,7 +63,7 @@ def test_the_record_survives_a_restart() -> None:
     files = MemoryFiles()
     assert RoleFile(files, "/data").load() is None
     files.makedirs("/data/config")
-    kept = record(2, 0, former_id=0, begins_reign=True, master_role="SYNC_MASTER", why="10.0.0.2 is it", since_ms=17)
+    kept = record(2, 0, former_id=0, begins_epoch=True, master_role="SYNC_MASTER", why="10.0.0.2 is it", since_ms=17)
     RoleFile(files, "/data").save(kept)
     assert RoleFile(files, "/data").load() == kept
 
@@ -107,7 +107,7 @@ def test_broker_role_after_a_change(kept: RoleRecord, before: str, expected: str
 
 
 def test_a_master_that_starts_as_slave_remembers_what_it_was() -> None:
-    kept = demoted(record(0, 0, begins_reign=True), Role(4, master_address="10.0.0.2:1"), "newer", 99)
+    kept = demoted(record(0, 0, begins_epoch=True), Role(4, master_address="10.0.0.2:1"), "newer", 99)
     assert kept == record(4, 0, former_id=0, why="newer", since_ms=99)
 
 

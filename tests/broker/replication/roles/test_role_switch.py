@@ -13,8 +13,8 @@ from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.clock import ManualClock
 from pymq.errors import StoreError
 
-PROMOTE = RoleChange(Role(0, begins_reign=True), "promoted")
-STEP_DOWN = RoleChange(Role(2, master_address="10.0.0.2:10911"), "a newer master", cut_to=500)
+PROMOTE = RoleChange(Role(0, begins_epoch=True), "promoted")
+STEP_DOWN = RoleChange(Role(2, master_address="10.0.0.2:10911"), "a newer master", truncate_to=500)
 
 
 class FakeSteps:
@@ -41,15 +41,15 @@ class FakeSteps:
     async def close(self) -> None:
         self._do("close")
 
-    async def cut(self, end: int, why: str) -> None:
+    async def truncate(self, end: int, why: str) -> None:
         self._do("cut", end)
 
     async def save(self, record: RoleRecord) -> None:
-        self._do("save", f"{record.broker_id}{' begins' if record.begins_reign else ''}")
+        self._do("save", f"{record.broker_id}{' begins' if record.begins_epoch else ''}")
         self.saved = record
 
     async def open(self, role: Role) -> None:
-        self._do("open", f"{role.broker_id}{' begins' if role.begins_reign else ''}")
+        self._do("open", f"{role.broker_id}{' begins' if role.begins_epoch else ''}")
 
     async def announce(self) -> None:
         self._do("announce")
@@ -105,8 +105,8 @@ def test_one_change_at_a_time() -> None:
         ("withdraw", Role(1)),
         ("close", Role(1)),
         ("save 0 begins", Role(1)),
-        ("open", Role(0, begins_reign=True, former_id=1)),
-        ("save 0", Role(0, begins_reign=True, former_id=1)),
+        ("open", Role(0, begins_epoch=True, former_id=1)),
+        ("save 0", Role(0, begins_epoch=True, former_id=1)),
         ("announce", Role(0, former_id=1)),
     ],
 )
@@ -146,7 +146,7 @@ def test_what_kind_of_master_a_group_has_is_noted_once_and_kept() -> None:
     [
         (1, PROMOTE, "id 1 became the master: promoted"),
         (0, STEP_DOWN, "id 0 became slave 2: a newer master"),
-        (0, PROMOTE, "id 0 was opened anew as the master, and begins a reign: promoted"),
+        (0, PROMOTE, "id 0 was opened anew as the master, and begins an epoch: promoted"),
         (2, STEP_DOWN, "id 2 was opened anew, its log cut to end at 500: a newer master"),
         (2, RoleChange(Role(2), "slaves answer"), "id 2 was opened anew: slaves answer"),
     ],

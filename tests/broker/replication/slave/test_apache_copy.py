@@ -12,7 +12,7 @@ import pytest
 from pymq.broker.replication.slave.metadata_copy import APACHE_INTERVAL_MS
 from pymq.broker.routes import broker_dispatcher
 from pymq.model.tables import TopicConfig
-from pymq.store.timer_check import TimerCheckFile
+from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
@@ -221,10 +221,10 @@ def test_offsets_of_a_group_that_it_has_not_met_wait_until_it_has(caplog: pytest
 def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:
     pair, _ = apache_pair()
     pair.run(1000)
-    pair.link.is_following = False
+    pair.ha_client.is_following = False
     pair.run(ROUND_MS)
     pair.network.servers[MASTER] = broker_dispatcher(pair.master.parts)
-    pair.link.is_following = True
+    pair.ha_client.is_following = True
     pair.master.parts.topics.put([TopicConfig(topic_name="V")])
     pair.run(1000)
     assert pair.slave.parts.topics.all() == pair.master.parts.topics.all()
@@ -266,7 +266,7 @@ def test_nothing_is_taken_once_it_is_not_followed(answered: int) -> None:
     for _ in range(answered):
         pair.network.answer_one()
     before = tables(pair)
-    pair.link.is_following = False
+    pair.ha_client.is_following = False
     pair.network.answer_all()
     assert tables(pair) == before
 

@@ -16,7 +16,7 @@ from tests.broker.replication.cable import Cable
 
 MASTER = "10.0.0.1:10911"
 TOKEN = -77
-REIGN = {"epoch": 3, "start": 100, "reignId": "a" * 16}
+EPOCH = {"epoch": 3, "start": 100, "epochId": "a" * 16}
 
 
 def outcome_of(answer: Command | str, *, log_start: int = 0, log_end: int = 0) -> Outcome:
@@ -47,10 +47,10 @@ def refused(log_start: int = 0, log_end: int = 0, **fields: Any) -> str:
 
 @pytest.mark.parametrize("start", [0, 5000, OFFSET_MAX])
 def test_an_empty_log_goes_on_where_the_master_says(start: int) -> None:
-    outcome = answered(start=start, logEnd=start, lineage=[REIGN])
+    outcome = answered(start=start, logEnd=start, epochHistory=[EPOCH])
     assert isinstance(outcome, Joined)
     assert (outcome.start, outcome.token, outcome.log_end) == (start, TOKEN, start)
-    assert [reign.epoch for reign in outcome.lineage.reigns] == [3]
+    assert [entry.epoch for entry in outcome.epoch_history.entries] == [3]
 
 
 @pytest.mark.parametrize("start", [1000, 1700, 2000])
@@ -81,11 +81,11 @@ def test_who_is_to_go_on_needs_a_token(log_start: int, log_end: int, start: int)
         {"logEnd": OFFSET_MAX + 1},
         {"haAddress": "h" * (TEXT_LENGTH_MAX + 1)},
         {"masterRole": "r" * (TEXT_LENGTH_MAX + 1)},
-        {"lineage": [{**REIGN, "start": -1}]},
-        {"lineage": [{**REIGN, "start": OFFSET_MAX + 1}]},
-        {"lineage": [{**REIGN, "epoch": -1}]},
-        {"lineage": [{**REIGN, "epoch": EPOCH_MAX + 1}]},
-        {"lineage": [{**REIGN, "reignId": "x" * (TEXT_LENGTH_MAX + 1)}]},
+        {"epochHistory": [{**EPOCH, "start": -1}]},
+        {"epochHistory": [{**EPOCH, "start": OFFSET_MAX + 1}]},
+        {"epochHistory": [{**EPOCH, "epoch": -1}]},
+        {"epochHistory": [{**EPOCH, "epoch": EPOCH_MAX + 1}]},
+        {"epochHistory": [{**EPOCH, "epochId": "x" * (TEXT_LENGTH_MAX + 1)}]},
     ],
     ids=str,
 )
@@ -95,9 +95,9 @@ def test_numbers_and_texts_beyond_their_limits_are_not_gone_by(fields: dict[str,
 
 
 def test_at_their_limits_they_are() -> None:
-    lineage = [{"epoch": EPOCH_MAX, "start": OFFSET_MAX, "reignId": "x" * TEXT_LENGTH_MAX}]
+    epoch_history = [{"epoch": EPOCH_MAX, "start": OFFSET_MAX, "epochId": "x" * TEXT_LENGTH_MAX}]
     fields = {"token": -OFFSET_MAX, "start": OFFSET_MAX, "logEnd": OFFSET_MAX, "haAddress": "h" * TEXT_LENGTH_MAX}
-    assert isinstance(answered(lineage=lineage, **fields), Joined)
+    assert isinstance(answered(epoch_history=epoch_history, **fields), Joined)
 
 
 @pytest.mark.parametrize(

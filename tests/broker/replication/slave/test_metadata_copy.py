@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pymq.broker.replication.master import copy_requests
-from pymq.broker.replication.slave.metadata_copy import WAIT_MS, LinkAndTables
+from pymq.broker.replication.master import table_requests
+from pymq.broker.replication.slave.metadata_copy import WAIT_MS, HaClientAndTables
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
-from pymq.wire.bodies_replication import MasterLinkState
+from pymq.wire.bodies_replication import HaClientState
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.dispatch import Reply
 from tests.broker.disk import failing
@@ -50,7 +50,7 @@ def test_a_new_slave_gets_everything() -> None:
     assert slave.cursors.query("g", "T", 0) == 1
     assert_equal(pair)
     assert 0 <= pair.copy.age_ms <= 1000 and pair.copy.problem == ""
-    assert pair.link.master_end == pair.master.parts.store.physical_max_offset
+    assert pair.ha_client.master_end == pair.master.parts.store.physical_max_offset
 
 
 def test_a_change_is_on_the_slave_s_disk_within_a_second() -> None:
@@ -133,13 +133,13 @@ def test_while_the_master_is_frozen_the_slave_asks_at_each_interval() -> None:
     pair = Pair()
     pair.run(5000)
     assert pair.network.held and pair.copy.age_ms > 0
-    pair.master.parts.freeze.begin(10_000, "a promotion")
+    pair.master.parts.write_fence.begin(10_000, "a promotion")
     pair.run(400)
     assert not pair.network.held and pair.copy.age_ms < 400
     pair.network.code_counts.clear()
     pair.run(3000)
     assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 10
-    pair.master.parts.freeze.end()
+    pair.master.parts.write_fence.end()
     pair.run(400)
     assert pair.network.held
 
@@ -163,9 +163,9 @@ def test_a_held_question_to_a_master_that_is_followed_no_more_is_given_up() -> N
     pair = Pair()
     pair.run(1000)
     make_topic(pair.master, "T")
-    pair.link.is_following = False
+    pair.ha_client.is_following = False
     pair.copy.tick()
-    pair.link.is_following = True
+    pair.ha_client.is_following = True
     pair.tick()
     pair.network.deliver()
     assert pair.slave.parts.topics.get("T") is None, "what it was told comes too late"
@@ -210,13 +210,13 @@ def test_one_question_is_under_way_at_a_time_and_not_before_the_interval() -> No
 
 def test_nothing_is_taken_from_who_is_not_followed() -> None:
     pair = Pair()
-    pair.link.is_following = False
+    pair.ha_client.is_following = False
     pair.run(1000)
     assert pair.network.code_counts == {} and pair.copy.age_ms == -1
-    pair.link.is_following = True
+    pair.ha_client.is_following = True
     make_topic(pair.master, "T")
     pair.copy.tick()
-    pair.link.is_following = False
+    pair.ha_client.is_following = False
     pair.network.answer_all()
     assert pair.slave.parts.topics.get("T") is None and "not followed" in pair.copy.problem
 
@@ -317,7 +317,7 @@ def test_of_many_offsets_only_what_changed_is_sent() -> None:
 
 
 def test_a_long_answer_is_cut_between_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_requests, "ANSWER_BYTES", 10)
+    monkeypatch.setattr(table_requests, "ANSWER_BYTES", 10)
     pair = Pair()
     make_topic(pair.master, "T")
     make_group(pair.master, "g")
@@ -370,7 +370,7 @@ def test_tables_of_a_newer_master_that_this_version_does_not_know_are_left_out()
     _, command, on_answer = pair.network.asked.pop()
     body = msgspec.json.encode({"versions": {"later": "9"}, "tables": {"later": {"x": 1}}, "logEnd": 5})
     on_answer(Reply(body=body).to_command(command))
-    assert pair.copy.problem == "" and pair.link.master_end == 5
+    assert pair.copy.problem == "" and pair.ha_client.master_end == 5
     pair.clock.advance(300)
     pair.copy.tick()
     assert b'"later":"9"' in pair.network.asked[0][1].body, "it has that one as far as its master should care"
@@ -390,18 +390,18 @@ def test_the_status_tells_how_old_the_tables_are() -> None:
     class State:
         problem = ""
 
-        def state(self) -> MasterLinkState:
-            return MasterLinkState(problem=self.problem)
+        def state(self) -> HaClientState:
+            return HaClientState(problem=self.problem)
 
     pair = Pair()
-    link = State()
-    view = LinkAndTables(link, pair.copy)
-    assert view.state() == MasterLinkState(metadata_age_ms=-1)
+    ha_client = State()
+    view = HaClientAndTables(ha_client, pair.copy)
+    assert view.state() == HaClientState(metadata_age_ms=-1)
     pair.run(500)
     pair.clock.advance(1000)
     age_ms = pair.copy.age_ms
-    assert view.state() == MasterLinkState(metadata_age_ms=age_ms) and 1000 <= age_ms <= 1500
+    assert view.state() == HaClientState(metadata_age_ms=age_ms) and 1000 <= age_ms <= 1500
     pair.network.lose(MASTER)
     assert view.state().problem.startswith("topics, groups and offsets are not copied: the connection to")
-    link.problem = "refused"
+    ha_client.problem = "refused"
     assert view.state().problem == "refused"

@@ -101,7 +101,7 @@ class Model:
             self.pair.tick()
 
     def do_follow(self, is_following: bool) -> None:
-        self.pair.link.is_following = is_following
+        self.pair.ha_client.is_following = is_following
 
     def do_restart(self, of_slave: bool) -> None:
         if of_slave:
@@ -136,7 +136,7 @@ class Model:
 
     def rest(self) -> None:
         """Everything is answered, for longer than the slowest interval."""
-        self.pair.link.is_following = True
+        self.pair.ha_client.is_following = True
         self.pair.run(11_000)
         self.pair.copy_log()
         self.pair.run(1000)

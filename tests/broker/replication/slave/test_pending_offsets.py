@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.offset_push import ASKED_AT_ONCE
 from pymq.broker.replication.slave.pending_offsets import PENDING_COUNT_MAX, PendingOffset, PendingOffsets
-from pymq.broker.table_saver import TableSaver
 from pymq.clock import ManualClock
 from pymq.errors import Refusal
 from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
-from pymq.store.memory_fs import MemoryFiles
-from pymq.store.tables import JsonTable
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.disk import failing
@@ -93,14 +93,14 @@ def test_a_commit_beside_a_living_master_is_forwarded() -> None:
 
 def test_while_the_master_hands_over_it_waits_and_holds_up_no_tables() -> None:
     pair = joined_pair()
-    pair.master.parts.freeze.begin(60_000, "hand-over")
+    pair.master.parts.write_fence.begin(60_000, "hand-over")
     commit(pair, 4)
     pair.run(2000)
     assert pair.master.parts.cursors.query("g", "T", 0) == 1
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
     assert pair.slave.parts.metadata is not None
     assert (pair.slave.parts.metadata.problem, pair.slave.parts.metadata.age_ms < 1000) == ("", True)
-    pair.master.parts.freeze.end()
+    pair.master.parts.write_fence.end()
     pair.run(1000)
     assert pair.master.parts.cursors.query("g", "T", 0) == 4
 
@@ -159,7 +159,9 @@ def test_what_the_master_can_t_have_is_dropped(caplog: pytest.LogCaptureFixture)
 
 def test_of_messages_that_a_crash_took_only_those_that_are_left_count_as_consumed() -> None:
     pair = joined_pair(messages=3)
-    crashed = MemoryFiles.restored(pair.master.files.freeze().image())  # with less than all, as a power loss leaves it
+    crashed = MemoryFiles.restored(
+        pair.master.files.snapshot().image()
+    )  # with less than all, as a power loss leaves it
     pair.master.put("T")
     pair.master.put("T")
     pair.run(300)
@@ -167,7 +169,7 @@ def test_of_messages_that_a_crash_took_only_those_that_are_left_count_as_consume
     commit(pair, 5)
     pair.open_master(crashed)
     pair.master.put("T", b"stored since, with a lost one's offset")
-    pair.link.is_following = True
+    pair.ha_client.is_following = True
     pair.run(1000)
     assert pair.master.parts.cursors.query("g", "T", 0) == 3 and not len(pair.slave.parts.pending_offsets)
     assert pair.slave.parts.cursors.query("g", "T", 0) == 3
@@ -190,7 +192,7 @@ def test_a_deleted_topic_s_and_group_s_are_forgotten() -> None:
     pair.master.parts.topics.put([TopicConfig(topic_name="U")])
     pair.master.parts.groups.put([SubscriptionGroupConfig(group_name="h")])
     pair.run(500)
-    pair.link.is_following = False
+    pair.ha_client.is_following = False
     commit(pair, 4)
     commit(pair, 4, topic="U", group="h")
     caller = Caller(pair.master)
@@ -199,7 +201,7 @@ def test_a_deleted_topic_s_and_group_s_are_forgotten() -> None:
     pair.master.parts.topics.put([TopicConfig(topic_name="T")])
     for _ in range(9):
         pair.master.put("T")
-    pair.link.is_following = True
+    pair.ha_client.is_following = True
     pair.run(1000)
     assert not len(pair.slave.parts.pending_offsets)
     assert pair.master.parts.cursors.query("g", "T", 0) == -1, "4 was an offset of the old T"

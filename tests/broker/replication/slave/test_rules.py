@@ -10,8 +10,8 @@ from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED, SERVED,
 from pymq.broker.routes import broker_routes
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
+from tests.broker.fast.test_send import ordinary, payload_of
 from tests.broker.replication.pair import Pair
-from tests.broker.test_fast_send import ordinary, payload_of
 from tests.broker.world import Caller, FakePeer, World
 
 
@@ -46,8 +46,8 @@ def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
 @pytest.mark.parametrize("code", sorted(REFUSED), ids=request_name)
 def test_what_is_refused_names_slave_and_master(code: int) -> None:
     slave = World(brokerId="1")
-    assert slave.parts.link is not None
-    slave.parts.link.note_master("10.0.0.1:10911", "10.0.0.1:10912")
+    assert slave.parts.ha_client is not None
+    slave.parts.ha_client.note_master("10.0.0.1:10911", "10.0.0.1:10912")
     got, remark = Caller(slave).refused(code, b"nonsense", no="fields")
     assert got == REFUSED[code][0]
     assert remark.startswith("broker-a is a slave (id 1) and ") and remark.endswith("ask its master at 10.0.0.1:10911")

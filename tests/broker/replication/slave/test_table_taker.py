@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.copied_tables import CopiedTable, TableRead
+from pymq.broker.replication.replicated_tables import ReplicatedTable, TableRead
 from pymq.broker.replication.slave.table_taker import TableTaker, UnusableTableError
 
 
@@ -20,11 +20,11 @@ class Setup:
             [self.row("plain", waits_for_log=False), self.row("late", waits_for_log=True)], lambda: self.log_end
         )
 
-    def row(self, name: str, *, waits_for_log: bool) -> CopiedTable:
+    def row(self, name: str, *, waits_for_log: bool) -> ReplicatedTable:
         def take(table: dict[str, Any], is_part: bool) -> None:
             self.taken.append((name, table["x"]["n"], is_part))
 
-        return CopiedTable(name, "x", "s", tuple, lambda known: TableRead({}), take, waits_for_log)
+        return ReplicatedTable(name, "x", "s", tuple, lambda known: TableRead({}), take, waits_for_log)
 
     def late(self, number: int, log_end: int) -> None:
         self.taker.take("late", {"x": {"n": number}}, master_log_end=log_end)
@@ -103,7 +103,7 @@ def test_what_can_t_be_read_is_refused() -> None:
     def take(table: dict[str, Any], is_part: bool) -> None:
         int(table["x"]["n"])
 
-    taker = TableTaker([CopiedTable("plain", "x", "s", tuple, lambda known: TableRead({}), take)], lambda: 0)
+    taker = TableTaker([ReplicatedTable("plain", "x", "s", tuple, lambda known: TableRead({}), take)], lambda: 0)
     with pytest.raises(UnusableTableError, match="master's table plain can't be read"):
         taker.take("plain", {"x": {"n": "many"}})
     setup.taker.take("unknown", None)

@@ -1,0 +1,1 @@
+"""Short ways for the commonest sends and pulls. Each gives the same bytes as the plain way."""

@@ -1,0 +1,56 @@
+"""Queues that a plain send may go to without further questions, remembered until a topic changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from pymq.model.tables import PERM_WRITE
+
+if TYPE_CHECKING:
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import Meter, StatsManager
+    from pymq.store.queue.consume_queue import ConsumeQueue
+    from pymq.store.write.plain_stager import PlainStager
+
+
+class Target:
+    """One such queue and the meter of its topic."""
+
+    __slots__ = ("meter", "queue")
+
+    def __init__(self, queue: ConsumeQueue, meter: Meter) -> None:
+        self.queue = queue
+        self.meter = meter
+
+
+class SendTargets:
+    """Topic and queue id -> target."""
+
+    def __init__(self, topics: TopicManager, stager: PlainStager, stats: StatsManager) -> None:
+        self._topics = topics
+        self._stager = stager
+        self._stats = stats
+        self._known: dict[tuple[str, int], Target] = {}
+        self.get = self._known.get
+        topics.add_listener(self._forget)
+
+    def find(self, topic_name: str, queue_id: int) -> Target | None:
+        """The target if nothing speaks against plain sends to it; remembered for :attr:`get`."""
+        topic = self._topics.get(topic_name)
+        if (
+            topic is None
+            or not topic.perm & PERM_WRITE
+            or not 0 <= queue_id < topic.queue_count
+            or topic_name in SEND_FORBIDDEN_TOPICS
+            or topic_name.startswith(RETRY_PREFIX)
+        ):
+            return None
+        queue = self._stager.queue(topic_name, queue_id)
+        if queue is None:
+            return None
+        target = self._known[topic_name, queue_id] = Target(queue, self._stats.put_meter(topic_name))
+        return target
+
+    def _forget(self, changed: list[str]) -> None:
+        self._known.clear()

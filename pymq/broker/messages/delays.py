@@ -1,0 +1,249 @@
+"""DelayService: brings delayed messages from their level's queue to their real topic when their time has come.
+
+Within a level messages are due in the order they came, so only the head of each level is watched. Progress is kept in
+``delayOffset.json``; after a crash what was delivered since its last save is delivered again, never lost.
+Java: ScheduleMessageService.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pymq.broker.metadata.state import read_numbers, read_version
+from pymq.broker.metadata.table_saver import TableSaver
+from pymq.clock import Clock
+from pymq.errors import CorruptRecordError, StoreUnavailableError, UnreadableError
+from pymq.model import properties as props
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.model.record import MalformedRecordError, StoredMessage, decode_records
+from pymq.model.tables import DataVersion
+
+if TYPE_CHECKING:
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+READ_COUNT = 32
+READ_SIZE_BYTES = 1024 * 1024
+# Messages of one level in one tick, so that a burst does not hold up other work for long.
+DELIVERIES_PER_TICK = 512
+_AT_ONCE = 0
+
+
+class DelayService:
+    """Delivers by level. ``tick`` is cheap when nothing is due; :meth:`next_due_ms` tells when it must run."""
+
+    def __init__(
+        self,
+        table: TableSaver,
+        *,
+        clock: Clock,
+        config: BrokerConfig,
+        store: MessageStore,
+        writer: Writer,
+        topics: TopicManager,
+    ) -> None:
+        self.data_version = DataVersion()
+        self.change_count = 0  # of the levels' progress
+        self.delivered_count = 0
+        self.dropped_count = 0
+        self._table = table
+        self._clock = clock
+        self._config = config
+        self._store = store
+        self._writer = writer
+        self._topics = topics
+        self._delays_ms = config.delay_level_ms
+        self._offsets: dict[int, int] = {}
+        # Level -> when its head is due (wall clock ms); a level without waiting messages is not here.
+        self._heads: dict[int, int] = {}
+        self._dirty = False
+        self._is_copy = False  # of a master's table, which counts the versions
+        self._is_failing = False
+        self._next_save_ms = clock.monotonic_ms() + config.flush_delay_offset_interval_ms
+
+    def load(self) -> None:
+        """Reads ``delayOffset.json``: all that a slave does before it is told more, for its master delivers."""
+        loaded = self._table.load()
+        self.data_version = read_version(loaded)
+        self._offsets = read_numbers(loaded.get("offsetTable"))
+
+    def take_over(self, table: dict[str, Any]) -> None:
+        """Makes a master's persisted object, with its version, this one's; saved by :meth:`tick`, soon."""
+        self.data_version = read_version(table)
+        self._offsets = read_numbers(table.get("offsetTable"))
+        self._dirty = self._is_copy = True
+        self._next_save_ms = self._clock.monotonic_ms()
+
+    def start(self) -> None:
+        """Reads the table and finds the levels with waiting messages, to deliver them. The store must be open."""
+        self.load()
+        stored, self._offsets = self._offsets, {}
+        for level in self._delays_ms:
+            low, high = self._bounds(level)
+            self._offsets[level] = max(low, min(stored.get(level, 0), high))
+            if self._offsets[level] < high:
+                self._heads[level] = _AT_ONCE
+
+    def on_arrival(self, topic: str, queue_id: int, max_offset: int, tags_codes: Sequence[int]) -> None:
+        """Listens to the store: a level that was empty has a head now (its tags code is its due time)."""
+        if topic == SCHEDULE_TOPIC and tags_codes:
+            self._heads.setdefault(queue_id + 1, tags_codes[0])
+
+    def next_due_ms(self) -> int | None:
+        """When the next message is due (wall clock ms, possibly past); None while nothing waits."""
+        return min(self._heads.values(), default=None)
+
+    def tick(self) -> bool:
+        """Delivers what is due and saves progress from time to time; True when something was delivered."""
+        now_ms = self._clock.now_ms()
+        delivered = False
+        for level, due_ms in list(self._heads.items()):
+            if self._is_due(level, due_ms, now_ms):
+                delivered = self._deliver(level, now_ms) or delivered
+        self._save_from_time_to_time()
+        return delivered
+
+    def offsets(self) -> dict[int, int]:
+        """Level -> next offset in its queue, of the levels that were ever used."""
+        return {level: offset for level, offset in self._offsets.items() if offset > 0 or self._bounds(level)[1] > 0}
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object."""
+        offsets = {str(level): offset for level, offset in self.offsets().items()}
+        return {"dataVersion": msgspec.to_builtins(self.data_version), "offsetTable": offsets}
+
+    def save(self) -> None:
+        """Saves now if anything changed. Raises StoreError."""
+        if self._dirty or self._table.is_busy:
+            self._count_version()
+            self._table.save(self.as_table())
+            self._dirty = False
+
+    def _deliver(self, level: int, now_ms: int) -> bool:
+        """Stages and commits what of a level is due; its offset moves only when the commit succeeded."""
+        if not self._store.is_writable:  # for want of slaves, for example: nothing is to be read in vain
+            self._note_failure(level, "the store takes no writes")
+            return False
+        offset = start = self._offsets[level]
+        try:
+            offset, head = self._stage_due(level, offset, now_ms)
+        except (StoreUnavailableError, UnreadableError) as error:
+            self._note_failure(level, str(error))
+            return False
+        failures = self._writer.failed_commit_count
+        self._writer.commit()
+        if self._writer.failed_commit_count != failures:
+            self._note_failure(level, "the commit failed")
+            return False
+        self._is_failing = False
+        if offset != start:
+            self._offsets[level] = offset
+            self.change_count += 1
+            self._dirty = True
+        if head is None and offset < self._bounds(level)[1]:
+            head = _AT_ONCE  # the commit above also stored new messages of this level
+        if head is None:
+            self._heads.pop(level, None)
+        else:
+            self._heads[level] = head
+        return offset != start
+
+    def _stage_due(self, level: int, offset: int, now_ms: int) -> tuple[int, int | None]:
+        """(offset of the first message that isn't due, when it is due or None at the queue's end).
+
+        Raises StoreUnavailableError, and UnreadableError when nothing was staged before the unreadable message.
+        """
+        delay_ms, start = self._delays_ms[level], offset
+        last = offset + DELIVERIES_PER_TICK
+        high = self._bounds(level)[1]
+        while offset < min(last, high):
+            try:
+                messages, next_offset = self._read(level, offset, min(READ_COUNT, last - offset))
+            except UnreadableError:
+                if offset == start:
+                    raise
+                return offset, _AT_ONCE
+            for message in messages:
+                due_ms = message.store_timestamp_ms + delay_ms
+                if not self._is_due(level, due_ms, now_ms):
+                    return message.queue_offset, due_ms
+                self._stage(message)
+            offset = next_offset
+        return offset, (_AT_ONCE if offset < high else None)
+
+    def _read(self, level: int, offset: int, count: int) -> tuple[list[StoredMessage], int]:
+        """(messages, offset behind them), at least one offset further; a damaged record is stepped over and counted."""
+        try:
+            result = self._store.get(SCHEDULE_TOPIC, level - 1, offset, count, READ_SIZE_BYTES)
+            return decode_records(b"".join(result.chunks)), max(result.next_offset, offset + 1)
+        except (CorruptRecordError, MalformedRecordError) as error:
+            if count > 1:
+                return self._read(level, offset, 1)
+            self.dropped_count += 1
+            log.error("delay level %d: the message at offset %d can't be read and is lost: %s", level, offset, error)
+            return [], offset + 1
+
+    def _stage(self, message: StoredMessage) -> None:
+        topic_name = message.properties.get(props.REAL_TOPIC, "")
+        queue_text = message.properties.get(props.REAL_QUEUE_ID, "")
+        topic = self._topics.get(topic_name)
+        if topic is None or not queue_text.isdigit():
+            self.dropped_count += 1
+            log.warning("the delayed message at %d was dropped: topic %r is gone", message.queue_offset, topic_name)
+            return
+        queue_id = int(queue_text[:9])
+        self._writer.put(
+            topic_name,
+            # The topic may have shrunk meanwhile: nobody would read the queue.
+            queue_id if queue_id < topic.queue_count else queue_id % topic.write_queue_nums,
+            message.body,
+            message.raw_properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            redirect_delay=False,
+        )
+        self.delivered_count += 1
+
+    def _is_due(self, level: int, due_ms: int, now_ms: int) -> bool:
+        # A due time further off than the whole delay: the clock was set back, and waiting would be too long.
+        return due_ms <= now_ms or due_ms > now_ms + self._delays_ms[level]
+
+    def _bounds(self, level: int) -> tuple[int, int]:
+        queue_id = level - 1
+        return self._store.min_offset(SCHEDULE_TOPIC, queue_id), self._store.max_offset(SCHEDULE_TOPIC, queue_id)
+
+    def _note_failure(self, level: int, why: str) -> None:
+        if not self._is_failing:
+            log.warning("delay level %d can't be delivered now and is tried again: %s", level, why)
+        self._is_failing = True
+
+    def _save_from_time_to_time(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_save_ms:
+            return
+        self._next_save_ms = now_ms + self._config.flush_delay_offset_interval_ms
+        if self._dirty and not self._table.is_busy:
+            self._dirty = False
+            self._count_version()
+            table = self.as_table()
+            self._table.save_soon(lambda: table, self._saved)
+
+    def _count_version(self) -> None:
+        if not self._is_copy:
+            self.data_version = self.data_version.next(self._clock.now_ms())
+
+    def _saved(self, error: Exception | None) -> None:
+        if error is not None:
+            self._dirty = True
+            log.warning("the delay levels' progress could not be saved, the next try follows: %s", error)

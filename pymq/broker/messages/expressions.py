@@ -1,0 +1,98 @@
+"""SQL92 subscriptions: each expression compiled once, as a test of stored records."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pymq.broker.messages.subscriptions import Wanted, is_tag_type, wanted_tags
+from pymq.errors import ExpressionError, Refusal
+from pymq.filter.raw_properties import source_of
+from pymq.filter.sql92 import EXPRESSION_CACHE_COUNT, SqlExpression, compile_sql
+from pymq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from pymq.broker.report.stats import StatsManager
+    from pymq.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+EXPRESSION_SQL92 = "SQL92"
+_SHOWN_LENGTH = 200
+
+
+class Expressions:
+    """What subscriptions of any type want. Groups with the same expression share its compiled form."""
+
+    def __init__(self, *, config: BrokerConfig, stats: StatsManager) -> None:
+        self._config = config
+        self._stats = stats
+        self._wanted_sql = lru_cache(maxsize=EXPRESSION_CACHE_COUNT)(self._make)
+
+    def wanted(
+        self, expression_type: str | None, text: str | None, wrong: int = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    ) -> Wanted:
+        """What a subscription wants. Raises Refusal, with code ``wrong`` for an expression that is wrong."""
+        if is_tag_type(expression_type):
+            return wanted_tags(text)
+        if expression_type != EXPRESSION_SQL92:
+            raise Refusal(
+                wrong,
+                f"expression type {expression_type} is unknown: brokers run TAG and SQL92; other filters run in a "
+                "filter server (pymq filter-server) or in the client",
+            )
+        if not self._config.enable_property_filter:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                "The broker does not support consumer to filter message by SQL92 (enablePropertyFilter is false): set "
+                "it to true, or use tags",
+            )
+        try:
+            return self._wanted_sql(text or "")
+        except ExpressionError as error:
+            raise Refusal(wrong, f"the SQL92 expression {_shown(text or '')} is wrong at {error}") from error
+
+    def _make(self, text: str) -> Wanted:
+        expression = compile_sql(text)
+        if expression.ignored_from is not None:
+            log.warning(
+                "SQL92 expression %s: what begins at column %d is ignored, as RocketMQ does",
+                _shown(text),
+                expression.ignored_from,
+            )
+        return Wanted(accept=_RecordTest(expression, self._stats).accepts, prefilter=expression.make_prefilter())
+
+
+class _RecordTest:
+    """An expression over stored records: a message that it can't be evaluated for does not match."""
+
+    __slots__ = ("_expression", "_failed", "_stats", "_test")
+
+    def __init__(self, expression: SqlExpression, stats: StatsManager) -> None:
+        self._expression = expression
+        self._test = expression.test
+        self._stats = stats
+        self._failed = False
+
+    def accepts(self, record: memoryview) -> bool:
+        try:
+            return self._test(source_of(record)) is True
+        except ValueError as error:
+            self._note(error)
+            return False
+
+    def _note(self, error: ValueError) -> None:
+        self._stats.filter_errors += 1
+        if not self._failed:
+            self._failed = True
+            log.warning(
+                "SQL92 expression %s: a message compares a text that is %s; it does not match, nor do further ones "
+                "like it",
+                _shown(self._expression.text),
+                error,
+            )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 3]}...")

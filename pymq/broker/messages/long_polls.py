@@ -1,0 +1,144 @@
+"""Pulls that found nothing and wait: parked by queue, woken by a matching arrival or by their deadline."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pymq.broker.messages.subscriptions import Wanted
+from pymq.clock import Clock
+from pymq.store.read.reading import Accept
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer
+
+PARKED_COUNT_MAX = 100_000
+SUSPEND_MAX_MS = 30_000
+# Answered pulls stay in the heap until their deadline; it is rebuilt when more than this many have gathered.
+COMPACT_SLACK_COUNT = 10_000
+
+QueueKey = tuple[str, int]
+
+
+class ParkedPull:
+    """One waiting pull: who asked, what, and until when (monotonic ms)."""
+
+    __slots__ = ("deadline_ms", "done", "header", "key", "peer", "request", "wanted")
+
+    def __init__(self, peer: Peer, request: Command, header: Any, wanted: Wanted, deadline_ms: int) -> None:
+        self.peer = peer
+        self.request = request
+        self.header = header
+        self.wanted = wanted
+        self.deadline_ms = deadline_ms
+        self.key: QueueKey = (header.topic, header.queue_id)
+        self.done = False
+
+
+class LongPolls:
+    """The table of parked pulls. ``retry`` reads again and answers (it must not park)."""
+
+    def __init__(self, clock: Clock, retry: Callable[[ParkedPull], None], count_max: int = PARKED_COUNT_MAX) -> None:
+        self._clock = clock
+        self._retry = retry
+        self._count_max = count_max
+        self._by_queue: dict[QueueKey, list[ParkedPull]] = {}
+        self._deadlines: list[tuple[int, int, ParkedPull]] = []
+        self._sequence = 0
+        self._woken: list[ParkedPull] = []
+        self.count = 0
+        self.refused_count = 0
+
+    def park(self, peer: Peer, request: Command, header: Any, wanted: Wanted, suspend_ms: int) -> bool:
+        """Parks a pull for at most ``suspend_ms`` (clamped to 30 s); False when the table is full."""
+        if self.count >= self._count_max:
+            self.refused_count += 1
+            return False
+        deadline_ms = self._clock.monotonic_ms() + min(suspend_ms, SUSPEND_MAX_MS)
+        parked = ParkedPull(peer, request, header, wanted, deadline_ms)
+        self._by_queue.setdefault(parked.key, []).append(parked)
+        self._sequence += 1
+        heapq.heappush(self._deadlines, (deadline_ms, self._sequence, parked))
+        self.count += 1
+        if len(self._deadlines) > 2 * self.count + COMPACT_SLACK_COUNT:
+            self._compact()
+        return True
+
+    def is_waited_for(self, topic: str, queue_id: int) -> bool:
+        """True when a pull of the queue is parked."""
+        return (topic, queue_id) in self._by_queue
+
+    def on_arrival(
+        self, topic: str, queue_id: int, tags_codes: Sequence[int], any_accepted: Callable[[Accept], bool]
+    ) -> None:
+        """New messages in a queue: pulls that want one of them are due. Called by the store's commit.
+
+        ``any_accepted`` looks at the messages themselves; it is asked once for each test that pulls wait with.
+        """
+        waiting = self._by_queue.get((topic, queue_id))
+        if not waiting:
+            return
+        staying: list[ParkedPull] = []
+        accepted: dict[Accept, bool] = {}
+        for parked in waiting:
+            codes, accept, _ = parked.wanted
+            due = codes is None or not codes.isdisjoint(tags_codes)
+            if due and accept is not None:
+                if accept not in accepted:
+                    accepted[accept] = any_accepted(accept)
+                due = accepted[accept]
+            if due:
+                self._woken.append(parked)
+            else:
+                staying.append(parked)
+        if staying:
+            self._by_queue[topic, queue_id] = staying
+        else:
+            del self._by_queue[topic, queue_id]
+
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Every pull of a queue is due, whatever it filters: an operator reset an offset."""
+        self._woken += self._by_queue.pop((topic, queue_id), [])
+
+    def wake(self) -> None:
+        """Answers every pull that an arrival made due. Called once a turn, after the commit."""
+        while self._woken:
+            woken, self._woken = self._woken, []
+            for parked in woken:
+                self._finish(parked)
+
+    def tick(self) -> None:
+        """Answers every pull whose time is over."""
+        now_ms = self._clock.monotonic_ms()
+        deadlines = self._deadlines
+        while deadlines and (deadlines[0][0] <= now_ms or deadlines[0][2].done):
+            parked = heapq.heappop(deadlines)[2]
+            if not parked.done:
+                self._unlist(parked)
+                self._finish(parked)
+
+    def release_all(self) -> None:
+        """Answers everything now (the broker stops)."""
+        for waiting in list(self._by_queue.values()):
+            for parked in waiting:
+                self._finish(parked)
+        self._by_queue.clear()
+
+    def _compact(self) -> None:
+        self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
+        heapq.heapify(self._deadlines)
+
+    def _unlist(self, parked: ParkedPull) -> None:
+        waiting = self._by_queue.get(parked.key)
+        if waiting and parked in waiting:
+            waiting.remove(parked)
+            if not waiting:
+                del self._by_queue[parked.key]
+
+    def _finish(self, parked: ParkedPull) -> None:
+        if parked.done:
+            return
+        parked.done = True
+        self.count -= 1
+        if not parked.peer.closed:
+            self._retry(parked)

@@ -1,0 +1,151 @@
+"""Retries: where a message goes that a consumer gave back, or sends to a retry topic itself.
+
+It waits in ``%RETRY%group`` with growing delays, and after the group's last try it rests in ``%DLQ%group``.
+Java: AbstractSendMessageProcessor.consumerSendMsgBack and SendMessageProcessor.handleRetryAndDLQ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pymq.errors import CorruptRecordError, NotFoundError, Refusal
+from pymq.model import names
+from pymq.model import properties as props
+from pymq.model.properties import decode_properties, encode_properties
+from pymq.model.record import StoredMessage, decode_record
+from pymq.model.tables import PERM_WRITE, SubscriptionGroupConfig, TopicConfig
+from pymq.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.metadata.groups import GroupManager
+    from pymq.broker.metadata.leaser import Leaser
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.broker.report.stats import StatsManager
+    from pymq.config import BrokerConfig
+    from pymq.store.store import MessageStore
+    from pymq.wire.headers.send import ConsumerSendMsgBackHeader
+
+FIRST_RETRY_LEVEL = 3
+DLQ_QUEUE_COUNT = 1
+# MQVersion V3_4_9: before it, clients sent a limit of their own by mistake.
+VERSION_WITH_LIMIT = 121
+# Left by an earlier delayed delivery; they would send the message to where it has been.
+_STALE = (props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID)
+
+
+class Retries:
+    """Sends messages to retry and dead-letter topics. Staged only: the turn's commit stores them."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicManager,
+        groups: GroupManager,
+        leaser: Leaser,
+        writer: Writer,
+        store: MessageStore,
+        stats: StatsManager,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._leaser = leaser
+        self._writer = writer
+        self._store = store
+        self._stats = stats
+
+    def send_back(self, header: ConsumerSendMsgBackHeader, version: int) -> bool:
+        """Stages the message at ``header.offset`` for another try, or for the dead letters after the last one.
+
+        Returns False when nothing is to be stored (the group has no retry queues). ``version``: the client's.
+        Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION, SYSTEM_ERROR when no message is there.
+        """
+        group = self._groups.ensure(header.group)
+        if not self._config.broker_permission & PERM_WRITE:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"{self._config.broker_name} takes no writes: set brokerPermission=6"
+            )
+        if group.retry_queue_nums <= 0:
+            return False
+        message = self._message_at(header.offset)
+        properties = self._retry_properties(message)
+        limit = _limit(group, header.max_reconsume_times if version >= VERSION_WITH_LIMIT else None)
+        if message.reconsume_times >= limit or header.delay_level < 0:
+            target = self._dead_letter_topic(header.group)
+            _mark_dead(properties, message)
+        else:
+            target = self._topics.ensure_internal(names.retry_topic(header.group), group.retry_queue_nums)
+            level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+            properties[props.DELAY] = str(min(level, len(self._config.delay_level_ms)))
+        _refuse_unwritable(target)
+        self._writer.put(
+            target.topic_name,
+            self._writer.pick_queue(target.write_queue_nums),
+            message.body,
+            encode_properties(properties),
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+        )
+        origin = properties.get(props.RETRY_TOPIC, message.topic)
+        self._stats.message_sent_back(origin, header.group)
+        if target.topic_name == names.dlq_topic(header.group):
+            self._stats.message_dead(origin, header.group)
+        return True
+
+    def redirect_direct_send(
+        self, topic: str, queue_id: int, properties: bytes, reconsume_times: int, max_reconsume_times: int | None
+    ) -> tuple[str, int, bytes]:
+        """(topic, queue, properties) for a client's own send to ``%RETRY%group``.
+
+        Unchanged, or the group's dead letters when its tries are used up or it consumes in order (an ordered group
+        retries in place; what it sends away is given up). Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
+        """
+        name = topic.removeprefix(names.RETRY_PREFIX)
+        group = self._groups.ensure(name)
+        if reconsume_times <= _limit(group, max_reconsume_times) and not self._leaser.is_ordered(name):
+            return topic, queue_id, properties
+        target = self._dead_letter_topic(name)
+        _refuse_unwritable(target)
+        kept = decode_properties(properties)
+        for stale in _STALE:
+            kept.pop(stale, None)
+        self._stats.message_dead(kept.get(props.RETRY_TOPIC, topic), name)
+        return target.topic_name, self._writer.pick_queue(target.write_queue_nums), encode_properties(kept)
+
+    def _message_at(self, offset: int) -> StoredMessage:
+        try:
+            return decode_record(self._store.record_at(offset))
+        except (NotFoundError, CorruptRecordError) as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}: {error}") from error
+
+    def _retry_properties(self, message: StoredMessage) -> dict[str, str]:
+        properties = dict(message.properties)
+        for stale in _STALE:
+            properties.pop(stale, None)
+        properties.setdefault(props.RETRY_TOPIC, message.topic)
+        properties.setdefault(props.ORIGIN_MESSAGE_ID, message.offset_message_id)
+        properties[props.WAIT] = "false"
+        return properties
+
+    def _dead_letter_topic(self, group: str) -> TopicConfig:
+        return self._topics.ensure_internal(names.dlq_topic(group), DLQ_QUEUE_COUNT)
+
+
+def _limit(group: SubscriptionGroupConfig, wanted: int | None) -> int:
+    return group.retry_max_times if wanted is None else wanted
+
+
+def _mark_dead(properties: dict[str, str], message: StoredMessage) -> None:
+    properties[props.DLQ_ORIGIN_TOPIC] = properties.get(props.RETRY_TOPIC, message.topic)
+    properties[props.DLQ_ORIGIN_MESSAGE_ID] = properties[props.ORIGIN_MESSAGE_ID]
+
+
+def _refuse_unwritable(topic: TopicConfig) -> None:
+    if not topic.writable:
+        text = f"topic {topic.topic_name} has permission {topic.perm} without write (2): change it with updateTopicPerm"
+        raise Refusal(ResponseCode.NO_PERMISSION, text)

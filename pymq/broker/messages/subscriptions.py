@@ -1,0 +1,43 @@
+"""What a pull wants: tags, compared by their hash codes with queue entries, or a test of whole records."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from pymq.model.javahash import tags_code
+from pymq.store.read.reading import Accept, PrefilterFn
+
+SUBSCRIBE_ALL = "*"
+EXPRESSION_TAG = "TAG"
+
+
+class Wanted(NamedTuple):
+    """Messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all).
+
+    ``prefilter`` says beforehand which records can't be taken.
+    """
+
+    codes: frozenset[int] | None = None
+    accept: Accept | None = None
+    prefilter: PrefilterFn | None = None
+
+
+@lru_cache(maxsize=4096)
+def tag_codes(expression: str | None) -> frozenset[int] | None:
+    """The codes of the tags in an expression; None when everything matches (``*``, empty, missing)."""
+    if expression is None or not expression.strip() or expression.strip() == SUBSCRIBE_ALL:
+        return None
+    tags = [tag.strip() for tag in expression.split("||")]
+    return frozenset(tags_code(tag) for tag in tags if tag)
+
+
+@lru_cache(maxsize=4096)
+def wanted_tags(expression: str | None) -> Wanted:
+    """What a tag expression wants."""
+    return Wanted(tag_codes(expression))
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """True when the expression is one of tags: the type is TAG or, from old clients, missing."""
+    return not expression_type or expression_type == EXPRESSION_TAG

@@ -1,0 +1,1 @@
+"""What a broker knows: topics, groups, consumer offsets, clients, leases; persisted in config/*.json."""

@@ -1,0 +1,222 @@
+"""ClientManager: producers and consumers that are connected, their groups and subscriptions, known by heartbeats."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pymq.broker.metadata.groups import GroupManager
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.wire.bodies_client import ConsumerData, SubscriptionData
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import request
+from pymq.wire.dispatch import Peer
+from pymq.wire.headers.client import ConsumerGroupHeader
+
+log = logging.getLogger(__name__)
+
+BROADCASTING = "BROADCASTING"
+
+
+@dataclass(slots=True)
+class Client:
+    """One client on one connection, as its last heartbeat described it."""
+
+    client_id: str
+    peer: Peer
+    language: str
+    version: int
+    seen_ms: int  # wall clock, for display
+    seen_monotonic_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The connected members of a consumer group and what it subscribes to (topic -> subscription)."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Peer, Client] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """Each member once, sorted."""
+        return sorted({client.client_id for client in self.members.values()})
+
+    def find(self, client_id: str) -> Client | None:
+        """The member of that id which was heard of last."""
+        found = [client for client in self.members.values() if client.client_id == client_id]
+        return max(found, key=lambda client: client.seen_monotonic_ms, default=None)
+
+
+class ClientManager:
+    """Who is connected. Members of a group are told (code 40) when the group or its subscriptions change."""
+
+    def __init__(self, *, clock: Clock, config: BrokerConfig, groups: GroupManager) -> None:
+        self._clock = clock
+        self._config = config
+        self._groups = groups
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Peer, Client]] = {}
+        # What a connection belongs to, so that its end costs no search: (producer groups, consumer groups).
+        self._memberships: dict[Peer, tuple[set[str], set[str]]] = {}
+        self.consumer_group = self._consumers.get
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------
+
+    def client(self, client_id: str, peer: Peer, language: str, version: int) -> Client:
+        """What a heartbeat says of its sender, stamped with the time."""
+        return Client(client_id, peer, language, version, self._clock.now_ms(), self._clock.monotonic_ms())
+
+    def group_count(self, peer: Peer, producers: Iterable[str], consumers: Iterable[str]) -> int:
+        """How many groups a connection would belong to after joining these as well."""
+        known_producers, known_consumers = self._memberships.get(peer, (set(), set()))
+        return len(known_producers.union(producers)) + len(known_consumers.union(consumers))
+
+    def register_producer(self, group: str, client: Client) -> None:
+        """Notes a producer as alive."""
+        self._producers.setdefault(group, {})[client.peer] = client
+        self._membership(client.peer)[0].add(group)
+
+    def register_consumer(self, client: Client, data: ConsumerData, *, keep_subscriptions: bool = False) -> bool:
+        """Notes a consumer as alive; True (and the group is told) when members or subscriptions changed.
+
+        ``keep_subscriptions``: the heartbeat left them out because they have not changed.
+        """
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = str(data.consume_type)
+        group.message_model = str(data.message_model)
+        group.consume_from_where = str(data.consume_from_where)
+        known = group.members.get(client.peer)
+        changed = known is None or known.client_id != client.client_id
+        group.members[client.peer] = client
+        self._membership(client.peer)[1].add(data.group_name)
+        if not keep_subscriptions:
+            changed = _update_subscriptions(group, data.subscription_data_set or []) or changed
+        if changed:
+            self._notify(group)
+        return changed
+
+    def unregister(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> None:
+        """A client says goodbye to a group of producers, of consumers, or both."""
+        producers, consumers = self._memberships.get(peer, (set(), set()))
+        if producer_group in producers:
+            producers.discard(producer_group)
+            self._remove_producer(producer_group, peer)
+        if consumer_group in consumers:
+            consumers.discard(consumer_group)
+            self._remove_consumer(consumer_group, peer)
+        if not producers and not consumers:
+            self._memberships.pop(peer, None)
+
+    def disconnect(self, peer: Peer) -> None:
+        """The connection has ended: its client leaves every group at once."""
+        producers, consumers = self._memberships.pop(peer, (set(), set()))
+        for name in producers:
+            self._remove_producer(name, peer)
+        for name in consumers:
+            self._remove_consumer(name, peer)
+
+    def tick(self) -> None:
+        """Forgets clients without a heartbeat for ``channelExpiredTimeout``."""
+        if not self._memberships:
+            return
+        oldest_ms = self._clock.monotonic_ms() - self._config.channel_expiry_ms
+        tables = [(0, name, members) for name, members in self._producers.items()]
+        tables += [(1, name, group.members) for name, group in self._consumers.items()]
+        silent = [
+            (kind, name, peer)
+            for kind, name, members in tables
+            for peer, client in members.items()
+            if client.seen_monotonic_ms < oldest_ms
+        ]
+        for kind, name, peer in silent:
+            log.info("group %s: no heartbeat from %s, it is forgotten", name, peer.address)
+            self.unregister(peer, None if kind else name, name if kind else None)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        """All groups with connected members."""
+        return list(self._consumers.values())
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group's members subscribe of a topic; None when the group is not connected or doesn't want it."""
+        found = self._consumers.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Connected groups that subscribe to the topic, sorted."""
+        return sorted(group.name for group in self._consumers.values() if topic in group.subscriptions)
+
+    def producers(self, group: str) -> list[Client]:
+        """The connected producers of a group."""
+        return list(self._producers.get(group, {}).values())
+
+    def all_producers(self) -> dict[str, list[Client]]:
+        """Group -> its connected producers."""
+        return {group: list(members.values()) for group, members in self._producers.items()}
+
+    # -- within --------------------------------------------------------------------------------------------------
+
+    def _membership(self, peer: Peer) -> tuple[set[str], set[str]]:
+        found = self._memberships.get(peer)
+        if found is None:
+            found = self._memberships[peer] = (set(), set())
+        return found
+
+    def _remove_producer(self, name: str, peer: Peer) -> None:
+        members = self._producers.get(name, {})
+        members.pop(peer, None)
+        if not members:
+            self._producers.pop(name, None)
+
+    def _remove_consumer(self, name: str, peer: Peer) -> None:
+        group = self._consumers.get(name)
+        if group is None or group.members.pop(peer, None) is None:
+            return
+        if group.members:
+            self._notify(group)
+        else:
+            del self._consumers[name]
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        # Members of a broadcasting group read every queue whoever else is there.
+        if group.is_broadcasting or not self._config.notify_consumer_ids_changed_enable:
+            return
+        config = self._groups.get(group.name)
+        if config is not None and not config.notify_consumer_ids_changed_enable:
+            return
+        header = ConsumerGroupHeader(consumer_group=group.name)
+        for peer in list(group.members):
+            peer.push(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True))
+
+
+def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
+    """Takes newer subscriptions, drops topics that are no longer wanted; True when the set of topics changed.
+
+    Java: ConsumerGroupInfo.updateSubscription. A newer expression for the same topic is taken without a notice.
+    """
+    changed = False
+    topics = set()
+    for subscription in wanted:
+        topics.add(subscription.topic)
+        known = group.subscriptions.get(subscription.topic)
+        if known is None:
+            changed = True
+        if known is None or subscription.sub_version > known.sub_version:
+            group.subscriptions[subscription.topic] = subscription
+    for topic in [topic for topic in group.subscriptions if topic not in topics]:
+        del group.subscriptions[topic]
+        changed = True
+    return changed

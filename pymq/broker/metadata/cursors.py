@@ -1,0 +1,301 @@
+"""CursorManager: how far each consumer group has come in each queue; kept in ``consumerOffset.json``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+
+from pymq.broker.metadata.state import read_numbers, read_version
+from pymq.broker.metadata.table_saver import TableSaver
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import Refusal
+from pymq.model import names
+from pymq.model.tables import DataVersion
+from pymq.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+_SEPARATOR = "@"
+
+# (topic, queue id) -> the queue's end.
+MaxOffset = Callable[[str, int], int]
+
+
+class CursorManager:
+    """Committed offsets by (topic, group) and queue. Saved by :meth:`tick`, not by each commit.
+
+    A commit past the queue's end is refused: it would make the group skip messages that are still to come.
+    """
+
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
+        self.data_version = DataVersion()
+        self._table = table
+        self._clock = clock
+        self._config = config
+        self._max_offset = max_offset
+        self._offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        self._resets: dict[tuple[str, str, int], int] = {}
+        # Changes are numbered, so that a slave is told those alone which it lacks.
+        self.change_count = 0
+        self._changed: dict[tuple[str, str], int] = {}  # number of each one's last change, in the order of numbers
+        self._removed_at = 0  # number of the last change that took something away
+        self._dirty = False
+        self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
+
+    def load(self) -> None:
+        """Reads ``consumerOffset.json``. Broadcast shadows of RocketMQ's proxy (a second ``@``) are left out."""
+        loaded = self._table.load()
+        self.data_version = read_version(loaded)
+        self._offsets.update(read_offsets(loaded.get("offsetTable")))
+
+    def fit(self, queue_end: Callable[[str, int], int | None]) -> None:
+        """Takes back offsets behind their queue's end, where a power loss took messages that had been consumed.
+
+        Java's broker leaves them: the group then misses the messages that get the lost ones' offsets. ``queue_end`` is
+        None for a queue that is not here.
+        """
+        for (topic, group), queues in self._offsets.items():
+            for queue_id, offset in queues.items():
+                end = queue_end(topic, queue_id)
+                if end is not None and offset > end:
+                    log.warning(
+                        "group %s had consumed %s queue %d to offset %d, but the queue ends at %d since the last stop: "
+                        "it goes on there",
+                        group, topic, queue_id, offset, end,
+                    )  # fmt: skip
+                    queues[queue_id] = end
+                    self._dirty = True
+
+    def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Moves a group forward, never back, whether or not the queue goes that far: :meth:`fit` is to follow."""
+        if offset > self.query(group, topic, queue_id):
+            self._set(group, topic, queue_id, offset)
+
+    # -- one queue -----------------------------------------------------------------------------------------------
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, or a reset that waits to be told; -1 when there is neither."""
+        reset = self._resets.get((topic, group, queue_id)) if self._resets else None
+        if reset is not None:
+            return reset
+        queues = self._offsets.get((topic, group))
+        return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, end: int | None = None) -> None:
+        """Takes a consumer's commit. Raises Refusal(INVALID_PARAMETER) for an offset that can't be.
+
+        ``end``: the greatest that can; None: the end that consumers see. Dropped while a reset waits to be told: the
+        consumer speaks of where it was before.
+        """
+        if (topic, group, queue_id) in self._resets:
+            return
+        if end is None:
+            end = self._max_offset(topic, queue_id)
+        if not 0 <= offset <= end:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {offset} of {topic} queue {queue_id} can't be committed: use 0 to {end}, the queue's end",
+            )
+        before = self.query(group, topic, queue_id)
+        if self._config.strict_offsets and offset < before:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {offset} of {topic} queue {queue_id} is behind the committed {before}, strictOffsets is on: "
+                "reset the group's offset instead",
+            )
+        self._set(group, topic, queue_id, offset)
+
+    def commit_from_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A commit that came with a pull: one that can't be is dropped, for the pull must be answered."""
+        try:
+            self.commit(group, topic, queue_id, offset)
+        except Refusal as refusal:
+            log.info("group %s: %s", group, refusal.remark)
+
+    def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """Remembers how far the group has pulled (not persisted)."""
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            queues = self._pulled[topic, group] = {}
+        queues[queue_id] = next_offset
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """How far the group has pulled, at least its committed offset; -1 for neither."""
+        return max(self._pulled.get((topic, group), {}).get(queue_id, NO_OFFSET), self.query(group, topic, queue_id))
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Moves a group by an operator's wish; its next pull of the queue is told with PULL_OFFSET_MOVED."""
+        self._resets[topic, group, queue_id] = offset
+        self._set(group, topic, queue_id, offset)
+
+    @property
+    def has_resets(self) -> bool:
+        """True while any group waits to be told of a reset."""
+        return bool(self._resets)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The reset the group was not told of yet, once; None almost always."""
+        return self._resets.pop((topic, group, queue_id), None) if self._resets else None
+
+    # -- many queues ---------------------------------------------------------------------------------------------
+
+    def offsets(self, group: str, topic: str) -> dict[int, int]:
+        """Queue id -> committed offset; empty when nothing is committed."""
+        return dict(self._offsets.get((topic, group), {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics in which the group has offsets, sorted."""
+        return sorted(topic for topic, owner in self._offsets if owner == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have offsets in the topic, sorted."""
+        return sorted(group for owned, group in self._offsets if owned == topic)
+
+    def all_groups(self) -> list[str]:
+        """Every group with an offset, sorted."""
+        return sorted({group for _, group in self._offsets})
+
+    def committed(self) -> list[tuple[str, str]]:
+        """Every (topic, group) with an offset."""
+        return list(self._offsets)
+
+    def clone(self, source: str, target: str, topic: str | None) -> int:
+        """Copies the offsets of ``source`` to ``target``, in one topic or in all; returns the number of queues."""
+        topics = [topic] if topic else [one for one in self.topics_of(source) if not one.startswith(names.RETRY_PREFIX)]
+        count = 0
+        for one in topics:
+            for queue_id, offset in self.offsets(source, one).items():
+                self._set(target, one, queue_id, offset)
+                count += 1
+        return count
+
+    def forget_group(self, group: str) -> None:
+        """Drops all offsets of a group."""
+        self._forget(lambda key: key[1] == group)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drops all offsets in a topic, so that a new topic of that name starts at 0."""
+        self._forget(lambda key: key[0] == topic)
+
+    def forget_queue(self, topic: str, queue_id: int) -> None:
+        """Drops all offsets in one queue, which was removed."""
+        for table in (self._offsets, self._pulled):
+            for (owned, _), queues in table.items():
+                if owned == topic and queues.pop(queue_id, None) is not None:
+                    self._note_removal()
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
+        return _as_table(self._offsets, self.data_version)
+
+    def changes_since(self, number: int) -> dict[str, Any] | None:
+        """As :meth:`as_table`, with those groups' topics alone that changed after ``number``, a past ``change_count``.
+
+        None when something was taken away since: then only the whole table will do.
+        """
+        if number < self._removed_at:
+            return None
+        return _as_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
+
+    def committed_since(self, number: int) -> Iterator[tuple[str, str, int, int]]:
+        """(group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""
+        for topic, group in self._changed_since(number):
+            for queue_id, offset in self._offsets[topic, group].items():
+                yield group, topic, queue_id, offset
+
+    def _changed_since(self, number: int) -> Iterator[tuple[str, str]]:
+        return takewhile(lambda key: self._changed[key] > number, reversed(self._changed))
+
+    # -- persistence ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Saves when something changed and ``flushConsumerOffsetInterval`` has passed, in a worker thread."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_save_ms:
+            return
+        self._next_save_ms = now_ms + self._save_interval_ms()
+        if self._dirty and not self._table.is_busy:
+            self._dirty = False
+            version = self.data_version = self._version_to_save()
+            offsets = {key: queues.copy() for key, queues in self._offsets.items()}
+            self._table.save_soon(lambda: _as_table(offsets, version), self._saved)
+
+    def _saved(self, error: Exception | None) -> None:
+        if error is not None:
+            self._dirty = True
+            log.warning("consumer offsets could not be saved, the next try follows: %s", error)
+
+    def save(self) -> None:
+        """Saves now if anything changed. Raises StoreError."""
+        if self._dirty or self._table.is_busy:
+            self.data_version = self._version_to_save()
+            self._table.save(self.as_table())
+            self._dirty = False
+
+    def _save_interval_ms(self) -> int:
+        return self._config.flush_consumer_offset_interval_ms
+
+    def _version_to_save(self) -> DataVersion:
+        return self.data_version.next(self._clock.now_ms())
+
+    def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        queues = self._offsets.get((topic, group))
+        if queues is None:
+            queues = self._offsets[topic, group] = {}
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self._dirty = True
+            self.change_count += 1
+            self._changed.pop((topic, group), None)
+            self._changed[topic, group] = self.change_count
+
+    def _forget(self, doomed: Callable[[tuple[str, str]], bool]) -> None:
+        tables: tuple[dict[tuple[str, str], Any], ...] = (self._offsets, self._pulled)
+        for table in tables:
+            for key in [key for key in table if doomed(key)]:
+                del table[key]
+                self._changed.pop(key, None)
+                self._note_removal()
+        for reset_key in [key for key in self._resets if doomed(key[:2])]:
+            del self._resets[reset_key]
+
+    def _note_removal(self) -> None:
+        self._dirty = True
+        self.change_count += 1
+        self._removed_at = self.change_count
+
+
+def read_offsets(table: Any) -> dict[tuple[str, str], dict[int, int]]:
+    """By (topic, group): what a persisted ``offsetTable`` holds by ``topic@group``."""
+    offsets = {}
+    for key, queues in (table or {}).items():
+        topic, _, group = key.partition(_SEPARATOR)
+        if topic and group and _SEPARATOR not in group:
+            offsets[topic, group] = {q: at for q, at in read_numbers(queues).items() if q >= 0 and at >= 0}
+    return offsets
+
+
+def as_offset_table(offsets: dict[tuple[str, str], dict[int, int]]) -> dict[str, dict[str, int]]:
+    """The reverse of :func:`read_offsets`."""
+    return {
+        f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+        for (topic, group), queues in offsets.items()
+    }
+
+
+def _as_table(offsets: dict[tuple[str, str], dict[int, int]], version: DataVersion) -> dict[str, Any]:
+    groups: dict[str, list[str]] = {}
+    for topic, group in offsets:
+        groups.setdefault(group, []).append(topic)
+    return {
+        "dataVersion": msgspec.to_builtins(version),
+        "groupTopicMap": groups,
+        "offsetTable": as_offset_table(offsets),
+    }

@@ -1,0 +1,231 @@
+"""GroupManager: consumer groups and what each may do; kept in ``subscriptionGroup.json``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from pymq.broker.metadata.saved_state import SavedState, raise_failure
+from pymq.broker.metadata.state import read_configs, read_version
+from pymq.broker.metadata.table_saver import Saved, TableSaver
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import Refusal
+from pymq.model import names
+from pymq.model.tables import DataVersion, SubscriptionGroupConfig
+from pymq.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+RETRY_QUEUE_COUNT_MAX = 64
+RETRY_TIMES_MAX = 10_000
+# Java: GroupForbidden keeps a bit per permission; 2 is the number of the one for reading.
+_READ_FORBIDDEN = 1 << 2
+
+
+@dataclass(slots=True)
+class _Groups:
+    """What ``subscriptionGroup.json`` holds."""
+
+    configs: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbidden: dict[str, dict[str, int]] = field(default_factory=dict)  # by group and topic: bits of permissions
+
+    def replace(self, other: _Groups) -> None:
+        for mine, others in ((self.configs, other.configs), (self.forbidden, other.forbidden)):
+            mine.clear()
+            mine.update(others)  # type: ignore[arg-type]
+
+    def copy(self) -> _Groups:
+        return _Groups(dict(self.configs), {group: dict(topics) for group, topics in self.forbidden.items()})
+
+    def as_table(self, version: DataVersion) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "dataVersion": version,
+            "forbiddenTable": self.forbidden,
+            "subscriptionGroupTable": self.configs,
+        }
+        table: dict[str, Any] = msgspec.to_builtins(value)
+        return table
+
+    def remove(self, group: str) -> None:
+        self.configs.pop(group, None)
+        self.forbidden.pop(group, None)
+
+    def set_readable(self, group: str, topic: str, readable: bool) -> None:
+        topics = self.forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0)
+        topics[topic] = bits & ~_READ_FORBIDDEN if readable else bits | _READ_FORBIDDEN
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self.forbidden[group]
+
+
+def _read(table: dict[str, Any]) -> _Groups:
+    """The usable entries of a persisted object; others are logged."""
+    groups = _Groups()
+    for name, group in read_configs(table, "subscriptionGroupTable", SubscriptionGroupConfig).items():
+        problem = names.group_problem(name)
+        if problem or group.group_name != name:
+            log.warning("an entry was left out of subscriptionGroup.json: %s", problem or f"{name!r} is misnamed")
+        else:
+            groups.configs[name] = group
+    for name, topics in (table.get("forbiddenTable") or {}).items():
+        groups.forbidden[name] = {str(topic): int(bits) for topic, bits in (topics or {}).items()}
+    return groups
+
+
+class GroupManager:
+    """All consumer groups of a broker. Every change is counted in ``data_version``.
+
+    What an operator changes counts once it is saved, and is answered then. A group made by its first use counts at once
+    and is saved soon; a kill before that costs nothing, its next use makes it again.
+    """
+
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, makes_groups: bool = True) -> None:
+        """``makes_groups``: a slave makes none on their first use, its master does."""
+        self._config = config
+        self.makes_groups = makes_groups
+        current = _Groups()
+        self._groups, self._forbidden = current.configs, current.forbidden
+        self._state = SavedState(current, table, clock=clock, copy=_Groups.copy, to_table=_Groups.as_table)
+        self.get = self._groups.get
+
+    def load(self) -> None:
+        """Reads ``subscriptionGroup.json``."""
+        self._state.current.replace(_read(self._state.load()))
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object."""
+        return self._state.current.as_table(self.data_version)
+
+    def take_over(self, table: dict[str, Any]) -> list[str]:
+        """Makes a master's persisted object, with its version, this one's; returns the names that are gone."""
+        taken = _read(table)
+        gone = [name for name in self._groups if name not in taken.configs]
+        self._state.take_over(lambda groups: groups.replace(taken), read_version(table))
+        return gone
+
+    @property
+    def data_version(self) -> DataVersion:
+        """Version of what is served."""
+        return self._state.version
+
+    def tick(self) -> None:
+        """Tries again what could not be saved."""
+        self._state.tick()
+
+    def stop(self) -> None:
+        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        self._state.stop()
+
+    def save(self) -> None:
+        """Saves now if anything is not saved. Raises StoreError."""
+        self._state.save()
+
+    def all(self) -> dict[str, SubscriptionGroupConfig]:
+        """A copy of name -> configuration."""
+        return dict(self._groups)
+
+    def forbidden_table(self) -> dict[str, dict[str, int]]:
+        """Group -> topic -> bits, as RocketMQ persists it."""
+        return {group: dict(topics) for group, topics in self._forbidden.items()}
+
+    def ensure(self, group: str) -> SubscriptionGroupConfig:
+        """The group, made on its first use where that is allowed; a slave has it as it would be made.
+
+        Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, INVALID_PARAMETER for an illegal name, NO_PERMISSION at the limit.
+        """
+        found = self.get(group)
+        if found is not None:
+            return found
+        self.ensure_all([group])
+        return self._groups[group] if self.makes_groups else SubscriptionGroupConfig(group_name=group)
+
+    def ensure_all(self, groups: Iterable[str]) -> None:
+        """Makes the groups that are missing, all or none; they count at once. Raises as :meth:`ensure`."""
+        missing = [group for group in dict.fromkeys(groups) if group not in self._groups]
+        for group in missing:
+            self._check_creatable(group)
+        if missing and self.makes_groups:
+            self._check_count(len(missing))
+            made = {group: SubscriptionGroupConfig(group_name=group) for group in missing}
+            self._state.change_at_once(lambda groups: groups.configs.update(made))
+            log.info("made consumer groups on their first use: %s", ", ".join(missing))
+
+    def require(self, group: str) -> SubscriptionGroupConfig:
+        """The group, never made. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST)."""
+        found = self.get(group)
+        if found is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self._not_exist_text(group))
+        return found
+
+    def put(self, groups: Iterable[SubscriptionGroupConfig], done: Saved = raise_failure) -> None:
+        """Makes or replaces groups as an operator asked; ``done`` hears when that is saved and counts, or why not.
+
+        Raises Refusal naming the value and the limit; all or none.
+        """
+        wanted = list(groups)
+        for group in wanted:
+            self._check(group)
+        planned = self._state.planned().configs
+        self._check_count(sum(group.group_name not in planned for group in wanted))
+        changed = {group.group_name: group for group in wanted if planned.get(group.group_name) != group}
+        if changed:
+            self._state.change(lambda groups: groups.configs.update(changed), done)
+        else:
+            self._state.when_saved(done)
+
+    def delete(self, group: str, done: Saved = raise_failure) -> None:
+        """Forgets a group and what it is forbidden; one that isn't there counts as forgotten. ``done``: as put's."""
+        if group in self._state.planned().configs:
+            self._state.change(lambda groups: groups.remove(group), done)
+        else:
+            self._state.when_saved(done)
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """True when the group may not read the topic."""
+        topics = self._forbidden.get(group)
+        return topics is not None and bool(topics.get(topic, 0) & _READ_FORBIDDEN)
+
+    def set_readable(self, group: str, topic: str, readable: bool, done: Saved = raise_failure) -> None:
+        """Allows or forbids the group to read the topic. ``done``: as put's."""
+        self._state.change(lambda groups: groups.set_readable(group, topic, readable), done)
+
+    def _check(self, group: SubscriptionGroupConfig) -> None:
+        self._refuse_illegal(group.group_name)
+        for name, value, low, high in (
+            ("retryQueueNums", group.retry_queue_nums, 0, RETRY_QUEUE_COUNT_MAX),
+            ("retryMaxTimes", group.retry_max_times, -1, RETRY_TIMES_MAX),
+            ("consumeTimeoutMinute", group.consume_timeout_minute, 1, 24 * 60),
+        ):
+            if not low <= value <= high:
+                raise Refusal(ResponseCode.INVALID_PARAMETER, f"{name}={value}: use {low} to {high}")
+
+    def _check_creatable(self, group: str) -> None:
+        self._refuse_illegal(group)
+        if not self._config.auto_create_subscription_group and not names.is_system_group(group):
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self._not_exist_text(group))
+
+    def _refuse_illegal(self, group: str) -> None:
+        problem = names.group_problem(group)
+        if problem:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, problem)
+
+    def _check_count(self, added: int) -> None:
+        limit = self._config.group_count_max
+        if added and len(self._state.planned().configs) + added > limit:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"this broker has its limit of {limit} consumer groups: delete some or raise maxGroups",
+            )
+
+    def _not_exist_text(self, group: str) -> str:
+        return (
+            f"subscription group {group[:127]!r} not exist on {self._config.broker_name}: make it with mqadmin "
+            "updateSubGroup, or set autoCreateSubscriptionGroup=true"
+        )

@@ -1,0 +1,275 @@
+"""TopicManager: which topics this broker has, with how many queues and which permission; kept in ``topics.json``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pymq.broker.metadata.saved_state import SavedState, raise_failure
+from pymq.broker.metadata.state import read_configs, read_version
+from pymq.broker.metadata.table_saver import Saved, TableSaver
+from pymq.broker.metadata.topic_rules import (
+    changed_attributes,
+    check_topic_config,
+    check_topic_name,
+    invalid,
+    not_exist_text,
+)
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import Refusal, StoreError
+from pymq.model import names
+from pymq.model.tables import PERM_INHERIT, PERM_READ_WRITE, DataVersion, TopicConfig
+from pymq.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+# Gets the names of topics that were made, changed or deleted.
+TopicListener = Callable[[list[str]], None]
+
+
+class TopicManager:
+    """All topics of a broker. Every change is counted in ``data_version``.
+
+    What an operator changes counts once it is saved, and is answered then. A topic that a first send or a group makes
+    counts at once and is saved soon; a kill before that leaves its messages in their queues, and they are read again
+    when the topic is there again, by the next send for example. RocketMQ writes the file before such a send is
+    answered, without an fsync: a power loss does the same there.
+    """
+
+    def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
+        self._config = config
+        self._topics: dict[str, TopicConfig] = {}
+        self._state = SavedState(self._topics, table, clock=clock, copy=dict, to_table=_as_table)
+        self._system_names: frozenset[str] = frozenset()
+        self._listeners: list[TopicListener] = []
+        # Looked up once for each send and pull; bound here because a method call more is measurable.
+        self.get = self._topics.get
+
+    def load(self, *, is_copy: bool = False) -> None:
+        """Reads ``topics.json`` and makes the system topics that are missing; a copy has those its master has."""
+        self._topics.update(_read(self._state.load()))
+        system = list(self._system_topics())
+        self._system_names = frozenset(topic.topic_name for topic in system)
+        missing = [topic for topic in system if topic.topic_name not in self._topics]
+        if missing and not is_copy:
+            self._make_at_once(missing)
+
+    def as_table(self) -> dict[str, Any]:
+        """The persisted object."""
+        return _as_table(self._topics, self.data_version)
+
+    def take_over(self, table: dict[str, Any]) -> list[str]:
+        """Makes a master's persisted object, with its version, this one's; returns the names that are gone."""
+        taken, before = _read(table), self.all()
+
+        def replace(topics: dict[str, TopicConfig]) -> None:
+            topics.clear()
+            topics.update(taken)
+
+        self._state.take_over(replace, read_version(table))
+        changed = [name for name in {**before, **taken} if before.get(name) != taken.get(name)]
+        if changed:
+            self._notify(changed)
+        return [name for name in before if name not in taken]
+
+    @property
+    def data_version(self) -> DataVersion:
+        """Version of what is served."""
+        return self._state.version
+
+    def tick(self) -> None:
+        """Tries again what could not be saved."""
+        self._state.tick()
+
+    def stop(self) -> None:
+        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        self._state.stop()
+
+    def save(self) -> None:
+        """Saves now if anything is not saved. Raises StoreError."""
+        self._state.save()
+
+    def all(self) -> dict[str, TopicConfig]:
+        """A copy of name -> configuration."""
+        return dict(self._topics)
+
+    def is_system(self, topic: str) -> bool:
+        """True for topics that exist on every broker without being asked for."""
+        return topic in self._system_names or names.is_system_topic(topic)
+
+    def system_names(self) -> list[str]:
+        """The system topics, sorted."""
+        return sorted(self._system_names)
+
+    def require(self, topic: str) -> TopicConfig:
+        """The topic's configuration. Raises Refusal(TOPIC_NOT_EXIST)."""
+        found = self.get(topic)
+        if found is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, self._not_exist_text(topic))
+        return found
+
+    def add_listener(self, listener: TopicListener) -> None:
+        """``listener`` gets the names that changed, in the step in which the change begins to count."""
+        self._listeners.append(listener)
+
+    def put(self, topics: Iterable[TopicConfig], done: Saved = raise_failure) -> None:
+        """Makes or replaces topics as an operator asked; ``done`` hears when that is saved and counts, or why not.
+
+        Raises Refusal naming the value and the limit; all or none.
+        """
+        wanted = list(topics)
+        for topic in wanted:
+            check_topic_config(topic)
+        planned = self._state.planned()
+        self._check_count(sum(one.topic_name not in planned for one in wanted if _is_counted(one.topic_name)))
+        changed = {topic.topic_name: topic for topic in wanted if planned.get(topic.topic_name) != topic}
+        if changed:
+            self._state.change(lambda table: table.update(changed), self._then_notify(list(changed), done))
+        else:
+            self._state.when_saved(done)
+
+    def delete(self, topic: str, done: Saved = raise_failure) -> None:
+        """Forgets a topic; one that isn't there counts as forgotten. ``done`` as in :meth:`put`.
+
+        Raises Refusal for a system topic.
+        """
+        if self.is_system(topic):
+            raise invalid(f"{topic} is a system topic: it can't be deleted")
+        if topic in self._state.planned():
+            self._state.change(lambda table: table.pop(topic, None), self._then_notify([topic], done))
+        else:
+            self._state.when_saved(done)
+
+    def make_for_send(self, topic: str, template: str, queue_count: int, done: Saved) -> None:
+        """Makes the topic of a first send, from ``template`` (TBW102) with ``queue_count`` queues.
+
+        ``done`` as in :meth:`put`: the send's answer must not come before it, or a crash could forget the topic of a
+        message that was promised. Raises Refusal: INVALID_PARAMETER for an illegal name, TOPIC_NOT_EXIST when the topic
+        may not be made, NO_PERMISSION at the limit of topics.
+        """
+        check_topic_name(topic)
+        planned = self._state.planned()
+        if topic in planned:
+            self._state.when_saved(done)
+            return
+        made = self._made_from(planned.get(template), topic, queue_count)
+        self._check_count(1 if _is_counted(topic) else 0)
+        self._state.change(lambda table: table.setdefault(topic, made), self._then_notify([topic], done))
+        log.info("making topic %s with %d queues for a first send", topic, made.write_queue_nums)
+
+    def ensure_internal(self, topic: str, queue_count: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
+        """A retry or dead-letter topic, made if missing. The limit of groups bounds their number."""
+        found = self.get(topic)
+        if found is None:
+            self.ensure_all_internal({topic: queue_count}, perm)
+            found = self._topics[topic]
+        return found
+
+    def ensure_all_internal(self, queue_counts: Mapping[str, int], perm: int = PERM_READ_WRITE) -> None:
+        """Several such topics (name -> queues), those that are missing made with one save."""
+        missing = {topic: count for topic, count in queue_counts.items() if topic not in self._topics}
+        for topic in missing:
+            check_topic_name(topic)
+        if missing:
+            self._make_at_once([_plain(topic, count, perm) for topic, count in missing.items()])
+
+    def attributes(self, topic: str) -> dict[str, str]:
+        """The topic's attributes as they will be when all changes are saved; empty for one that isn't there."""
+        found = self._state.planned().get(topic)
+        return {} if found is None else dict(found.attributes)
+
+    def changed_attributes(self, topic: str, text: str | None) -> dict[str, str]:
+        """The topic's attributes after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
+        return changed_attributes(self.attributes(topic), text)
+
+    def _made_from(self, template: TopicConfig | None, topic: str, queue_count: int) -> TopicConfig:
+        if template is None or not self._config.auto_create_topic_enable or not template.perm & PERM_INHERIT:
+            if topic.startswith(names.RETRY_PREFIX):
+                return _plain(topic, 1)
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, self._not_exist_text(topic))
+        count = max(1, min(queue_count, template.write_queue_nums))
+        return TopicConfig(
+            topic_name=topic,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=template.perm & ~PERM_INHERIT,
+            topic_sys_flag=template.topic_sys_flag,
+            topic_filter_type=template.topic_filter_type,
+        )
+
+    def _system_topics(self) -> Iterable[TopicConfig]:
+        config = self._config
+        broker, cluster = config.broker_name, config.broker_cluster_name
+        inherited = PERM_READ_WRITE | PERM_INHERIT
+        if config.auto_create_topic_enable:
+            yield _plain(names.AUTO_CREATE_TOPIC, config.default_topic_queue_nums, inherited)
+        yield _plain(cluster, 16, inherited)
+        if broker != cluster:
+            yield _plain(broker, 1, inherited)
+        yield _plain(names.SELF_TEST_TOPIC, 1)
+        yield _plain(names.BENCHMARK_TOPIC, 1024)
+        yield _plain(names.OFFSET_MOVED_TOPIC, 1)
+        yield _plain(names.SCHEDULE_TOPIC, len(config.delay_level_ms))
+        if config.trace_topic_enable:
+            yield _plain(names.TRACE_TOPIC, 1)
+        yield _plain(names.HALF_TOPIC, 1)
+        yield _plain(names.OP_HALF_TOPIC, 1)
+        yield _plain(f"{cluster}_REPLY_TOPIC", 1)
+        yield _plain(names.TIMER_TOPIC, 1)
+
+    def _not_exist_text(self, topic: str) -> str:
+        return not_exist_text(topic, self._config.broker_name, self._config.broker_cluster_name)
+
+    def _check_count(self, added: int) -> None:
+        limit = self._config.topic_count_max
+        if added and sum(map(_is_counted, self._state.planned())) + added > limit:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"this broker has its limit of {limit} topics: delete some or raise maxTopics",
+            )
+
+    def _make_at_once(self, topics: list[TopicConfig]) -> None:
+        made = {topic.topic_name: topic for topic in topics}
+        self._state.change_at_once(lambda table: table.update(made))
+        self._notify(list(made))
+
+    def _then_notify(self, names: list[str], done: Saved) -> Saved:
+        def saved(error: StoreError | OSError | None) -> None:
+            if error is None:
+                self._notify(names)
+            done(error)
+
+        return saved
+
+    def _notify(self, changed: list[str]) -> None:
+        for listener in self._listeners:
+            listener(changed)
+
+
+def _read(table: dict[str, Any]) -> dict[str, TopicConfig]:
+    """The usable entries of a persisted object; others are logged."""
+    topics = {}
+    for name, topic in read_configs(table, "topicConfigTable", TopicConfig).items():
+        problem = names.topic_problem(name)
+        if problem or topic.topic_name != name:
+            log.warning("an entry was left out of topics.json: %s", problem or f"{name!r} is misnamed")
+        else:
+            topics[name] = topic
+    return topics
+
+
+def _as_table(topics: dict[str, TopicConfig], version: DataVersion) -> dict[str, Any]:
+    table: dict[str, Any] = msgspec.to_builtins({"dataVersion": version, "topicConfigTable": topics})
+    return table
+
+
+def _plain(name: str, queue_count: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_count, write_queue_nums=queue_count, perm=perm)
+
+
+def _is_counted(topic: str) -> bool:
+    return not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX))

@@ -1,0 +1,14 @@
+"""Epoch histories as they stand in JSON bodies (``wire/bodies_replication.py``)."""
+
+from __future__ import annotations
+
+from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.wire.bodies_replication import EpochEntryBody
+
+
+def history_to_body(epoch_history: EpochHistory) -> list[EpochEntryBody]:
+    return [EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in epoch_history.entries]
+
+
+def history_of_body(body: list[EpochEntryBody]) -> EpochHistory:
+    return EpochHistory(tuple(EpochEntry(entry.epoch, entry.start, entry.epoch_id) for entry in body))

@@ -1,0 +1,308 @@
+"""HaConnection: a master's side of one HA connection. What the slave has, what it was sent, and the log from there on."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pymq.broker.replication.log_end import last_segment_start
+from pymq.broker.replication.master.join_tokens import UNKNOWN_SLAVE, JoinedSlave
+from pymq.broker.replication.rates import LogTimes, Rate
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import ProtocolViolation, PymqError
+from pymq.wire.bodies_replication import AHEAD, CATCHING_UP, CONNECTED, FOLLOWING, GONE, SlaveState
+from pymq.wire.ha import ReportReader, Reports, encode_head
+from pymq.wire.streams import Stream
+
+# Bytes that wait in this process for one slave, plus one frame: what a slow slave lacks beyond that is read from the
+# log again when it has taken these.
+UNSENT_BYTES_MAX = 1024 * 1024
+# Sent to one slave in one go while it catches up, so that it holds up neither sends nor the other slaves.
+TURN_BYTES_MAX = 1024 * 1024
+_JOIN_BYTES_MAX = 32 * 1024  # below this one copied write is cheaper than two
+
+
+class HaStore(Protocol):
+    """What a feed reads of the store."""
+
+    @property
+    def physical_min_offset(self) -> int: ...
+
+    @property
+    def physical_max_offset(self) -> int: ...
+
+    def read_log(self, offset: int, size_max: int) -> memoryview: ...
+
+
+class HaConnectionOwner(Protocol):
+    """Whom a feed tells what has happened."""
+
+    def redeem(self, connection: HaConnection, token: int) -> JoinedSlave | None:
+        """What the token stands for; None when it was never given, or is too old."""
+        ...
+
+    def began(self, connection: HaConnection) -> None:
+        """A slave follows now."""
+        ...
+
+    def acked(self) -> None:
+        """A slave has more than before."""
+        ...
+
+    def tell(self, connection: HaConnection, what: str) -> None:
+        """Logs a problem."""
+        ...
+
+    def ended(self, connection: HaConnection, why: str) -> None: ...
+
+
+class HaConnection:
+    """A :class:`~pymq.wire.streams.StreamHandler`."""
+
+    def __init__(
+        self, owner: HaConnectionOwner, store: HaStore, times: LogTimes, *, clock: Clock, config: BrokerConfig
+    ) -> None:
+        """``times``: of the master's log, shared by all feeds."""
+        self._owner = owner
+        self._store = store
+        self._times = times
+        self._clock = clock
+        self._config = config
+        self._stream: Stream | None = None
+        self._reader = ReportReader()
+        self.joined_slave = UNKNOWN_SLAVE
+        self.next: int | None = None  # the offset that is sent next; None before the first report
+        self.acked = 0
+        self.problem = ""
+        self.is_ahead = False
+        self.has_followed = False
+        self._begun_at = 0
+        self._is_closed = False
+        self._is_waiting = False  # for the stream to take more
+        now_ms = clock.monotonic_ms()
+        self._heard_ms = self._sent_ms = now_ms
+        self._rate = Rate(now_ms, 0)
+
+    # -- of the stream ---------------------------------------------------------------------------------------------
+
+    def opened(self, stream: Stream) -> None:
+        self._stream = stream
+        if self._is_closed:  # it made room before it was there
+            stream.close()
+        self._heard_ms = self._sent_ms = self._clock.monotonic_ms()
+
+    def received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        self._heard_ms = self._clock.monotonic_ms()
+        try:
+            reports = self._reader.feed(data)
+            if reports.token is not None:
+                self._take_token(reports.token)
+            if reports.offset is not None and not self._is_closed:
+                self._take_report(reports)
+        except ProtocolViolation as violation:
+            self.close(str(violation))
+
+    def writable(self) -> None:
+        self._is_waiting = False
+        self.pump()
+
+    def closed(self, why: str) -> None:
+        self._is_closed = True
+        self._owner.ended(self, self.problem or why)
+
+    # -- what the slave says ---------------------------------------------------------------------------------------
+
+    def _take_token(self, token: int) -> None:
+        joined_slave = self._owner.redeem(self, token)
+        if joined_slave is None:
+            self.close("its token is unknown or too old: it has to join again")
+        else:
+            self.joined_slave = joined_slave
+
+    def _take_report(self, reports: Reports) -> None:
+        assert reports.offset is not None
+        if self.next is None:
+            self._begin(reports.offset)
+        elif not self.is_ahead:
+            self._note_ack(reports)
+        if not self._is_closed:
+            self.pump()
+
+    def _begin(self, offset: int) -> None:
+        """The first report says from where on. Java: DefaultHAConnection's WriteSocketService, but for the checks."""
+        start, end = self._store.physical_min_offset, self._store.physical_max_offset
+        if self.joined_slave is not UNKNOWN_SLAVE:
+            if offset != self.joined_slave.start:
+                self.close(
+                    f"it joined to go on at {self.joined_slave.start}, but reports {offset}: it has to join again"
+                )
+                return
+        elif offset == 0:
+            offset = last_segment_start(start, end, self._config.mapped_file_size_commit_log_bytes)
+        if offset > end:
+            self.is_ahead = True
+            self.problem = (
+                f"its log goes to {offset}, this master's to {end}: it is not the same log, nothing is sent; "
+                f"{_BEGIN_ANEW}"
+            )
+            self._owner.tell(self, self.problem)
+        elif offset < start:
+            self.close(f"its log ends at {offset}, before this master's oldest byte {start}: {_BEGIN_ANEW}")
+            return
+        self.next = self.acked = self._begun_at = offset
+        if self.joined_slave is not UNKNOWN_SLAVE or offset == end:
+            self._note_following()
+        self._rate = Rate(self._heard_ms, offset)
+        self._beat()  # so that it knows at once that it follows
+        self._owner.acked()
+
+    def _note_ack(self, reports: Reports) -> None:
+        offset = reports.offset
+        assert offset is not None and self.next is not None
+        if offset > self.next:
+            raise ProtocolViolation("ha-report", f"it reported offset {offset}, but was sent no more than {self.next}")
+        if reports.went_back:
+            self.problem = f"its reports went back, now to {offset}: has it lost a part of its log?"
+        has_more = offset > self.acked
+        self.acked = offset
+        if offset > self._begun_at and not self.has_followed:
+            self._note_following()
+        if has_more:
+            self._owner.acked()
+
+    def _note_following(self) -> None:
+        self.has_followed = True
+        self._owner.began(self)
+
+    # -- what it is sent -------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Sends what is new in the log, as far as the slave takes it."""
+        stream, at = self._stream, self.next
+        if at is None or stream is None or self._is_waiting or self._is_closed or self.is_ahead:
+            return
+        end = self._store.physical_max_offset
+        if at >= end:
+            return
+        try:
+            self._send(stream, at, end)
+        except (PymqError, OSError) as error:
+            start = self._store.physical_min_offset
+            at = self.next or at
+            lost = f"what it needs next ({at}) was deleted, the log begins at {start}: {_BEGIN_ANEW}"
+            self.close(lost if at < start else f"the log can't be read at {at}: {error}")
+
+    def _send(self, stream: Stream, at: int, end: int) -> None:
+        stop = at + TURN_BYTES_MAX
+        batch_bytes = self._config.ha_transfer_batch_bytes
+        while at < end:
+            if at >= stop or stream.unsent_bytes >= UNSENT_BYTES_MAX:
+                self._is_waiting = True
+                stream.want_writable()
+                break
+            data = self._store.read_log(at, min(end - at, batch_bytes))
+            head = encode_head(at, len(data))
+            if len(data) <= _JOIN_BYTES_MAX:
+                stream.write(b"".join((head, data)))
+            else:
+                stream.write(head)
+                stream.write(data)
+            at += len(data)
+            self.next = at
+        self._sent_ms = self._clock.monotonic_ms()
+
+    # -- now and then ----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats, silence, rate."""
+        self._rate.look(now_ms, self.acked)
+        if self._is_closed or self._stream is None:
+            return
+        silence_ms_max = self._config.ha_housekeeping_interval_ms
+        if now_ms - self._heard_ms >= silence_ms_max:
+            self.close(f"nothing was heard of it for {silence_ms_max} ms (haHousekeepingInterval)")
+            return
+        self.pump()
+        is_due = now_ms - self._sent_ms >= self._config.ha_send_heartbeat_interval_ms
+        if is_due and not self._stream.unsent_bytes:
+            self._beat()
+
+    def _beat(self) -> None:
+        if self._stream is not None and self.next is not None:
+            self._stream.write(encode_head(self.next, 0))
+            self._sent_ms = self._clock.monotonic_ms()
+
+    def close(self, why: str) -> None:
+        """Ends the connection; ``why`` is logged and shown."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.problem = why
+            if self._stream is not None:
+                self._stream.close()
+
+    # -- what it is like -------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where the slave answers; of one that did not join where its connection comes from."""
+        return self.joined_slave.address or (self._stream.peer_address if self._stream is not None else "")
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it joined, or has taken some of our log; eight bytes of zero may come from anybody."""
+        return self.joined_slave is not UNKNOWN_SLAVE or self.has_followed
+
+    @property
+    def name(self) -> str:
+        """For a line in the log."""
+        if not self.is_slave:
+            return f"a connection from {self.address} to the HA port"
+        return (
+            f"slave {self.joined_slave.broker_id} at {self.address}"
+            if self.joined_slave is not UNKNOWN_SLAVE
+            else f"slave {self.address}"
+        )
+
+    @property
+    def may_make_room(self) -> bool:
+        """It has said nothing yet, or nothing that we could send something for."""
+        return not self._is_closed and (self.next is None or self.is_ahead)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its reports speak of our log."""
+        return self.next is not None and not self.is_ahead and not self._is_closed
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.counts and self._store.physical_max_offset - self.acked < self._config.ha_max_gap_not_in_sync_bytes
+
+    def state(self) -> SlaveState:
+        end = self._store.physical_max_offset
+        lag_bytes = max(end - self.acked, 0)
+        return SlaveState(
+            address=self.address,
+            broker_id=self.joined_slave.broker_id,
+            ack_offset=self.acked,
+            sent_offset=self.next or 0,
+            lag_bytes=lag_bytes,
+            lag_ms=self._times.age_ms(self.acked, self._clock.monotonic_ms()) if lag_bytes else 0,
+            in_sync=self.is_in_sync,
+            bytes_per_second=self._rate.per_second,
+            state=self._state_name(),
+            problem=self.problem,
+        )
+
+    def _state_name(self) -> str:
+        if self._is_closed:
+            return GONE
+        if self.next is None:
+            return CONNECTED
+        if self.is_ahead:
+            return AHEAD
+        return CATCHING_UP if self._is_waiting else FOLLOWING
+
+
+_BEGIN_ANEW = "move its directory away and start it with an empty one"

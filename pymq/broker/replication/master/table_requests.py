@@ -1,0 +1,150 @@
+"""TableRequests: slaves' questions for tables. Each is answered at once when a table differs from the slave's, else it
+is held until one changes: a change is on its way in the turn it was made, and an idle pair exchanges next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pymq.clock import Clock
+from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Reply
+
+if TYPE_CHECKING:
+    from pymq.broker.replication.replicated_tables import ReplicatedTable, Stamp
+    from pymq.store.store import MessageStore
+
+# An answer that has this much gets no more tables: frames end at 16 MB. One table goes whole, whatever its size.
+ANSWER_BYTES = 4 * 1024 * 1024
+HOLD_MS_MAX = 10_000
+# One a slave; there are no more slaves than HA connections (feeds.CONNECTIONS_MAX).
+HELD_COUNT_MAX = 64
+# A slave that is behind knows from these answers by how much: the log's growth answers them too.
+HELD_LOG_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Held:
+    """One question that waits. ``stamps``: of the tables, and ``log_end``: how far the log went, when it came.
+
+    Of what a slave may send at any length nothing is kept: who waits has no other versions than ours.
+    """
+
+    peer: Peer
+    request: Command
+    known: Mapping[str, str]
+    since_ms: int
+    deadline_ms: int
+    stamps: list[Stamp]
+    log_end: int
+
+
+class TableRequests:
+    """A master's. Call :meth:`end_turn` at the end of each turn and :meth:`tick` some times a second."""
+
+    def __init__(
+        self,
+        *,
+        tables: Sequence[ReplicatedTable],
+        store: MessageStore,
+        clock: Clock,
+        is_fenced: Callable[[], bool],
+    ) -> None:
+        """``is_fenced``: the master takes no writes so that a slave can take over, which waits for answers that were
+        asked for since: nothing is held then."""
+        self._tables = tables
+        self._store = store
+        self._clock = clock
+        self._is_fenced = is_fenced
+        self._held: dict[str, _Held] = {}  # by the slave's address
+        self._is_closed = False
+
+    @property
+    def held_count(self) -> int:
+        """Questions that wait."""
+        return len(self._held)
+
+    def ask(self, slave: str, known: Mapping[str, str], wait_ms: int, request: Command, peer: Peer) -> Reply | None:
+        """What differs from the versions ``known``; None when nothing does and the answer comes later.
+
+        ``slave``: who asks, "host:port"; of each one question is held, an older one is answered now.
+        """
+        self._release(slave)
+        answer = self._difference(known)
+        if answer.versions or not self._may_hold(slave, wait_ms):
+            return Reply(body=msgspec.json.encode(answer))
+        now_ms = self._clock.monotonic_ms()
+        self._held[slave] = _Held(
+            peer,
+            request.envelope(),
+            {table.name: known[table.name] for table in self._tables},
+            now_ms,
+            now_ms + min(wait_ms, HOLD_MS_MAX),
+            self._stamps(),
+            answer.log_end,
+        )
+        return None
+
+    def end_turn(self) -> None:
+        """Answers whom the turn concerns."""
+        if not self._held:
+            return
+        is_fenced, stamps = self._is_fenced(), self._stamps()
+        much = self._store.physical_max_offset - HELD_LOG_BYTES
+        due = [s for s, held in self._held.items() if is_fenced or held.stamps != stamps or held.log_end <= much]
+        for slave in due:
+            self._release(slave)
+
+    def tick(self) -> None:
+        """Answers whose time is over; who is gone is forgotten."""
+        now_ms = self._clock.monotonic_ms()
+        for slave, held in list(self._held.items()):
+            if held.peer.closed or now_ms >= held.deadline_ms:
+                self._release(slave)
+
+    def close(self) -> None:
+        """Answers all; nothing is held any more."""
+        self._is_closed = True
+        for slave in list(self._held):
+            self._release(slave)
+
+    def _may_hold(self, slave: str, wait_ms: int) -> bool:
+        if not 0 < len(slave) <= TEXT_LENGTH_MAX or wait_ms <= 0 or self._is_closed or self._is_fenced():
+            return False
+        return len(self._held) < HELD_COUNT_MAX
+
+    def _stamps(self) -> list[Stamp]:
+        return [table.stamp() for table in self._tables]
+
+    def _release(self, slave: str) -> None:
+        held = self._held.pop(slave, None)
+        if held is None or held.peer.closed:
+            return
+        answer = self._difference(held.known)
+        answer.held_ms = self._clock.monotonic_ms() - held.since_ms
+        held.peer.answer(held.request, Reply(body=msgspec.json.encode(answer)))
+
+    def _difference(self, known: Mapping[str, str]) -> MetadataTables:
+        """The tables whose versions are not the known ones."""
+        answer = MetadataTables(log_end=self._store.physical_max_offset)
+        size = 0
+        for table in self._tables:
+            version = table.version()
+            if version == known.get(table.name):
+                continue
+            if size >= ANSWER_BYTES:
+                answer.more = True
+                break
+            content, is_part = table.read(known.get(table.name, ""))
+            raw = msgspec.json.encode(content)
+            size += len(raw)
+            answer.versions[table.name] = version
+            answer.tables[table.name] = msgspec.Raw(raw)
+            if is_part:
+                answer.parts.append(table.name)
+        return answer

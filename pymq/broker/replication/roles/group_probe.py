@@ -1,0 +1,166 @@
+"""Census: who is in a group of brokers now. Name servers say who is registered, and each of those speaks for itself.
+
+Works with Apache's name servers and brokers too; those brokers answer, but tell nothing of their epoch history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from pymq.errors import PymqError
+from pymq.model.fastjson import JsonError
+from pymq.model.strict_json import decode_json
+from pymq.wire.bodies_replication import ReplicationStatus, StatusRequest
+from pymq.wire.bodies_route import decode_cluster_info
+from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command, request
+from pymq.wire.streams import Network
+
+ASK_TIMEOUT_MS = 2000
+MEMBER_COUNT_MAX = 256  # a name server that names more of one broker name is not believed further
+
+Answer = Command | str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker at "host:port". ``registered_id``: its id by the name servers, -1 when they don't know it.
+
+    ``status``: what it says, None for one that answers but can't say (Apache's); ``answered``: it is there;
+    ``is_changing``: it starts, or changes its role, and says nothing yet.
+    """
+
+    address: str
+    registered_id: int
+    answered: bool
+    status: ReplicationStatus | None = None
+    is_changing: bool = False
+
+    @property
+    def broker_id(self) -> int:
+        """By its own word, else by the name servers'."""
+        return self.status.broker_id if self.status is not None else self.registered_id
+
+    @property
+    def epoch(self) -> int:
+        """Of the newest epoch it knows; 0 when it knows none or doesn't say."""
+        return self.status.epoch_history[-1].epoch if self.status is not None and self.status.epoch_history else 0
+
+    def is_of(self, cluster: str, broker_name: str) -> bool:
+        """Name servers list by name alone; whoever can say what it is must be of this group."""
+        status = self.status
+        return status is None or (status.cluster == cluster and status.broker_name == broker_name)
+
+
+class GroupProbe:
+    """Asks for one broker name. Each :meth:`take` is independent of others."""
+
+    def __init__(self, network: Network, broker_name: str) -> None:
+        self._network = network
+        self._broker_name = broker_name
+        # What each name server said last, and what that means: it hardly ever changes, and is read every few seconds.
+        self._heard: dict[str, tuple[bytes, dict[str, int]]] = {}
+
+    def registered(self, name_servers: Iterable[str], on_done: Callable[[dict[str, int]], None]) -> None:
+        """Calls ``on_done`` with address -> id of the name as all name servers that answer have it, later."""
+        found: dict[str, int] = {}
+
+        def taker(server: str) -> Callable[[Answer], None]:
+            return lambda answer: found.update(self._addresses(server, answer))
+
+        command = RequestCode.GET_BROKER_CLUSTER_INFO
+        questions = [(server, command, taker(server)) for server in name_servers]
+        self._heard = {server: self._heard[server] for server, _, _ in questions if server in self._heard}
+        _ask_all(self._network, questions, lambda: on_done(found))
+
+    def _addresses(self, server: str, answer: Answer) -> dict[str, int]:
+        if isinstance(answer, str) or answer.code != ResponseCode.SUCCESS:
+            return {}
+        body, addresses = self._heard.get(server, (None, {}))
+        if body != answer.body:
+            addresses = _addresses(answer.body, self._broker_name)
+            self._heard[server] = answer.body, addresses
+        return addresses
+
+    def take(
+        self,
+        name_servers: Iterable[str],
+        own_address: str,
+        on_done: Callable[[list[Member]], None],
+        also: Iterable[str] = (),
+    ) -> None:
+        """Calls ``on_done`` with the group's members but the one at ``own_address``, later; ``also``: addresses to be
+        asked whether or not they are registered."""
+        self.registered(name_servers, lambda registered: self.members(registered, own_address, on_done, also))
+
+    def members(
+        self,
+        registered: Mapping[str, int],
+        own_address: str,
+        on_done: Callable[[list[Member]], None],
+        also: Iterable[str] = (),
+        *,
+        is_master: bool = False,
+    ) -> None:
+        """As :meth:`take`, when it is known who is registered. ``is_master``: we are one, and say so."""
+        addresses = dict.fromkeys([*registered, *also])
+        addresses.pop(own_address, None)
+        members: list[Member] = []
+
+        def taker(address: str) -> Callable[[Answer], None]:
+            return lambda answer: members.append(_member(address, registered.get(address, -1), answer))
+
+        code = RequestCode.PYMQ_GET_REPLICATION_STATUS
+        asked = [(address, code, taker(address)) for address in list(addresses)[:MEMBER_COUNT_MAX]]
+        body = msgspec.json.encode(StatusRequest(master=own_address)) if is_master else b""
+        _ask_all(self._network, asked, lambda: on_done(sorted(members, key=lambda member: member.address)), body)
+
+
+def _ask_all(
+    network: Network,
+    questions: list[tuple[str, int, Callable[[Answer], None]]],
+    on_done: Callable[[], None],
+    body: bytes = b"",
+) -> None:
+    """Asks all at once; ``on_done`` comes after the last answer, at once without any question."""
+    waiting = len(questions)
+    if not waiting:
+        on_done()
+        return
+
+    def answered(take: Callable[[Answer], None], answer: Answer) -> None:
+        nonlocal waiting
+        waiting -= 1
+        take(answer)
+        if not waiting:
+            on_done()
+
+    for address, code, take in questions:
+
+        def on_answer(answer: Answer, take: Callable[[Answer], None] = take) -> None:
+            answered(take, answer)
+
+        network.ask(address, request(code, None, body), on_answer, ASK_TIMEOUT_MS)
+
+
+def _addresses(cluster_info: bytes, broker_name: str) -> dict[str, int]:
+    try:
+        data = decode_cluster_info(cluster_info).broker_addr_table.get(broker_name)
+    except PymqError:
+        return {}
+    return {address: broker_id for broker_id, address in data.broker_addrs.items()} if data is not None else {}
+
+
+def _member(address: str, registered_id: int, answer: Answer) -> Member:
+    if isinstance(answer, str):
+        return Member(address, registered_id, answered=False)
+    status = None
+    if answer.code == ResponseCode.SUCCESS:
+        with suppress(JsonError):
+            status = decode_json(answer.body, ReplicationStatus)
+    is_changing = answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return Member(address, registered_id, answered=True, status=status, is_changing=is_changing)

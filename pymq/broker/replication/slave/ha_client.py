@@ -1,0 +1,337 @@
+"""HaClient: a slave finds its master, joins it, and follows it, for as long as it is a slave.
+
+A state machine over clock and network: :meth:`HaClient.tick` and what the network calls. Whatever goes wrong is
+tried again, soon after an outage, slowly after a refusal, and is told in :meth:`HaClient.state`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from pymq.broker.addresses import own_address
+from pymq.broker.replication.epoch_body import history_to_body
+from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.epoch_history import EpochHistory
+from pymq.broker.replication.log_end import tail_size
+from pymq.broker.replication.rates import Rate
+from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
+from pymq.broker.replication.slave.ha_client_session import FollowedStore, FollowingLog, HaClientSession
+from pymq.broker.replication.slave.joining import Joined, Joining, NotJoined, Outcome
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
+from pymq.errors import StoreError
+from pymq.wire.bodies_replication import CONNECTING, FOLLOWING, JOINING, REFUSED, WAITING, HaClientState, JoinRequest
+from pymq.wire.streams import Network
+
+log = logging.getLogger(__name__)
+
+TICK_PERIOD_MS = 50
+RETRY_MIN_MS = 100
+RETRY_MAX_MS = 5000
+REFUSED_RETRY_MS = 5000
+STEADY_MS = 5000  # whoever followed for so long begins anew with short pauses
+# Records go to queues and index together: when so much waits, or so long after the last time. In bulk a record costs a
+# fifth of what one in a small group does, so when much comes they are gathered for longer.
+DISPATCH_BYTES = 1024 * 1024
+DISPATCH_INTERVAL_MS = 2
+GATHER_BYTES_PER_SECOND = 9_000_000
+GATHER_INTERVAL_MS = 20
+PACE_PERIOD_MS = 100  # over which is measured whether much comes
+
+
+class HaClientLog(FollowingLog, Protocol):
+    """What a link does with the log: :class:`pymq.store.replica.follower.Follower`."""
+
+    @property
+    def dispatched_end(self) -> int: ...
+
+    def dispatch(self, bytes_max: int | None = None) -> int: ...
+
+
+class HaClientStore(FollowedStore, Protocol):
+    """What a link asks of the store."""
+
+    def tail_digest(self, end: int, tail_bytes: int) -> str: ...
+
+
+class HaClient:
+    """Belongs to the event loop's thread. Call :meth:`tick` every ``TICK_PERIOD_MS``."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: HaClientStore,
+        follower: HaClientLog,
+        epoch_history: EpochFile,
+        network: Network,
+        clock: Clock,
+        rng: random.Random,
+        role: Role,
+        change_role: ChangeRole,
+        request_sync: Callable[[], None],
+    ) -> None:
+        """``request_sync`` starts an fsync of the log; when it is done somebody calls :meth:`end_turn`."""
+        self._config = config
+        self._store = store
+        self._follower = follower
+        self._epoch_history = epoch_history
+        self._network = network
+        self._clock = clock
+        self._rng = rng
+        self._role = role
+        self._change_role = change_role
+        self._request_sync = request_sync
+        # Has :meth:`tick` called in so many ms, before its turn; the composition root puts a timer here.
+        self.wake_in: Callable[[int], None] = lambda delay_ms: None
+        # Hears what kind of master it is, each time one is joined.
+        self.on_master_role: Callable[[str], None] = lambda master_role: None
+        self._master_address = role.master_address
+        self._ha_address = ""  # as the name servers say
+        self._address = own_address(config)
+        self._joining: Joining | None = None
+        self._session: HaClientSession | None = None
+        self._state = WAITING
+        self._problem = ""
+        self._is_closed = False
+        now_ms = clock.monotonic_ms()
+        self._next_try_ms = now_ms
+        self._retry_ms = RETRY_MIN_MS
+        self._following_since_ms = now_ms
+        self._dispatched_ms = now_ms
+        self._connected_to = ""
+        self._master_end = -1
+        self._last_heard_wall_ms = -1
+        self._was_even_ms = now_ms  # when we last had all the master told of
+        self.has_caught_up = False  # had all that the master had when it was joined
+        self._rate = Rate(now_ms, 0)
+        self._pace = Rate(now_ms, 0, PACE_PERIOD_MS)
+
+    # -- from outside ------------------------------------------------------------------------------------------------
+
+    def note_master(self, master_address: str, ha_address: str) -> None:
+        """Where name servers say that the master is: "host:port", empty when they know none (then what was known
+        stays)."""
+        if not master_address and not ha_address:
+            return
+        is_other = master_address != self._master_address or self._ha_address not in ("", ha_address)
+        had_one = bool(self._master_address or self._ha_address)
+        self._master_address, self._ha_address = master_address, ha_address
+        if is_other:
+            self._next_try_ms = self._clock.monotonic_ms()
+            self._retry_ms = RETRY_MIN_MS
+            self.wake_in(0)
+            if had_one and self._state in (JOINING, CONNECTING, FOLLOWING):
+                self._drop(f"the master is now at {master_address}")
+
+    def note_master_end(self, log_end: int) -> None:
+        """The master's log goes to ``log_end``, somebody was told."""
+        self._master_end = max(self._master_end, log_end)
+
+    def end_turn(self) -> None:
+        """At the end of each turn: what a sync brought to the disk is reported."""
+        if self._session is not None and self._state == FOLLOWING and self._config.flush_disk_type == SYNC_FLUSH:
+            self._session.report()
+
+    def tick(self) -> None:
+        if self._is_closed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._dispatch()
+        session = self._session
+        if session is not None:
+            session.tick(now_ms)
+            self._look(session, now_ms)
+        elif self._joining is None and now_ms >= self._next_try_ms:
+            self._try()
+
+    def close(self) -> None:
+        """The parts are closed, or the role changes."""
+        self._is_closed = True
+        self._drop("this broker stops following")
+
+    @property
+    def is_following(self) -> bool:
+        return self._state == FOLLOWING
+
+    @property
+    def master_address(self) -> str:
+        """Where the master answers requests, as far as known."""
+        return self._master_address
+
+    def state(self) -> HaClientState:
+        now_ms = self._clock.monotonic_ms()
+        master_end = self._master_end
+        lag_bytes = max(master_end - self._follower.end, 0) if master_end >= 0 else -1
+        return HaClientState(
+            master_address=self._master_address,
+            ha_address=self._connected_to or self._config.ha_master_address or self._ha_address,
+            state=self._state,
+            problem=self._problem,
+            master_log_end=master_end,
+            lag_bytes=lag_bytes,
+            lag_ms=-1 if lag_bytes < 0 else now_ms - self._was_even_ms if lag_bytes else 0,
+            bytes_per_second=self._rate.per_second if self._state == FOLLOWING else 0,
+            last_heard_ms=self._last_heard_wall_ms,
+        )
+
+    # -- one try after the other -------------------------------------------------------------------------------------
+
+    def _try(self) -> None:
+        """Joins, or waits for what that needs."""
+        ha_address = self._config.ha_master_address or self._ha_address
+        if self._config.flush_disk_type == SYNC_FLUSH and self._store.synced_offset < self._follower.end:
+            self._request_sync()  # the first report promises what it says
+            self._again_in(RETRY_MIN_MS)
+            return
+        if self._master_address and self._master_address != self._address:
+            self._join()
+        elif ha_address and not self._master_address:
+            # haMasterAddress without a name server: as RocketMQ does it, nothing is compared.
+            self._connect(Joined(None, ha_address, None, EpochHistory()))
+        else:
+            self._wait("no master is known yet: is one registered at the name servers?")
+
+    def _join(self) -> None:
+        config, store = self._config, self._store
+        start, end = store.physical_min_offset, self._follower.end
+        size = tail_size(start, end, config.mapped_file_size_commit_log_bytes)
+        try:
+            digest = store.tail_digest(end, size) if size else ""
+        except (StoreError, OSError) as error:
+            self._wait(f"the end of our log can't be read: {error}")
+            return
+        request = JoinRequest(
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=self._role.broker_id,
+            address=self._address,
+            segment_size_bytes=config.mapped_file_size_commit_log_bytes,
+            log_start=start,
+            log_end=end,
+            tail_bytes=size,
+            tail_digest=digest,
+            full_sync=config.ha_full_sync,
+            epoch_history=history_to_body(self._epoch_history.epoch_history),
+        )
+        self._state = JOINING
+        self._joining = Joining(self._network, self._master_address, request, self._joined)
+        self._joining.begin()
+
+    def _joined(self, outcome: Outcome) -> None:
+        self._joining = None
+        if isinstance(outcome, NotJoined):
+            if outcome.was_refused:
+                self._refuse(outcome.why)
+            else:
+                self._wait(outcome.why)
+            return
+        end = self._follower.end
+        if outcome.start is not None and outcome.start < end and end > self._store.physical_min_offset:
+            self._ask_for_truncation(outcome.start, end)
+        else:
+            self._connect(outcome)
+
+    def _ask_for_truncation(self, start: int, end: int) -> None:
+        why = f"the log goes on behind {start}, where the master's differs, to {end}"
+        self._refuse(f"{why}: it is cut, then this broker joins again")
+        self._change_role(RoleChange(self._role, why, truncate_to=start))
+
+    def _connect(self, joined: Joined) -> None:
+        if joined.master_role:
+            self.on_master_role(joined.master_role)
+        ha_address = self._config.ha_master_address or joined.ha_address or self._ha_address
+        if not ha_address:
+            self._wait(f"{self._master_address} did not tell its HA address, and the name servers don't know it")
+            return
+        self._state = CONNECTING
+        self._connected_to = ha_address
+        if joined.log_end >= 0:
+            self._master_end = joined.log_end
+        self._pace = Rate(self._clock.monotonic_ms(), self._follower.end, PACE_PERIOD_MS)
+        self._session = HaClientSession(
+            self._follower,
+            self._store,
+            self._epoch_history,
+            joined=joined,
+            clock=self._clock,
+            config=self._config,
+            request_sync=self._request_sync,
+            dispatch=self._dispatch,
+            on_end=self._ended,
+        )
+        self._network.connect(ha_address, self._session)
+
+    def _look(self, session: HaClientSession, now_ms: int) -> None:
+        """What the session has come to since the last tick."""
+        if self._session is not session or not session.has_heard:
+            return
+        if self._state != FOLLOWING:
+            self._state = FOLLOWING
+            self._problem = ""
+            self._following_since_ms = now_ms
+            self._rate = Rate(now_ms, self._follower.end)
+            log.info("following the master at %s from offset %d on", self._connected_to, session.began_at)
+        self._master_end = max(self._master_end, session.master_end)
+        self._last_heard_wall_ms = self._clock.now_ms() - (now_ms - session.heard_ms)
+        if self._follower.end >= self._master_end:
+            self._was_even_ms = now_ms
+            self.has_caught_up = True
+        self._rate.look(now_ms, self._follower.end)
+        if now_ms - self._following_since_ms >= STEADY_MS:
+            self._retry_ms = RETRY_MIN_MS
+
+    def _dispatch(self) -> None:
+        """Hands on what has come, when it is time for that."""
+        end, now_ms = self._follower.end, self._clock.monotonic_ms()
+        self._pace.look(now_ms, end)
+        waiting = end - self._follower.dispatched_end
+        if not waiting:
+            return
+        comes_much = self._pace.per_second >= GATHER_BYTES_PER_SECOND
+        interval_ms = GATHER_INTERVAL_MS if comes_much else DISPATCH_INTERVAL_MS
+        left_ms = interval_ms - (now_ms - self._dispatched_ms)
+        if waiting >= DISPATCH_BYTES or left_ms <= 0:
+            self._follower.dispatch()
+            self._dispatched_ms = self._clock.monotonic_ms()
+        else:
+            self.wake_in(left_ms)
+
+    # -- ends --------------------------------------------------------------------------------------------------------
+
+    def _drop(self, why: str) -> None:
+        if self._joining is not None:
+            self._joining.abandon()
+            self._joining = None
+            self._wait(why)
+        elif self._session is not None:
+            self._session.end(why)
+
+    def _ended(self, session: HaClientSession, why: str) -> None:
+        if session is self._session:
+            self._session = None
+            self._wait(why)
+
+    def _wait(self, why: str) -> None:
+        """After an outage: soon again, then ever later."""
+        self._tell(WAITING, why)
+        self._again_in(self._retry_ms)
+        self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
+
+    def _refuse(self, why: str) -> None:
+        """After a refusal, which only an operator ends."""
+        self._tell(REFUSED, f"refused: {why}")
+        self._again_in(REFUSED_RETRY_MS)
+
+    def _again_in(self, delay_ms: int) -> None:
+        # All slaves of a master that restarts would come at once.
+        self._next_try_ms = self._clock.monotonic_ms() + delay_ms // 2 + self._rng.randrange(delay_ms // 2 + 1)
+
+    def _tell(self, state: str, problem: str) -> None:
+        if problem != self._problem and not self._is_closed:
+            log.warning("%s %s", "not following the master:" if state == WAITING else "the master", problem)
+        self._state, self._problem = state, problem

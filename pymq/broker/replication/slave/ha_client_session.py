@@ -1,0 +1,205 @@
+"""HaClientSession: a slave's side of one HA connection. Frames become bytes of the log, reports go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.slave.joining import Joined
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
+from pymq.errors import ProtocolViolation, StoreError
+from pymq.wire.ha import FrameReader, encode_report
+from pymq.wire.streams import Stream
+
+# Of every log: the highest of the four bytes that say how long the first record is. Whoever has it reports 1 and gets
+# the whole log of a RocketMQ master, which takes a report of 0 for a wish for the last segment alone.
+_FIRST_BYTE = b"\0"
+
+
+class FollowingLog(Protocol):
+    """A log that grows by another's bytes: :class:`pymq.store.replica.follower.Follower`."""
+
+    @property
+    def end(self) -> int: ...
+
+    def start_at(self, offset: int) -> None: ...
+
+    def append(self, position: int, data: bytes | memoryview) -> None: ...
+
+
+class FollowedStore(Protocol):
+    """What is asked of the store behind it."""
+
+    @property
+    def physical_min_offset(self) -> int: ...
+
+    @property
+    def synced_offset(self) -> int: ...
+
+
+class HaClientSession:
+    """A :class:`~pymq.wire.streams.StreamHandler`.
+
+    ``joined``: what the joining came to. Without a place to start from an empty log begins where the first frame does.
+    ``dispatch`` is called when bytes have come; ``on_end(session, why)`` once.
+    """
+
+    def __init__(
+        self,
+        follower: FollowingLog,
+        store: FollowedStore,
+        epoch_history: EpochFile,
+        *,
+        joined: Joined,
+        clock: Clock,
+        config: BrokerConfig,
+        request_sync: Callable[[], None],
+        dispatch: Callable[[], None],
+        on_end: Callable[[HaClientSession, str], None],
+    ) -> None:
+        self._follower = follower
+        self._store = store
+        self._epoch_history = epoch_history
+        self._joined = joined
+        self._clock = clock
+        self._config = config
+        self._request_sync = request_sync
+        self._dispatch = dispatch
+        self._on_end = on_end
+        self._stream: Stream | None = None
+        self._reader = FrameReader(config.mapped_file_size_commit_log_bytes)
+        self._reported = 0
+        self._is_over = False
+        now_ms = clock.monotonic_ms()
+        self.heard_ms = self._sent_ms = now_ms
+        self.has_heard = False
+        self.began_at = -1  # where in the log following began
+        self.master_end = -1  # the furthest offset the master has told of
+
+    # -- of the stream ---------------------------------------------------------------------------------------------
+
+    def opened(self, stream: Stream) -> None:
+        if self._is_over:
+            stream.close()
+            return
+        self._stream = stream
+        self.heard_ms = self._clock.monotonic_ms()
+        token, start = self._joined.token, self._joined.start
+        try:
+            if start is not None and self._is_empty:
+                self._follower.start_at(start)
+                if token is None and start == 0:
+                    self._follower.append(0, _FIRST_BYTE)
+            self._epoch_history.follow(self._joined.epoch_history, self._follower.end)
+        except (StoreError, OSError) as error:
+            self.end(f"the log can't be made ready: {error}")
+            return
+        if token is not None:
+            stream.write(encode_report(token))
+        self.began_at = self._follower.end
+        # A RocketMQ master gives who reports 0 its last segment.
+        self._report(0 if start is None and self._is_empty else self._follower.end)
+
+    def received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self.heard_ms = self._clock.monotonic_ms()
+        self.has_heard = True
+        try:
+            for start, piece in self._reader.feed(data):
+                self._take(start, piece)
+            self.report()
+            self._dispatch()
+        except ProtocolViolation as violation:
+            self.end(str(violation))
+        except (StoreError, OSError) as error:
+            self.end(f"what the master sent can't be stored: {error}")
+
+    def writable(self) -> None: ...
+
+    def closed(self, why: str) -> None:
+        self._finish(why if self._stream is None else f"the connection to the master ended: {why}")
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_empty(self) -> bool:
+        return self._follower.end == self._store.physical_min_offset
+
+    def _take(self, start: int, piece: memoryview) -> None:
+        if self._joined.start is None and self._is_empty and self._follower.end != start:
+            self._begin_at(start)
+        end = self._follower.end
+        if start != end:
+            raise ProtocolViolation("ha-start", f"the master sends from offset {start}, our log ends at {end}")
+        if piece:
+            self._append(start, piece)
+        self.master_end = max(self.master_end, start + len(piece))
+
+    def _begin_at(self, start: int) -> None:
+        segment = self._config.mapped_file_size_commit_log_bytes
+        if start % segment:
+            raise ProtocolViolation(
+                "ha-start",
+                f"the master begins at offset {start}, which is no multiple of the segment size {segment}: is "
+                f"mappedFileSizeCommitLog another on the master?",
+            )
+        self._follower.start_at(start)
+        self.began_at = start
+
+    def _append(self, start: int, data: memoryview) -> None:
+        """Epochs are claimed before their first byte is there."""
+        while (border := self._epoch_history.next_start) is not None and border < start + len(data):
+            if border > start:
+                self._follower.append(start, data[: border - start])
+                data = data[border - start :]
+                start = border
+            self._epoch_history.reach(start)
+        self._follower.append(start, data)
+
+    # -- reports ---------------------------------------------------------------------------------------------------
+
+    def report(self) -> None:
+        """Tells the master how far we have the log, when that is further than it knows. Call it after a sync too."""
+        offset = self._follower.end
+        if self._config.flush_disk_type == SYNC_FLUSH:
+            synced = self._store.synced_offset
+            if synced < offset:
+                self._request_sync()
+            offset = min(offset, synced)
+        if offset > self._reported:
+            self._report(offset)
+
+    def _report(self, offset: int) -> None:
+        if self._stream is not None:
+            self._reported = offset
+            self._sent_ms = self._clock.monotonic_ms()
+            self._stream.write(encode_report(offset))
+
+    # -- now and then ----------------------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> None:
+        """Reports, also that nothing has changed, and gives up on a silent master."""
+        if self._is_over or self._stream is None:
+            return
+        silence_ms_max = self._config.ha_housekeeping_interval_ms
+        if now_ms - self.heard_ms >= silence_ms_max:
+            self.end(f"nothing was heard of the master for {silence_ms_max} ms (haHousekeepingInterval)")
+            return
+        self.report()
+        if now_ms - self._sent_ms >= self._config.ha_send_heartbeat_interval_ms:
+            self._report(self._reported)
+
+    def end(self, why: str) -> None:
+        """Closes the connection."""
+        if self._stream is not None:
+            self._stream.close()
+        self._finish(why)
+
+    def _finish(self, why: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._on_end(self, why)

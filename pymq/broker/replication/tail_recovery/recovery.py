@@ -1,0 +1,207 @@
+"""TailRecovery: the end of a master's log after an unclean stop: whether it is in doubt, who has more, what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pymq.broker.addresses import own_address
+from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.master.ha_service import HaService
+from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.roles.group_probe import GroupProbe, Member
+from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.tail_recovery.epoch_fence import EpochFence, is_promise_at_risk
+from pymq.broker.replication.tail_recovery.search import Ask, RecoveredTail, TailSearch, named
+from pymq.broker.replication.tail_recovery.unsynced_replicas import UNSYNCED_REPLICAS_FILE, UnsyncedReplicas
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.lifecycle.recovery import RecoveryReport
+from pymq.store.replica.tail_refill import TailRefill
+from pymq.store.store import MessageStore
+from pymq.wire.bodies_replication import RecoveredTailState
+
+if TYPE_CHECKING:
+    from pymq.broker.parts import BrokerParts
+    from pymq.broker.replication.slave.ha_client import HaClient
+
+log = logging.getLogger(__name__)
+
+Members = Callable[[list[str]], Awaitable[Sequence[Member]]]
+
+
+class TailRecovery:
+    """Of one broker in one role; a slave's is never in doubt, for its master's decides.
+
+    After the store was opened: :meth:`load`; while it :attr:`is_in_doubt` the group is asked with :meth:`search`; then
+    :meth:`begin`.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        role: Role,
+        epoch_history: EpochFile,
+        unsynced: UnsyncedReplicas,
+        ha_service: HaService | None,
+        sync_mode: SyncMode,
+        group_probe: GroupProbe,
+        change_role: ChangeRole,
+        clock: Clock,
+    ) -> None:
+        self.recovered_tail: RecoveredTailState | None = None  # what slaves gave at this start
+        self._config = config
+        self._store = store
+        self._role = role
+        self._epoch_history = epoch_history
+        self._unsynced = unsynced
+        self._ha_service = ha_service
+        self._sync_mode = sync_mode
+        self._group_probe = group_probe
+        self._change_role = change_role
+        self._clock = clock
+        self.was_clean = True  # the last stop
+        self._held: EpochFence | None = None
+
+    def load(self, report: RecoveryReport) -> None:
+        """Reads what this log claims, and who may have more of it. Raises StoreError."""
+        self.was_clean = report.clean
+        self._epoch_history.load(self._log_end)
+        if self._role.is_master:
+            self._unsynced.load()
+
+    @property
+    def _log_end(self) -> int:
+        return self._store.physical_max_offset
+
+    @property
+    def _address(self) -> str:
+        return own_address(self._config)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether messages that this master answered for may be missing at its log's end. Whoever was made master just
+        now is not asked: what is lost by that was decided before."""
+        goes_on = (
+            self._role.is_master and not self._role.begins_epoch and bool(self._epoch_history.epoch_history.entries)
+        )
+        return goes_on and not self._epoch_history.is_as_left(self._log_end, was_clean=self.was_clean)
+
+    def may_lack_confirmed(self, ha_client: HaClient | None) -> bool:
+        """Whether a slave may lack messages that it had confirmed before an unclean stop: until it has had all of its
+        master's log again. What it confirms under SYNC_FLUSH is on its disk."""
+        is_sure = ha_client is None or ha_client.has_caught_up or self._config.flush_disk_type == SYNC_FLUSH
+        return not is_sure and not self.was_clean
+
+    def search(self, ask: Ask, pause: Callable[[int], Awaitable[None]], members: Members) -> Awaitable[RecoveredTail]:
+        """Gets what others have of this log. ``members`` takes a group probe that includes these addresses."""
+        config, unsynced = self._config, self._unsynced.slaves
+        search = TailSearch(
+            TailRefill(self._store),
+            self._epoch_history.epoch_history,
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            members=lambda: members(list(unsynced.values())),
+            ask=ask,
+            pause=pause,
+            clock=self._clock,
+        )
+        return search.run(unsynced)
+
+    def begin(self, recovered_tail: RecoveredTail | None) -> None:
+        """Begins an epoch where a master needs one, or holds it until more is known. ``recovered_tail``: what the search came
+        to. Raises StoreUnavailableError."""
+        if recovered_tail is not None:
+            self._tell(recovered_tail)
+            if recovered_tail.newer or is_promise_at_risk(self._config, self._sync_mode, recovered_tail.missing):
+                self._hold(recovered_tail)
+                return
+            if recovered_tail.missing:
+                log.warning(
+                    "%s did not answer: what they alone have of the log behind %d will be cut there",
+                    named(recovered_tail.missing),
+                    recovered_tail.end,
+                )
+        if self._role.is_master:
+            begins_epoch = self._role.begins_epoch
+            self._epoch_history.open_as_master(self._log_end, was_clean=self.was_clean, begins_epoch=begins_epoch)
+
+    def _tell(self, recovered_tail: RecoveredTail) -> None:
+        if recovered_tail.sources:
+            self.recovered_tail = RecoveredTailState(
+                start=recovered_tail.start,
+                end=recovered_tail.end,
+                sources=list(recovered_tail.sources),
+                time_ms=self._clock.now_ms(),
+            )
+            log.warning(
+                "%d bytes that were lost from the log's end are back, from offset %d to %d: %s gave them",
+                recovered_tail.size_bytes,
+                recovered_tail.start,
+                recovered_tail.end,
+                ", ".join(recovered_tail.sources),
+            )
+
+    def _hold(self, recovered_tail: RecoveredTail) -> None:
+        self._held = EpochFence(
+            recovered_tail,
+            dict(self._unsynced.slaves),
+            config=self._config,
+            store=self._store,
+            sync_mode=self._sync_mode,
+            role=self._role,
+            address=self._address,
+            epoch_history=self._epoch_history.epoch_history,
+            group_probe=self._group_probe,
+            change_role=self._change_role,
+        )
+
+    @property
+    def is_held(self) -> bool:
+        """True while no epoch has begun: the log's end is as it was found."""
+        return self._held is not None
+
+    @property
+    def held_for(self) -> str:
+        """Why no epoch has begun, for people; empty when one has."""
+        return self._held.why if self._held is not None else ""
+
+    def note_slave(self, broker_id: int, address: str) -> None:
+        """A slave is about to be sent the log. Raises StoreUnavailableError; then it must not be."""
+        self._unsynced.note(broker_id, address)
+
+    def close(self) -> None:
+        """Nothing is asked for any more: the broker stops, or takes another role."""
+        if self._held is not None:
+            self._held.close()
+
+    def tick(self) -> None:
+        """A master's, about once a second: looks whether an epoch that is held can begin, else who need not be asked
+        any more should this broker stop now."""
+        if self._held is not None:
+            self._held.tick()
+        elif self._ha_service is not None and not all(map(self._ha_service.live_address, self._unsynced.slaves)):
+            self._unsynced.forget_needless(self._ha_service.states(), self._store.synced_offset)
+
+
+def tail_recovery(parts: BrokerParts, group_probe: GroupProbe) -> TailRecovery:
+    """Of a broker whose feeds and epoch history are made."""
+    config, clock = parts.config, parts.clock
+    table = JsonTable(parts.files, f"{config.store_path_root_dir}/config/{UNSYNCED_REPLICAS_FILE}.json")
+    return TailRecovery(
+        config=config,
+        store=parts.store,
+        role=parts.role,
+        epoch_history=parts.epoch_history,
+        unsynced=UnsyncedReplicas(table, clock, lambda: config.ha_housekeeping_interval_ms),
+        ha_service=parts.ha_service,
+        sync_mode=parts.sync_mode,
+        group_probe=group_probe,
+        change_role=parts.change_role,
+        clock=clock,
+    )

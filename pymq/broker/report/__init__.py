@@ -1,0 +1,1 @@
+"""What a broker reports: statistics, registration at name servers, runtime figures, Prometheus metrics."""

@@ -1,0 +1,84 @@
+"""A broker's collectors, put together for each scrape: parts come and go with the broker's role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pymq
+from pymq.broker.parts import BrokerParts
+from pymq.broker.report.metrics.clients import ClientMetrics
+from pymq.broker.report.metrics.filters import FilterMetrics
+from pymq.broker.report.metrics.lag import LagMetrics
+from pymq.broker.report.metrics.replication import ROLE_CHANGES, ReplicationMetrics
+from pymq.broker.report.metrics.storage import StorageMetrics
+from pymq.broker.report.metrics.traffic import TrafficMetrics
+from pymq.config.metrics import parse_labels
+from pymq.metrics.connections import ConnectionMetrics
+from pymq.metrics.family import Collector, Family, Reading, gauge, single
+
+if TYPE_CHECKING:
+    from pymq.broker.broker import Broker
+
+NODE_TYPE = "broker"
+INFO = gauge("pymq_broker_info", "Always 1; the label says which version runs.", "pymq_version")
+SERVING = gauge("pymq_broker_serving", "1 while requests are answered, 0 while the broker starts or changes its role.")
+
+
+BROKER_METRICS = (
+    *(INFO, SERVING, ROLE_CHANGES),
+    *(metric for part in (ConnectionMetrics, TrafficMetrics, ClientMetrics, LagMetrics) for metric in part.metrics),
+    *(metric for part in (StorageMetrics, ReplicationMetrics, FilterMetrics) for metric in part.metrics),
+)
+
+
+class BrokerState:
+    """What is known of a broker even while it serves nothing."""
+
+    metrics = (INFO, SERVING, ROLE_CHANGES)
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Family]:
+        yield Family(INFO, (Reading((pymq.__version__,), 1),))
+        yield single(SERVING, self._broker.parts is not None)
+        yield single(ROLE_CHANGES, self._broker.switch.change_count if self._broker.switch is not None else 0)
+
+
+class BrokerMetrics:
+    """All of a broker's figures, from before its store is opened until it has stopped."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._of_parts: tuple[BrokerParts, list[Collector]] | None = None
+
+    def labels(self) -> dict[str, str]:
+        """On every metric (Java: BrokerMetricsManager.newAttributesBuilder)."""
+        config = self._broker.config
+        own = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": NODE_TYPE}
+        return parse_labels(config.metrics_label) | own
+
+    def collectors(self) -> list[Collector]:
+        """Those of the present parts, which keep what they have read until the role changes."""
+        broker = self._broker
+        return [BrokerState(broker), ConnectionMetrics(broker.server), *self._parts_collectors()]
+
+    def _parts_collectors(self) -> list[Collector]:
+        parts = self._broker.parts
+        if parts is None:
+            self._of_parts = None
+            return []
+        if self._of_parts is None or self._of_parts[0] is not parts:
+            self._of_parts = (
+                parts,
+                [
+                    TrafficMetrics(parts),
+                    ClientMetrics(parts),
+                    LagMetrics(parts),
+                    StorageMetrics(parts, lambda: self._broker.recovery),
+                    ReplicationMetrics(parts),
+                    FilterMetrics(parts),
+                ],
+            )
+        return self._of_parts[1]

@@ -1,0 +1,153 @@
+"""How far consumer groups are behind: RocketMQ's five metrics of it (Java: ConsumerLagCalculator).
+
+RocketMQ tells only of groups that are connected; a master here tells of all that have committed anything, for a group
+whose consumers are gone is the one to hear of. A slave's offsets are copies: it tells of groups connected to it.
+Messages are counted whatever a group's filter takes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from pymq.broker.parts import BrokerParts
+from pymq.broker.report.metrics.traffic import is_system, truth
+from pymq.metrics.family import PAUSE, Family, Reading, gauge
+from pymq.model.names import RETRY_PREFIX
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, ConsumeQueue
+from pymq.store.read.time_lookup import record_store_ms
+
+_LABELS = ("consumer_group", "topic", "is_retry", "is_system")
+MESSAGES = gauge("rocketmq_consumer_lag_messages", "Messages behind the group's committed offsets.", *_LABELS)
+LATENCY = gauge(
+    "rocketmq_consumer_lag_latency_milliseconds",
+    "Age of the oldest message that is not committed.",
+    *_LABELS,
+    unit="milliseconds",
+)
+INFLIGHT = gauge("rocketmq_consumer_inflight_messages", "Messages pulled and not committed.", *_LABELS)
+QUEUEING = gauge(
+    "rocketmq_consumer_queueing_latency_milliseconds",
+    "Age of the oldest message that was not pulled.",
+    *_LABELS,
+    unit="milliseconds",
+)
+READY = gauge("rocketmq_consumer_ready_messages", "Messages that were not pulled.", *_LABELS)
+
+# Between two looks at the time: queues of one topic, and groups' topics that are listed.
+QUEUES_AT_ONCE, PAIRS_AT_ONCE = 256, 100
+
+
+@dataclass(slots=True)
+class Lag:
+    """Of one group in one topic. Offsets in the log: -1 for no such message."""
+
+    lag: int = 0
+    in_flight: int = 0
+    ready: int = 0
+    oldest_uncommitted: int = -1
+    oldest_unpulled: int = -1
+
+
+class LagMetrics:
+    """Of one set of parts. It remembers the store times it has read: a group that stands still costs no read twice."""
+
+    metrics = (MESSAGES, LATENCY, INFLIGHT, QUEUEING, READY)
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self._parts = parts
+        self._known_ms: dict[int, int] = {}  # offset in the log -> store time
+
+    def collect(self) -> Iterator[Family | None]:
+        series_max = self._parts.config.metrics_series_max
+        pairs: list[tuple[str, str, int]] = []
+        left_out = 0
+        for pair in self._pairs():
+            if pair is PAUSE:
+                yield PAUSE
+            elif len(pairs) < series_max:
+                pairs.append(pair)
+            else:
+                left_out += 1
+        rows: list[tuple[tuple[str, ...], Lag, int, int]] = []
+        known_ms: dict[int, int] = {}
+        for group, topic, queue_count in pairs:
+            lag = Lag()
+            for queue_id in range(queue_count):
+                self._add(lag, group, topic, queue_id)
+                if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
+                    yield PAUSE
+            labels = (group, topic, truth(False), truth(is_system(topic, group)))
+            uncommitted_ms = self._age_ms(lag.oldest_uncommitted, known_ms)
+            rows.append((labels, lag, uncommitted_ms, self._age_ms(lag.oldest_unpulled, known_ms)))
+            yield PAUSE
+        self._known_ms = known_ms
+        yield Family(MESSAGES, (Reading(labels, lag.lag) for labels, lag, _, _ in rows), left_out)
+        yield Family(LATENCY, (Reading(labels, age_ms) for labels, _, age_ms, _ in rows), left_out)
+        yield Family(INFLIGHT, (Reading(labels, lag.in_flight) for labels, lag, _, _ in rows), left_out)
+        yield Family(QUEUEING, (Reading(labels, age_ms) for labels, _, _, age_ms in rows), left_out)
+        yield Family(READY, (Reading(labels, lag.ready) for labels, lag, _, _ in rows), left_out)
+
+    def _pairs(self) -> Iterator[tuple[str, str, int] | None]:
+        """(group, topic, its queues): what connected groups subscribe to, then what others have committed.
+
+        PAUSE from time to time.
+        """
+        parts = self._parts
+        connected = {group.name: group for group in parts.clients.consumer_groups()}
+        subscribed = ((topic, name) for name, group in connected.items() for topic in list(group.subscriptions))
+        committed = parts.cursors.committed() if parts.role.is_master else []
+        others = (pair for pair in committed if pair[1] not in connected)
+        for number, (topic, group) in enumerate(chain(subscribed, others), 1):
+            if number % PAIRS_AT_ONCE == 0:
+                yield PAUSE
+            config = parts.topics.get(topic)
+            if config is None or topic.startswith(RETRY_PREFIX):
+                continue
+            if group in connected and connected[group].is_broadcasting:
+                continue  # its members keep their offsets to themselves
+            yield group, topic, config.queue_count
+
+    def _add(self, lag: Lag, group: str, topic: str, queue_id: int) -> None:
+        queue = self._parts.store.queue_table.get(topic, queue_id)
+        if queue is None:
+            return
+        cursors, end = self._parts.cursors, queue.max_offset
+        committed = cursors.query(group, topic, queue_id)
+        pulled = cursors.pulled(group, topic, queue_id)
+        # Whoever has no offset begins at one of the ends, as it likes: nothing is waiting for it (as in Java).
+        committed = end if committed < 0 else min(committed, end)
+        pulled = committed if pulled < 0 else min(pulled, end)
+        lag.lag += end - committed
+        lag.in_flight += pulled - committed
+        lag.ready += end - pulled
+        lag.oldest_uncommitted = _older(lag.oldest_uncommitted, queue, committed)
+        lag.oldest_unpulled = _older(lag.oldest_unpulled, queue, pulled)
+
+    def _age_ms(self, offset: int, known_ms: dict[int, int]) -> int:
+        """Of the message at an offset of the log, which is read at most once; 0 when there is none."""
+        if offset < 0:
+            return 0
+        store_ms = self._known_ms.get(offset)
+        if store_ms is None:
+            store_ms = record_store_ms(self._parts.store.log, offset)
+        known_ms[offset] = store_ms
+        return max(0, self._parts.clock.now_ms() - store_ms) if store_ms > 0 else 0
+
+
+def _older(oldest: int, queue: ConsumeQueue, offset: int) -> int:
+    """The lower of ``oldest`` and the place of the queue's first message from ``offset`` on: store times never go back
+    in the log."""
+    offset = max(offset, queue.min_offset)
+    if offset >= queue.max_offset:
+        return oldest
+    try:
+        place, size, _ = queue.unit(offset)
+        if size == BLANK_UNIT_SIZE:
+            place, _, _ = queue.unit(queue.skip_blank_units(offset, queue.max_offset))
+    except OSError:
+        return oldest
+    if place < 0 or oldest < 0:
+        return max(place, oldest)
+    return min(oldest, place)

@@ -1,0 +1,228 @@
+"""Registrar: reports this broker and its topics to every name server, regularly and whenever topics change.
+
+Java: BrokerController.registerBrokerAll and BrokerOuterAPI.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from pymq.broker.addresses import own_ha_address
+from pymq.clock import Clock
+from pymq.errors import PymqError, RefusedError
+from pymq.model.tables import PERM_READ, PERM_WRITE, TopicConfig
+from pymq.wire.bodies_route import body_crc32, encode_registration
+from pymq.wire.codes import RequestCode
+from pymq.wire.command import Command, request
+from pymq.wire.header import decode_header
+from pymq.wire.headers.route import BrokerIdentityHeader, RegisterBrokerAnswer, RegisterBrokerHeader
+
+if TYPE_CHECKING:
+    from pymq.broker.metadata.topics import TopicManager
+    from pymq.config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_TIMEOUT_MS = 120_000
+# After a round that failed: whoever has our id may be about to give it up; who is away is tried at growing intervals.
+RETRY_MS = 1000
+UNREGISTER_TIMEOUT_S = 2.0
+
+Gather = Callable[..., Awaitable[Any]]
+
+
+class Invoker(Protocol):
+    """What is needed of :class:`pymq.net.client.RemotingClient`."""
+
+    async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command: ...
+
+
+class Registrar:
+    """Keeps the name servers informed. One round of registrations runs at a time; a change during it starts another."""
+
+    def __init__(
+        self,
+        *,
+        client: Invoker,
+        gather: Gather,
+        clock: Clock,
+        config: BrokerConfig,
+        topics: TopicManager,
+        address: str,
+        wake: Callable[[], None] = lambda: None,
+        epoch: Callable[[], int] = lambda: 0,
+        on_answer: Callable[[str, str], None] = lambda master, ha: None,
+        on_refused: Callable[[str], None] = lambda why: None,
+        filter_servers: Callable[[], list[str]] = list,
+    ) -> None:
+        """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
+        ``wake`` is called when a round is due before its time, so that the caller may run one at once.
+
+        ``epoch``: of this broker's newest epoch, by which a name server tells a new master from an old one.
+        ``on_answer(address, ha_address)`` hears where the master is, as a name server tells a slave; ``on_refused``
+        why a name server does not take our registration (somebody else has our name and id), empty when all do again.
+        ``filter_servers``: addresses that routes name beside this broker's.
+        """
+        self._client = client
+        self._gather = gather
+        self._clock = clock
+        self._config = config
+        self._topics = topics
+        self._address = address
+        self._wake = wake
+        self._epoch = epoch
+        self._filter_servers = filter_servers
+        self._on_answer = on_answer
+        self._on_refused = on_refused
+        self._unreachable: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._retry_ms = RETRY_MS
+        self._waiting: list[Callable[[], None]] = []
+        self._changed = True
+        self._running = False
+        self._lost = False  # a name server's connection, since the newest round began
+        self._next_ms = clock.monotonic_ms()
+        topics.add_listener(self._on_change)
+
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """Name servers whose last registration failed."""
+        return frozenset(self._unreachable)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Name server -> why it did not take the last registration."""
+        return dict(self._refused)
+
+    def is_due(self) -> bool:
+        """True when a round should start now: a change happened or the period is over."""
+        return not self._running and (self._changed or self._clock.monotonic_ms() >= self._next_ms)
+
+    def when_registered(self, callback: Callable[[], None]) -> None:
+        """Runs ``callback`` when the name servers know the present topics (or could not be reached)."""
+        if not self._config.namesrv_addresses:
+            callback()
+            return
+        self._waiting.append(callback)
+        self._on_change([])
+
+    async def register_all(self) -> None:
+        """One round, and another as long as changes come in. Failures are logged once per outage, never raised."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            while True:
+                self._changed = self._lost = False
+                waiting, self._waiting = self._waiting, []
+                await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
+                for callback in waiting:
+                    callback()
+                if not self._changed:
+                    return
+        finally:
+            self._running = False
+            self._next_ms = self._clock.monotonic_ms() + self._pause_ms()
+
+    def _pause_ms(self) -> int:
+        """Until the next round: soon after a failure, which may be the first report of a new role."""
+        period_ms = self._config.register_period_ms
+        if self._refused or self._lost:
+            return RETRY_MS
+        if not self._unreachable:
+            self._retry_ms = RETRY_MS
+            return period_ms
+        pause_ms = min(self._retry_ms, period_ms)
+        self._retry_ms = pause_ms * 2
+        return pause_ms
+
+    def register_now(self) -> None:
+        """Has a round started: what name servers answer is wanted."""
+        self._on_change([])
+
+    def note_lost(self, address: str) -> None:
+        """A connection ended. A name server that starts again knows nothing: it is told soon, not in half a minute."""
+        if address in self._config.namesrv_addresses:
+            self._lost = True
+            self._next_ms = min(self._next_ms, self._clock.monotonic_ms() + RETRY_MS)
+
+    async def unregister_all(self) -> None:
+        """Takes the broker out of every reachable name server's routes. Never raises for a server that is away."""
+        await self._gather(*[self._unregister(server) for server in self._config.namesrv_addresses])
+
+    def registration(self) -> Command:
+        """REGISTER_BROKER with the whole topic table."""
+        config = self._config
+        topics = [self._as_served(topic) for topic in self._topics.all().values()]
+        body = encode_registration(topics, self._topics.data_version, filter_servers=self._filter_servers())
+        header = RegisterBrokerHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+            ha_server_addr=own_ha_address(config),  # Java refuses a registration without it, a slave's too
+            heartbeat_timeout_millis=HEARTBEAT_TIMEOUT_MS,
+            enable_acting_master=False,
+            master_epoch=self._epoch(),
+            compressed=False,
+            body_crc32=body_crc32(body),
+        )
+        return request(RequestCode.REGISTER_BROKER, header, body)
+
+    async def _register(self, server: str) -> None:
+        try:
+            answer = await self._client.invoke_ok(server, self.registration(), self._config.register_timeout_ms / 1000)
+        except RefusedError as error:
+            self._note_refusal(server, error)
+            return
+        except PymqError as error:
+            if server not in self._unreachable:
+                log.warning("registration at name server %s failed, it is tried on: %s", server, error)
+            self._unreachable.add(server)
+            self._refused.pop(server, None)
+            return
+        if server in self._unreachable or server in self._refused:
+            log.info("registered at name server %s again", server)
+        self._unreachable.discard(server)
+        if self._refused.pop(server, None) is not None and not self._refused:
+            self._on_refused("")
+        told = decode_header(RegisterBrokerAnswer, answer.ext or {})
+        if told.master_addr:
+            self._on_answer(told.master_addr, told.ha_server_addr or "")
+
+    def _note_refusal(self, server: str, error: RefusedError) -> None:
+        self._unreachable.discard(server)
+        if self._refused.get(server) != str(error):
+            log.warning("name server %s did not take the registration, it is tried on: %s", server, error)
+        self._refused[server] = str(error)
+        self._on_refused(str(error))
+
+    async def _unregister(self, server: str) -> None:
+        config = self._config
+        header = BrokerIdentityHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+        try:
+            command = request(RequestCode.UNREGISTER_BROKER, header)
+            await self._client.invoke_ok(server, command, UNREGISTER_TIMEOUT_S)
+        except PymqError as error:
+            log.info("could not unregister from name server %s: %s", server, error)
+
+    def _as_served(self, topic: TopicConfig) -> TopicConfig:
+        """A broker without read or write permission says so in every topic."""
+        permission = self._config.broker_permission
+        if permission & PERM_READ and permission & PERM_WRITE:
+            return topic
+        return msgspec.structs.replace(topic, perm=topic.perm & permission)
+
+    def _on_change(self, changed: list[str]) -> None:
+        self._changed = True
+        if not self._running:
+            self._wake()

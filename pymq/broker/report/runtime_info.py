@@ -1,0 +1,162 @@
+"""RuntimeInfo: the table that ``brokerStatus``, ``clusterList`` and dashboards read (request code 28).
+
+Keys and formats are RocketMQ's; what has no counterpart here (thread pools, timer wheel) shows its resting value,
+because the tools fail or show blanks where a key is missing.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from pymq.clock import Clock
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.units import format_bytes
+from pymq.wire.codes import VERSION_5_3_3
+
+if TYPE_CHECKING:
+    from pymq.broker.messages.delays import DelayService
+    from pymq.broker.messages.writer import Writer
+    from pymq.broker.replication.status import StatusReport
+    from pymq.broker.report.stats import StatsManager
+    from pymq.config import BrokerConfig
+    from pymq.store.disk.fs import Files
+    from pymq.store.store import MessageStore
+
+_POOLS = ("send", "pull", "litePull", "query", "ack")
+_NO_POOL_BUFFER = 2**31 - 1
+_LATENCY_BUCKETS = (
+    *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s"),
+    *("1~2s", "2~3s", "3~4s", "4~5s", "5~10s", "10s~"),
+)
+
+
+class RuntimeInfo:
+    """Collects the figures of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        files: Files,
+        store: MessageStore,
+        stats: StatsManager,
+        writer: Writer,
+        delays: DelayService,
+        replication: StatusReport,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._files = files
+        self._store = store
+        self._stats = stats
+        self._writer = writer
+        self._delays = delays
+        self._replication = replication
+
+    def table(self) -> dict[str, str]:
+        """Name -> text of every figure."""
+        result = {
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION_5_3_3),
+            "brokerVersionDesc": "V5_3_3",
+            "bootTimestamp": str(self._stats.boot_ms),
+            "startAcceptSendRequestTimeStamp": "0",
+            "runtime": _running_text(self._stats.running_ms()),
+        }
+        result.update(self._traffic())
+        result.update(self._disk())
+        result.update(self._delay_levels())
+        result.update(self._replication.figures())
+        result.update(self._stats.filters.figures())
+        result.update(_resting())
+        return result
+
+    def _traffic(self) -> dict[str, str]:
+        stats, totals = self._stats, self._stats.totals()
+        found = stats.rates(attrgetter("got_calls"))
+        missed = stats.rates(attrgetter("missed"))
+        average = totals.put_bytes / totals.put if totals.put else 0.0
+        return {
+            "putTps": _rates_text(stats.rates(attrgetter("put"))),
+            "getTransferredTps": _rates_text(stats.rates(attrgetter("got"))),
+            "getFoundTps": _rates_text(found),
+            "getMissTps": _rates_text(missed),
+            "getTotalTps": _rates_text((found[0] + missed[0], found[1] + missed[1], found[2] + missed[2])),
+            "putMessageTimesTotal": str(totals.put),
+            "putMessageSizeTotal": str(totals.put_bytes),
+            "putMessageAverageSize": str(average),
+            "filterErrorTimes": str(stats.filter_errors),
+            "putMessageFailedTimes": str(self._writer.failed_put_count),
+            "msgPutTotalYesterdayMorning": str(stats.put_yesterday_morning),
+            "msgPutTotalTodayMorning": str(stats.put_today_morning),
+            "msgPutTotalTodayNow": str(totals.put),
+            "msgGetTotalYesterdayMorning": str(stats.got_yesterday_morning),
+            "msgGetTotalTodayMorning": str(stats.got_today_morning),
+            "msgGetTotalTodayNow": str(totals.got),
+        }
+
+    def _disk(self) -> dict[str, str]:
+        store, root = self._store, self._config.store_path_root_dir
+        ratio = store.used_ratio()
+        total, free = self._files.total_bytes(root), self._files.free_bytes(root)
+        return {
+            "commitLogMinOffset": str(store.physical_min_offset),
+            "commitLogMaxOffset": str(store.physical_max_offset),
+            "commitLogDiskRatio": str(ratio),
+            f"commitLogDiskRatio_{root}/commitlog": str(ratio),
+            "consumeQueueDiskRatio": str(ratio),
+            "commitLogDirCapacity": f"Total : {format_bytes(total)}, Free : {format_bytes(free)}.",
+            "earliestMessageTimeStamp": str(store.earliest_store_time()),
+            # PyMQ's own: what an operator should know, empty when all is well.
+            "storeProblems": "; ".join(store.problems),
+            "corruptMessages": str(store.refusals.count),
+            "scrubbedBytes": str(store.scrubber.bytes_read if store.scrubber is not None else 0),
+            "scrubPasses": str(store.scrubber.pass_count if store.scrubber is not None else 0),
+            "scrubDamagedPlaces": str(len(store.scrubber.found) if store.scrubber is not None else 0),
+            "coldSegments": str(store.cold_segment_count),
+            "remainHowManyDataToFlush": format_bytes(store.physical_max_offset - store.synced_offset),
+        }
+
+    def _delay_levels(self) -> dict[str, str]:
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in self._delays.offsets().items()
+        }
+
+
+def _resting() -> dict[str, str]:
+    result = {
+        "dispatchBehindBytes": "0",
+        "dispatchMaxBuffer": "0",
+        "pageCacheLockTimeMills": "0",
+        "putMessageEntireTimeMax": "0",
+        "getMessageEntireTimeMax": "0",
+        "putMessageDistributeTime": " ".join(f"[{bucket}]:0" for bucket in _LATENCY_BUCKETS),
+        "putLatency99": "0",
+        "putLatency999": "0",
+        "remainTransientStoreBufferNumbs": str(_NO_POOL_BUFFER),
+        "timerReadBehind": "0",
+        "timerOffsetBehind": "0",
+        "timerCongestNum": "0",
+        "timerEnqueueTps": "0.0",
+        "timerDequeueTps": "0.0",
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": "0",
+    }
+    for pool in _POOLS:
+        result[f"{pool}ThreadPoolQueueSize"] = "0"
+        result[f"{pool}ThreadPoolQueueCapacity"] = "0"
+        result[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+    return result
+
+
+def _rates_text(rates: tuple[float, float, float]) -> str:
+    return " ".join(str(rate) for rate in rates)
+
+
+def _running_text(duration_ms: int) -> str:
+    seconds = duration_ms // 1000
+    days, hours, minutes = seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"

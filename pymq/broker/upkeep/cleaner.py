@@ -1,0 +1,131 @@
+"""Cleaner: applies retention from time to time (Java: DefaultMessageStore.CleanCommitLogService).
+
+Each pass looks at ages and disks, says whether writes are refused for lack of space, and deletes what must go: one
+segment at a time, the slow part in a worker thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import StoreUnavailableError
+from pymq.store.lifecycle.retention import Doomed, RetentionSettings, decide
+from pymq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+FIRST_PASS_DELAY_MS = 60_000
+MANUAL_PASS_COUNT = 20  # Java: CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIMES
+
+
+class Cleaner:
+    """Call :meth:`tick` some times a second. Nothing is deleted in the first minute, so a start is not held up."""
+
+    def __init__(self, *, config: BrokerConfig, clock: Clock, store: MessageStore, run_in_thread: RunInThread) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._expiry = store.expiry
+        self._run_in_thread = run_in_thread
+        self._next_pass_ms = clock.monotonic_ms()
+        self._deletes_from_ms = self._next_pass_ms + FIRST_PASS_DELAY_MS
+        self._manual_passes = 0
+        self._doomed: deque[Doomed] = deque()
+        self._is_working = False
+        self._is_stopped = False
+        self._refusal: str | None = None
+        self._failure = ""
+        self.deleted_count = 0
+
+    def delete_expired(self) -> None:
+        """An operator asks: the next passes delete what is old enough at any hour, the first of them at once."""
+        self._manual_passes = MANUAL_PASS_COUNT
+        self._next_pass_ms = self._clock.monotonic_ms()
+
+    def tick(self) -> None:
+        """Starts a pass when it is time, or goes on with the last one. Raises OSError when the disk can't be asked."""
+        if self._is_working or self._is_stopped:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_pass_ms:
+            self._next_pass_ms = now_ms + self._config.clean_resource_interval_ms
+            self._begin_pass(may_delete=now_ms >= self._deletes_from_ms or self._manual_passes > 0)
+        if self._doomed or self._expiry.has_waste:
+            self._start_work(self._doomed.popleft() if self._doomed else None)
+        elif now_ms >= self._deletes_from_ms:
+            self._expiry.sweep()
+
+    def stop(self) -> None:
+        """From now on nothing is started, nor anything done behind what still runs: the store is about to be closed."""
+        self._is_stopped = True
+
+    def _begin_pass(self, *, may_delete: bool) -> None:
+        settings = retention_settings(self._config)
+        clock, expiry = self._clock, self._expiry
+        decision = decide(
+            expiry.segments(settings.batch_count + 1),
+            expiry.log_bytes() if settings.log_bytes_max else 0,
+            expiry.disks(),
+            clock.now_ms(),
+            clock.local_time().hour,
+            settings,
+            is_manual=self._manual_passes > 0,
+        )
+        self._refuse(decision.refusal)
+        self._manual_passes = max(0, self._manual_passes - 1)
+        self._doomed = deque(decision.doomed if may_delete else ())
+        expiry.sweep_again()
+
+    def _refuse(self, why: str | None) -> None:
+        # The first text stays while the refusal lasts: the figures in it would change with every pass.
+        if (why is None) != (self._refusal is None):
+            self._refusal = why
+            self._store.refuse_writes(why)
+
+    def _start_work(self, doomed: Doomed | None) -> None:
+        self._is_working = True
+        start = doomed.start if doomed is not None else None
+
+        def work() -> int:
+            self._expiry.work(start)
+            return 0
+
+        self._run_in_thread(work, lambda result: self._done(doomed, result))
+
+    def _done(self, doomed: Doomed | None, result: Result) -> None:
+        self._is_working = False
+        if self._is_stopped:
+            return
+        try:
+            result.result()
+        except (OSError, StoreUnavailableError) as error:
+            self._doomed.clear()
+            if str(error) != self._failure:
+                self._failure = str(error)
+                log.error("old data can't be deleted, it is tried again: %s", error)
+            return
+        self._failure = ""
+        if doomed is not None and self._expiry.forget_oldest(doomed.start):
+            self.deleted_count += 1
+            start, reason = doomed
+            minimum = self._store.physical_min_offset
+            log.info("segment %020d was deleted (%s), the log begins at %d", start, reason.value, minimum)
+
+
+def retention_settings(config: BrokerConfig) -> RetentionSettings:
+    """The policy's part of a broker's configuration; all of it may change at run time."""
+    return RetentionSettings(
+        reserved_hours=config.file_reserved_time_hours,
+        delete_hours=config.delete_hours,
+        used_percent=config.disk_max_used_space_ratio,
+        forced_percent=config.disk_space_clean_forcibly_ratio,
+        refused_percent=config.disk_space_warning_level_ratio,
+        may_force=config.clean_file_forcibly_enable,
+        batch_count=config.delete_file_batch_max,
+        log_bytes_max=config.commit_log_bytes_max,
+        free_bytes_min=config.disk_free_bytes_min,
+    )

@@ -1,0 +1,129 @@
+"""When the log's bytes are forced to the disk: every so often (ASYNC_FLUSH), or before answers go (SYNC_FLUSH).
+
+The fsync runs in a worker thread, one at a time; sends that arrive meanwhile share the next one (group commit). The
+checkpoint takes many fsyncs and has a thread of its own, so that no answer waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pymq.broker.messages.writer import Writer
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import StoreUnavailableError
+from pymq.metrics.histogram import TimeHistogram
+from pymq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+PAGE_SIZE_BYTES = 4096  # what flushCommitLogLeastPages counts
+
+
+class Result(Protocol):
+    """What a worker thread's future offers."""
+
+    def result(self) -> Any: ...
+
+
+# Runs the first function in a worker thread, then the second on the event loop with a future of its result.
+RunInThread = Callable[[Callable[[], int], Callable[[Result], None]], None]
+
+
+class Flusher:
+    """Keeps one sync of the log under way at most, and one checkpoint. ``writer`` must be set before the first."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        run_in_thread: RunInThread,
+        after: Callable[[], None],
+        *,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        """``after`` runs on the loop behind each sync (answers were released)."""
+        self._store = store
+        self._run_in_thread = run_in_thread
+        self._after = after
+        self._clock = clock
+        self._config = config
+        self._is_running = False
+        self._again = False
+        self._is_checkpointing = False
+        self._ticked_offset = 0
+        self._next_thorough_ms = 0
+        self._checkpoint_due = False
+        self._is_stopped = False
+        self.writer: Writer | None = None
+        self.sync_count = 0
+        self.failure_count = 0
+        self.times = TimeHistogram()
+
+    def request(self) -> None:
+        """Starts a sync of the log, or another one behind that which runs. Queues and checkpoint are left to ticks."""
+        if self._is_running:
+            self._again = True
+        elif not self._is_stopped:
+            self._is_running = True
+            self._run_in_thread(self._sync_log, self._done)
+
+    def tick(self) -> None:
+        """The periodic flush of ASYNC_FLUSH, and now and then the checkpoint; nothing to do when nothing was stored."""
+        end = self._store.physical_max_offset
+        if end != self._ticked_offset and self._is_enough(end):
+            self._ticked_offset = end
+            self._checkpoint_due = True
+            self.request()
+        if self._checkpoint_due and not self._is_checkpointing and self._store.is_checkpoint_due:
+            self._checkpoint_due = False
+            self._is_checkpointing = True
+            self._run_in_thread(self._store.sync, self._checkpoint_done)
+
+    def stop(self) -> None:
+        """From now on no sync begins, and nobody is told of one that still runs: the store is about to be closed by
+        another thread."""
+        self._is_stopped = True
+
+    def _is_enough(self, end: int) -> bool:
+        """Java: MappedFile.isAbleToFlush and FlushRealTimeService: few pages wait for the thorough interval."""
+        now_ms = self._clock.monotonic_ms()
+        pages = end // PAGE_SIZE_BYTES - self._ticked_offset // PAGE_SIZE_BYTES
+        if pages < self._config.flush_commit_log_least_pages and now_ms < self._next_thorough_ms:
+            return False
+        self._next_thorough_ms = now_ms + self._config.flush_commit_log_thorough_interval_ms
+        return True
+
+    def _sync_log(self) -> int:
+        begun_ms = self._clock.monotonic_ms()
+        synced = self._store.sync(log_only=True)
+        self.times.add(self._clock.monotonic_ms() - begun_ms)
+        return synced
+
+    def _done(self, future: Result) -> None:
+        self._is_running = False
+        self.sync_count += 1
+        self._tell(future)
+        again, self._again = self._again, False
+        assert self.writer is not None
+        if again or self.writer.is_awaiting_sync:
+            self.request()
+        self._after()
+
+    def _checkpoint_done(self, future: Result) -> None:
+        self._is_checkpointing = False
+        self._tell(future)
+        self._after()
+
+    def _tell(self, future: Result) -> None:
+        assert self.writer is not None
+        if self._is_stopped:
+            return
+        try:
+            self.writer.synced(future.result())
+        except (StoreUnavailableError, OSError) as error:
+            self.failure_count += 1
+            log.error("flush failed: %s", error)
+            self.writer.sync_failed(str(error))

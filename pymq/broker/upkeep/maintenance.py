@@ -1,0 +1,138 @@
+"""Caretaker: the slow work on old segments, scrubbing and compressing, a little at a time beside the broker's work.
+
+Pieces are read, compared and compressed in a worker thread; how many bytes a second, the operator says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pymq.broker.upkeep.flusher import Result, RunInThread
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+FIRST_PASS_DELAY_MS = 60_000  # a start is not held up
+COLD_INTERVAL_MS = 60_000  # between looks for segments that became old enough
+HOUR_MS = 3_600_000
+
+
+class Piece(Protocol):
+    """A part of a chore; ``size`` bytes of it are read."""
+
+    size: int
+
+    def run(self) -> None:
+        """The work; any thread may call it."""
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class MaintenanceTask:
+    """Something done in pieces. ``bytes_per_second`` 0: nothing is begun. ``interval_ms``: pause when all is done."""
+
+    name: str
+    next_piece: Callable[[], Any]  # a Piece, or None when all is done
+    finish: Callable[[Any], None]  # runs on the loop behind each piece
+    bytes_per_second: Callable[[], int]
+    interval_ms: Callable[[], int]
+
+
+class _Lane:
+    """One chore's pace: one piece at a time."""
+
+    def __init__(self, task: MaintenanceTask, clock: Clock, run_in_thread: RunInThread) -> None:
+        self._task = task
+        self._clock = clock
+        self._run_in_thread = run_in_thread
+        self._ticked_ms = clock.monotonic_ms()
+        self._resumes_ms = self._ticked_ms + FIRST_PASS_DELAY_MS
+        self._allowed_bytes = 0.0
+        self._is_working = False
+        self.is_stopped = False
+
+    def tick(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._resumes_ms:
+            return
+        rate = self._task.bytes_per_second()
+        # What was not used in a second is gone: a pause is no reason to hurry.
+        self._allowed_bytes = min(self._allowed_bytes + rate * (now_ms - self._ticked_ms) / 1000, rate)
+        self._ticked_ms = now_ms
+        if rate:
+            self._start()
+
+    def _start(self) -> None:
+        if self._is_working or self.is_stopped or self._allowed_bytes <= 0:
+            return
+        piece = self._task.next_piece()
+        if piece is None:
+            self._resumes_ms = self._clock.monotonic_ms() + self._task.interval_ms()
+            return
+        self._is_working = True
+        self._allowed_bytes -= piece.size
+
+        def work() -> int:
+            piece.run()
+            return 0
+
+        self._run_in_thread(work, lambda result: self._done(piece, result))
+
+    def _done(self, piece: Piece, result: Result) -> None:
+        self._is_working = False
+        if self.is_stopped:
+            return
+        try:
+            result.result()
+            self._task.finish(piece)
+        except OSError as error:
+            log.error("%s: %s; it is tried again", self._task.name, error)
+            self._resumes_ms = self._clock.monotonic_ms() + COLD_INTERVAL_MS
+            return
+        self._start()
+
+
+class MaintenanceTasks:
+    """Call :meth:`tick` some times a second."""
+
+    def __init__(self, tasks: list[MaintenanceTask], clock: Clock, run_in_thread: RunInThread) -> None:
+        self._lanes = [_Lane(task, clock, run_in_thread) for task in tasks]
+
+    def tick(self) -> None:
+        for lane in self._lanes:
+            lane.tick()
+
+    def stop(self) -> None:
+        """From now on nothing is started, nor anything done behind what still runs: the store is about to be closed."""
+        for lane in self._lanes:
+            lane.is_stopped = True
+
+
+def maintenance_tasks(store: MessageStore, config: BrokerConfig, clock: Clock) -> list[MaintenanceTask]:
+    """What a broker's settings ask for; all but the digests themselves may change at run time."""
+    cold_compressor, scrubber = store.cold_compressor, store.scrubber
+    tasks = [
+        MaintenanceTask(
+            name="compressing old segments",
+            next_piece=lambda: cold_compressor.next_piece(clock.now_ms() - config.cold_segment_hours * HOUR_MS),
+            finish=cold_compressor.finish,
+            bytes_per_second=lambda: config.cold_bytes_per_second if config.cold_segment_hours else 0,
+            interval_ms=lambda: COLD_INTERVAL_MS,
+        )
+    ]
+    if scrubber is not None:
+        tasks.append(
+            MaintenanceTask(
+                name="scrubbing",
+                next_piece=scrubber.next_piece,
+                finish=scrubber.finish,
+                bytes_per_second=lambda: config.scrub_bytes_per_second,
+                interval_ms=lambda: config.scrub_interval_hours * HOUR_MS,
+            )
+        )
+    return tasks

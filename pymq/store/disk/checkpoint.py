@@ -1,0 +1,117 @@
+"""The checkpoint file: how far log, queues and index are known to be on the disk.
+
+RocketMQ's five numbers at 0..39, and behind them, where RocketMQ leaves zeros, PyMQ's own block (docs/storage.md). The
+block repeats the first two numbers, so it stops counting as soon as another broker has changed them.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+from pymq.store.disk.fs import Files
+
+CHECKPOINT_SIZE_BYTES = 4096
+_NUMBERS = struct.Struct(">qqqqq")
+_BLOCK_AT = 64
+_BLOCK = struct.Struct(">8sqqqqqqqq")
+_BLOCK_MAGIC = b"PYMQ\x00\x00\x00\x01"
+_CRC = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """PyMQ's block. Everything below each offset is on the disk.
+
+    ``log_offset``: commit log; ``queue_offset``: consume queue units of records below it; ``unit_count``: all units of
+    all queues then (tells that a queue was deleted by hand); ``index_offset``: keys of records below it;
+    ``index_name``: newest index file's name as a number, 0 for none; ``index_count``: its entry count then.
+    """
+
+    log_offset: int = 0
+    queue_offset: int = 0
+    unit_count: int = 0
+    index_offset: int = 0
+    index_name: int = 0
+    index_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """RocketMQ's numbers (times are store timestamps in ms), and the block when it is there and valid."""
+
+    physic_ms: int = 0
+    logics_ms: int = 0
+    index_ms: int = 0
+    master_flushed_offset: int = 0
+    confirm_offset: int = 0
+    durable: Durable | None = None
+
+    def without_queues(self) -> Checkpoint:
+        """The same, but no unit of any queue counts as being on the disk."""
+        durable = replace(self.durable, queue_offset=0, unit_count=0) if self.durable is not None else None
+        return replace(self, logics_ms=0, durable=durable)
+
+    def without_index(self) -> Checkpoint:
+        """The same, but no key counts as being on the disk."""
+        durable = replace(self.durable, index_offset=0, index_name=0, index_count=0) if self.durable else None
+        return replace(self, index_ms=0, durable=durable)
+
+    def truncate(self, end: int) -> Checkpoint:
+        """The same for a log that will be cut at ``end``: nothing behind it counts, nor does any unit or key."""
+        durable = Durable(log_offset=min(self.durable.log_offset, end)) if self.durable is not None else None
+        return replace(self, logics_ms=0, index_ms=0, durable=durable)
+
+
+class CheckpointFile:
+    """Reads and writes the file. A missing or short file reads as all zeros, as RocketMQ does."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def load(self) -> Checkpoint:
+        try:
+            raw = self._files.read_bytes(self._path)
+        except FileNotFoundError:
+            return Checkpoint()
+        if len(raw) < CHECKPOINT_SIZE_BYTES:
+            return Checkpoint()
+        checkpoint = Checkpoint(*_NUMBERS.unpack_from(raw))
+        return replace(checkpoint, durable=_decode_block(raw, checkpoint))
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Writes and syncs. All numbers fit one disk sector, so a torn write can't mix old and new ones."""
+        raw = bytearray(_BLOCK_AT)
+        c = checkpoint
+        _NUMBERS.pack_into(raw, 0, c.physic_ms, c.logics_ms, c.index_ms, c.master_flushed_offset, c.confirm_offset)
+        if checkpoint.durable is not None:
+            raw += _encode_block(checkpoint, checkpoint.durable)
+        new = not self._files.exists(self._path)
+        file = self._files.open(self._path, create=True, size=CHECKPOINT_SIZE_BYTES)
+        try:
+            file.pwrite(0, raw)
+            file.sync()
+        finally:
+            file.close()
+        if new:
+            self._files.sync_dir(self._path.rpartition("/")[0])
+
+
+def _encode_block(checkpoint: Checkpoint, durable: Durable) -> bytes:
+    block = _BLOCK.pack(
+        _BLOCK_MAGIC, checkpoint.physic_ms, checkpoint.logics_ms, durable.log_offset, durable.queue_offset,
+        durable.unit_count, durable.index_offset, durable.index_name, durable.index_count,
+    )  # fmt: skip
+    return block + _CRC.pack(crc32(block))
+
+
+def _decode_block(raw: bytes, checkpoint: Checkpoint) -> Durable | None:
+    block = raw[_BLOCK_AT : _BLOCK_AT + _BLOCK.size]
+    magic, physic_ms, logics_ms, *numbers = _BLOCK.unpack(block)
+    if magic != _BLOCK_MAGIC or _CRC.unpack_from(raw, _BLOCK_AT + _BLOCK.size)[0] != crc32(block):
+        return None
+    if (physic_ms, logics_ms) != (checkpoint.physic_ms, checkpoint.logics_ms):
+        return None
+    return Durable(*numbers)

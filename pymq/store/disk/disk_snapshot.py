@@ -1,0 +1,139 @@
+"""A file system at one moment, and what a power loss then would leave of it: see :mod:`pymq.store.disk.memory_fs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+PAGE_SIZE_BYTES = 512  # the unit a disk writes as a whole; smaller than a page, so tears are finer
+
+# (path, page number) -> does the unsynced page survive
+KeepPage = Callable[[str, int], bool]
+# (path) -> does what is not synced of it survive: an entry of a directory, a file's size
+KeepPath = Callable[[str], bool]
+
+
+def always(_path: str) -> bool:
+    return True
+
+
+class SnapshotFile:
+    """One file at one moment: its content and what of it is on the disk."""
+
+    __slots__ = ("_pages", "now", "synced")
+
+    def __init__(self, now: bytes, synced: bytes | None) -> None:
+        self.now = now
+        self.synced = synced
+        self._pages: list[int] | None = None  # worked out when somebody asks
+
+    @property
+    def changed_pages(self) -> list[int]:
+        if self._pages is None:
+            self._pages = _changed_pages(self.synced or b"", self.now)
+        return self._pages
+
+    @property
+    def is_synced(self) -> bool:
+        return not self.changed_pages and len(self.synced or b"") == len(self.now)
+
+    def after_power_loss(self, path: str, keep_page: KeepPage, keep_size: KeepPath) -> bytes:
+        """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it.
+
+        Journaling file systems order the changes of one file: blocks behind the old size never come before the size.
+        """
+        before, now = self.synced or b"", self.now
+        if self.is_synced:
+            return now
+        kept = [page for page in self.changed_pages if keep_page(path, page)]
+        needed = bool(kept) and (kept[-1] + 1) * PAGE_SIZE_BYTES > len(before)
+        size = len(now) if needed or keep_size(path) else len(before)
+        if size == len(now) and len(kept) == len(self.changed_pages):
+            return now
+        content = bytearray(before[:size])
+        content += bytes(size - len(content))
+        for page in kept:
+            start = page * PAGE_SIZE_BYTES
+            share = now[start : min(start + PAGE_SIZE_BYTES, size)]
+            content[start : start + len(share)] = share
+        return bytes(content)
+
+
+def _changed_pages(before: bytes, now: bytes) -> list[int]:
+    """Pages of ``now`` that differ; what lies behind the end of ``before`` counts as zeros there."""
+    if before == now:
+        return []
+    before = before.ljust(len(now), b"\0")
+    starts = range(0, len(now), PAGE_SIZE_BYTES)
+    return [
+        at // PAGE_SIZE_BYTES for at in starts if now[at : at + PAGE_SIZE_BYTES] != before[at : at + PAGE_SIZE_BYTES]
+    ]
+
+
+class SnapshotDirectory(NamedTuple):
+    """A directory's entries at one moment, as a process sees them and as the disk has them."""
+
+    now: Mapping[str, SnapshotEntry]
+    synced: Mapping[str, SnapshotEntry]
+
+
+SnapshotEntry: TypeAlias = SnapshotFile | SnapshotDirectory
+
+
+class Image(NamedTuple):
+    """What a machine finds on its disk: contents by path, and directories."""
+
+    files: dict[str, bytes]
+    directories: list[str]
+
+
+class DiskSnapshot:
+    """A whole file system at one moment."""
+
+    __slots__ = ("_certain", "_doubtful", "root")
+
+    def __init__(self, root: SnapshotDirectory) -> None:
+        self.root = root
+        # What every crash leaves, and the entries and files that it may leave in more than one way.
+        self._certain: Image | None = None
+        self._doubtful: list[tuple[str, SnapshotEntry | None, SnapshotEntry | None]] = []
+
+    def image(self) -> Image:
+        """What is there when only the process dies: everything."""
+        return self.after_power_loss(lambda _path, _page: True, always)
+
+    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = always) -> Image:
+        """What was synced and, of the rest, what the callables keep.
+
+        ``keep_entry(path)`` decides for a directory entry made, renamed or removed since its directory's last
+        ``sync_dir``, ``keep_size(path)`` for the size of a file whose size was changed since its last ``sync``. What
+        is in a directory is lost with the directory.
+        """
+        if self._certain is None:
+            self._certain = Image({}, [])
+            self._divide("", self.root, self._certain)
+        result = Image(dict(self._certain.files), list(self._certain.directories))
+
+        def walk(path: str, now: SnapshotEntry | None, synced: SnapshotEntry | None) -> None:
+            entry = now if now is not synced and keep_entry(path) else synced
+            if isinstance(entry, SnapshotFile):
+                result.files[path] = entry.after_power_loss(path, keep_page, keep_size)
+            elif entry is not None:
+                result.directories.append(path)
+                for name in sorted(entry.now.keys() | entry.synced.keys()):
+                    walk(f"{path}/{name}", entry.now.get(name), entry.synced.get(name))
+
+        for path, now, synced in self._doubtful:
+            walk(path, now, synced)
+        return result
+
+    def _divide(self, path: str, directory: SnapshotDirectory, certain: Image) -> None:
+        certain.directories.append(path or "/")
+        for name in sorted(directory.now.keys() | directory.synced.keys()):
+            child, now, synced = f"{path}/{name}", directory.now.get(name), directory.synced.get(name)
+            if now is synced and isinstance(now, SnapshotDirectory):
+                self._divide(child, now, certain)
+            elif now is synced and isinstance(now, SnapshotFile) and now.is_synced:
+                certain.files[child] = now.now
+            else:
+                self._doubtful.append((child, now, synced))

@@ -1,0 +1,156 @@
+"""JsonTable: a small JSON file (topics, groups, offsets) that is old or new after any crash, never half.
+
+Written to a temporary file, synced, renamed over the old one, the directory synced; the content before stays as
+``<name>.bak``, which is read when the file is missing or damaged, as RocketMQ does (Java: ConfigManager.load); what
+was damaged, or edited without care, is kept as ``<name>.bad``. A first member holds a checksum, so that a flipped bit
+is no other topic or offset; RocketMQ ignores that member, leaves it out when it writes the file, and a file without it
+is taken as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from pymq.errors import StoreError, StoreUnavailableError
+from pymq.model import fastjson
+from pymq.store.disk.fs import Files
+
+log = logging.getLogger(__name__)
+
+CHECKSUM = "pymqCrc32"  # CRC-32 of the file's bytes with zeros in this place, eight hexadecimal digits
+_NO_CHECKSUM = "0" * 8
+_CHECKSUM_AT = re.compile(rb'\A\{\s*"' + CHECKSUM.encode() + rb'":\s*"([^"]{8})"')
+
+
+class _Damaged(Exception):
+    """A file that can't be used; the text says why."""
+
+
+class JsonTable:
+    """One file. ``requires`` names a member that every such table has, an object.
+
+    :meth:`save` may be called in another thread than the rest, one call at a time runs.
+    """
+
+    def __init__(self, files: Files, path: str, requires: str | None = None) -> None:
+        self._files = files
+        self._path = path
+        self._backup_path = path + ".bak"
+        self._directory = path.rpartition("/")[0]
+        self._requires = requires
+        self._written: bytes | None = None
+        self._rejected: bytes | None = None  # what the main file held when it couldn't be used: kept by the next save
+        self._lock = Lock()
+
+    def load(self) -> dict[str, Any]:
+        """The table; empty when there is neither file nor backup. Integer keys become text.
+
+        Falls back to the backup with a warning. Raises StoreError when a file is there but none can be used: starting
+        with nothing would make every consumer begin anew, or topics vanish.
+        """
+        problems = []
+        for path in (self._path, self._backup_path):
+            raw = None
+            try:
+                raw = self._read(path)
+                if raw is None:
+                    continue
+                table = self._parse(path, raw)
+            except _Damaged as damage:
+                problems.append(str(damage))
+                if path == self._path:
+                    self._rejected = raw
+                continue
+            if path == self._path:
+                self._written = raw
+            else:
+                problems = problems or [f"{self._path} is missing"]
+                log.warning("%s; %s serves in its place, changes since it was written are lost", problems[0], path)
+            return table
+        if problems:
+            raise StoreError(
+                f"{'; '.join(problems)}: put back a copy of {self._path}, or move both {self._path} and "
+                f"{self._backup_path} away to start with an empty table"
+            )
+        return {}
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return self._files.read_bytes(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _Damaged(f"{path} can't be read: {error.strerror} (errno {error.errno})") from error
+
+    def _parse(self, path: str, raw: bytes) -> dict[str, Any]:
+        if not raw.strip(b"\0 \t\r\n"):
+            raise _Damaged(f"{path} is empty")
+        found = _CHECKSUM_AT.match(raw)
+        if found is not None and found[1] != _checksum(raw, found.start(1)):
+            raise _Damaged(
+                f"{path} does not fit its checksum: it is damaged, or was edited (then remove its line {CHECKSUM})"
+            )
+        try:
+            value = fastjson.loads(raw)
+        except fastjson.JsonError as error:
+            raise _Damaged(f"{path} is no JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise _Damaged(f"{path} is no JSON object")
+        value.pop(CHECKSUM, None)
+        if self._requires is not None and value and not isinstance(value.get(self._requires), dict):
+            raise _Damaged(f"{path} has no member {self._requires}")
+        return {str(key): item for key, item in value.items()}
+
+    def save(self, table: Mapping[str, Any]) -> None:
+        """Replaces the file. Unchanged content costs no write. Raises StoreUnavailableError naming the path."""
+        with self._lock:
+            raw = _encode(table)
+            if raw == self._written:
+                return
+            try:
+                if self._rejected is not None:
+                    self._put(self._path + ".bad", self._rejected)
+                    self._files.sync_dir(self._directory)
+                    self._rejected = None
+                # Whole contents change places, so one sync of the directory at the end will do for all of them.
+                if self._written is not None:
+                    self._put(self._backup_path, self._written)
+                self._put(self._path, raw)
+                self._files.sync_dir(self._directory)
+            except OSError as error:
+                raise StoreUnavailableError(
+                    f"{self._path} can't be saved: {error.strerror} (errno {error.errno}) on "
+                    f"{error.filename or 'the disk'}; the old content stays, make room or mend the disk"
+                ) from error
+            self._written = raw
+
+    def _put(self, path: str, raw: bytes) -> None:
+        temporary = path + ".tmp"
+        file = self._files.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(0, raw)
+            file.sync()
+        finally:
+            file.close()
+        self._files.replace(temporary, path)
+
+
+def _encode(table: Mapping[str, Any]) -> bytes:
+    # Indented as a person reads it, by msgspec: json.dumps holds the event loop for 0.4 s with 10,000 topics.
+    raw = msgspec.json.format(msgspec.json.encode({CHECKSUM: _NO_CHECKSUM, **table}), indent=1)
+    at = raw.index(_NO_CHECKSUM.encode())
+    return raw[:at] + _checksum(raw, at) + raw[at + len(_NO_CHECKSUM) :]
+
+
+def _checksum(raw: bytes, at: int) -> bytes:
+    """The checksum of a file whose own stands at ``at``."""
+    zeroed = crc32(raw[at + len(_NO_CHECKSUM) :], crc32(_NO_CHECKSUM.encode(), crc32(raw[:at])))
+    return b"%08x" % zeroed

@@ -1,0 +1,331 @@
+"""A file system in memory that knows what a power loss would keep: for tests and simulation.
+
+Every file has its current content and the content at its last ``sync``; every directory its current entries and those
+at its last ``sync_dir``. :meth:`MemoryFiles.snapshot` keeps such a state cheaply (unchanged contents are shared), and
+:meth:`DiskSnapshot.after_power_loss` says what a machine would find afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from pymq.errors import StoreError
+from pymq.store.disk.disk_snapshot import (
+    DiskSnapshot,
+    Image,
+    KeepPage,
+    KeepPath,
+    SnapshotDirectory,
+    SnapshotEntry,
+    SnapshotFile,
+    always,
+)
+from pymq.store.disk.fs import Buffer, File, Lock
+
+
+class Node:
+    """One file's content, whatever it is called. ``synced`` is None until the first sync."""
+
+    __slots__ = ("data", "last_snapshot", "modified_ms", "synced")
+
+    def __init__(self, data: bytes = b"", synced: bytes | None = None) -> None:
+        self.data = bytearray(data)
+        self.synced = synced
+        self.modified_ms = 0
+        self.last_snapshot: SnapshotFile | None = None
+
+    def write(self, at: int, data: Buffer) -> None:
+        end = at + len(data)
+        if end > len(self.data):
+            self.resize(end)
+        self.data[at:end] = data
+
+    def resize(self, size: int) -> None:
+        # A bytearray with views can't change its size, so the content moves; old views keep the old bytes.
+        fresh = bytearray(size)
+        kept = min(size, len(self.data))
+        fresh[:kept] = memoryview(self.data)[:kept]
+        self.data = fresh
+
+    def sync(self) -> None:
+        self.synced = self.snapshot().now
+
+    def snapshot(self) -> SnapshotFile:
+        """The file as it is now; the same object as before when nothing has changed."""
+        before = self.last_snapshot
+        if before is None or before.now != self.data:
+            before = SnapshotFile(bytes(self.data), self.synced)
+        elif before.synced is not self.synced:
+            before = SnapshotFile(before.now, self.synced)
+        self.last_snapshot = before
+        return before
+
+
+class Directory:
+    """What of a directory is on the disk: its entries at the last ``sync_dir``."""
+
+    __slots__ = ("synced",)
+
+    def __init__(self) -> None:
+        self.synced: dict[str, Node | Directory] = {}
+
+
+class MemoryFile:
+    """An open file of :class:`MemoryFiles`."""
+
+    __slots__ = ("_files", "_node", "path")
+
+    def __init__(self, files: MemoryFiles, path: str, node: Node) -> None:
+        self._files = files
+        self.path = path
+        self._node = node
+
+    def pread(self, at: int, size: int) -> bytes:
+        self._files.before("pread", self.path)
+        return bytes(self._node.data[at : at + size])
+
+    def pwrite(self, at: int, data: Buffer) -> None:
+        try:
+            self._files.before("pwrite", self.path)
+        except OSError:
+            self._node.write(at, data[: self._files.failing_write_bytes])
+            raise
+        self._node.write(at, data)
+        self._node.modified_ms = self._files.now_ms()
+
+    def pwritev(self, at: int, buffers: Sequence[Buffer]) -> None:
+        self.pwrite(at, b"".join(buffers))
+
+    def view(self) -> memoryview:
+        return memoryview(self._node.data).toreadonly()
+
+    def writable_view(self) -> memoryview:
+        return memoryview(self._node.data)
+
+    def release(self, view: memoryview) -> None:
+        return None
+
+    def allocate(self, at: int, size: int) -> None:
+        self._files.before("allocate", self.path)
+        if at + size > len(self._node.data):
+            self._node.resize(at + size)
+
+    def next_data(self, at: int) -> int | None:
+        data = self._node.data
+        for start in range(at, len(data), 4096):
+            if data.count(0, start, start + 4096) < min(4096, len(data) - start):
+                return start
+        return None
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def truncate(self, size: int) -> None:
+        self._files.before("truncate", self.path)
+        self._node.resize(size)
+
+    def sync(self) -> None:
+        self._files.before("sync", self.path)
+        self._node.sync()
+
+    def close(self) -> None:
+        return None
+
+
+class _MemoryLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+        held.add(path)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+_Entry: TypeAlias = Node | Directory
+
+
+class MemoryFiles:
+    """Paths are POSIX text. ``fault(call, path)`` runs before each changing or reading call and may raise OSError."""
+
+    def __init__(self, *, free_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.directories: dict[str, Directory] = {"/": Directory()}
+        self.now_ms = now_ms
+        self.fault: Callable[[str, str], None] | None = None
+        self.failing_write_bytes = 0  # so much of a write reaches the file when ``fault`` lets it fail
+        self._free_bytes = free_bytes
+        self._locks: set[str] = set()
+
+    @classmethod
+    def restored(cls, image: Image, *, now_ms: Callable[[], int] = lambda: 0) -> MemoryFiles:
+        """The file system of a machine that has just started: everything that is there is on the disk."""
+        files = cls(now_ms=now_ms)
+        files.directories = {path: Directory() for path in image.directories}
+        files.nodes = {path: Node(content, content) for path, content in image.files.items()}
+        for entries in (files.directories, files.nodes):
+            for path, entry in entries.items():
+                if path != "/":
+                    files.directories[_parent(path)].synced[_name(path)] = entry
+        return files
+
+    def before(self, call: str, path: str) -> None:
+        if self.fault is not None:
+            self.fault(call, path)
+
+    def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
+        self.before("open", path)
+        node = self.nodes.get(path)
+        if node is None:
+            if not create or _parent(path) not in self.directories:
+                raise _missing(path)
+            node = self.nodes[path] = Node()
+            node.modified_ms = self.now_ms()
+        file = MemoryFile(self, path, node)
+        if create and size is not None and len(node.data) < size:
+            file.truncate(size)
+        return file
+
+    def exists(self, path: str) -> bool:
+        return path in self.nodes or path in self.directories
+
+    def is_dir(self, path: str) -> bool:
+        return path in self.directories
+
+    def listdir(self, path: str) -> list[str]:
+        prefix = path.rstrip("/") + "/"
+        size = len(prefix)
+        names = [name[size:] for name in (*self.nodes, *self.directories) if name.startswith(prefix)]
+        return sorted(name for name in names if name and "/" not in name)
+
+    def makedirs(self, path: str) -> None:
+        self.before("makedirs", path)
+        while path not in self.directories:
+            self.directories[path] = Directory()
+            path = _parent(path)
+
+    def replace(self, source: str, target: str) -> None:
+        self.before("replace", target)
+        if source not in self.nodes:
+            raise _missing(source)
+        self.nodes[target] = self.nodes.pop(source)
+
+    def remove(self, path: str) -> None:
+        self.before("remove", path)
+        if self.nodes.pop(path, None) is None:
+            raise _missing(path)
+
+    def remove_tree(self, path: str) -> None:
+        """File by file and directory by directory, as a real one: a death in between leaves a part."""
+        prefix = path + "/"
+        for name in [name for name in self.nodes if name.startswith(prefix)]:
+            self.before("remove_tree", name)
+            del self.nodes[name]
+        for name in sorted((name for name in self.directories if (name + "/").startswith(prefix)), reverse=True):
+            self.before("remove_tree", name)
+            del self.directories[name]
+
+    def sync_dir(self, path: str) -> None:
+        self.before("sync_dir", path)
+        if path not in self.directories:
+            raise _missing(path)
+        prefix = path.rstrip("/") + "/"
+        size, depth = len(prefix), prefix.count("/")
+        inside: dict[str, _Entry] = {}
+        for entries in (self.directories, self.nodes):
+            below = [child for child in entries if child.startswith(prefix) and child != path]
+            inside.update({child[size:]: entries[child] for child in below if child.count("/") == depth})
+        self.directories[path].synced = inside
+
+    def _entries(self) -> dict[str, dict[str, _Entry]]:
+        """What is in each directory now."""
+        found: dict[str, dict[str, _Entry]] = {path: {} for path in self.directories}
+        for path, directory in self.directories.items():
+            if path != "/":
+                found[_parent(path)][_name(path)] = directory
+        for path, node in self.nodes.items():
+            found[_parent(path)][_name(path)] = node
+        return found
+
+    def read_bytes(self, path: str) -> bytes:
+        self.before("read_bytes", path)
+        if path not in self.nodes:
+            raise _missing(path)
+        return bytes(self.nodes[path].data)
+
+    def free_bytes(self, path: str) -> int:
+        return self._free_bytes
+
+    def total_bytes(self, path: str) -> int:
+        return 1 << 41
+
+    def modified_ms(self, path: str) -> int:
+        if path not in self.nodes:
+            raise _missing(path)
+        return self.nodes[path].modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.before("set_modified_ms", path)
+        if path not in self.nodes:
+            raise _missing(path)
+        self.nodes[path].modified_ms = modified_ms
+
+    def lock(self, path: str) -> Lock:
+        if path in self._locks:
+            raise StoreError(f"{path} is locked: another broker uses this directory")
+        return _MemoryLock(self._locks, path)
+
+    # -- crashes ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> DiskSnapshot:
+        """The state of this moment, for later."""
+        entries = self._entries()
+        path_of = {id(directory): path for path, directory in self.directories.items()}
+
+        def snapshot(entry: _Entry) -> SnapshotEntry:
+            if isinstance(entry, Node):
+                return entry.snapshot()
+            known = done.get(id(entry))
+            if known is None:
+                # A directory that was removed holds nothing now.
+                path = path_of.get(id(entry))
+                inside = entries[path] if path is not None else {}
+                now = {name: snapshot(child) for name, child in inside.items()}
+                known = SnapshotDirectory(now, {name: snapshot(child) for name, child in entry.synced.items()})
+                done[id(entry)] = known
+            return known
+
+        done: dict[int, SnapshotDirectory] = {}
+        root = snapshot(self.directories["/"])
+        assert isinstance(root, SnapshotDirectory)
+        return DiskSnapshot(root)
+
+    def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = always) -> MemoryFiles:
+        """The file system after a power loss now; see :meth:`DiskSnapshot.after_power_loss`."""
+        image = self.snapshot().after_power_loss(keep_page, keep_entry, keep_size)
+        files = MemoryFiles.restored(image, now_ms=self.now_ms)
+        files._free_bytes = self._free_bytes
+        for path, node in files.nodes.items():
+            if path in self.nodes:
+                node.modified_ms = self.nodes[path].modified_ms
+        return files
+
+    def after_kill(self) -> MemoryFiles:
+        """The same files after the process died: everything written is there, locks are free."""
+        self._locks.clear()
+        return self
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _missing(path: str) -> OSError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

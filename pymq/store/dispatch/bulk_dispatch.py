@@ -1,0 +1,136 @@
+"""Makes queue units and index rows from many records at once: what :mod:`pymq.store.lifecycle.recovery` does one by one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymq.model import sysflag
+from pymq.model.javahash import tags_code
+from pymq.model.names import topic_problem
+from pymq.store.index.bulk_keys import Properties, key_columns, templated_keys
+from pymq.store.index.key_hash import topic_hash
+from pymq.store.index.keyed_records import KeyColumns
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.scan.columns import Records
+from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
+
+_UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+_NO_UNIT_FLAG = 0x4  # half messages and rollbacks
+
+
+class Appended(NamedTuple):
+    """What :func:`append_units` did. ``grown``: queues, and their first new offset; ``left`` numbers, ascending, the
+    records that have to be looked at one by one.
+    """
+
+    grown: list[tuple[ConsumeQueue, int]]
+    unit_count: int
+    left: list[int]
+
+
+def append_units(records: Records, queues: QueueTable) -> Appended:
+    """Appends the units of those records that continue their queues."""
+    wanted = np.flatnonzero(records.sys_flags & _NO_UNIT_FLAG == 0)
+    if not len(wanted):
+        return Appended([], 0, [])
+    if len(records.names) == 1:
+        order = wanted[np.argsort(_sortable(records.queue_ids)[wanted], kind="stable")]
+    else:
+        order = wanted[np.lexsort((records.queue_ids[wanted], records.topics[wanted]))]
+    topics, queue_ids, queue_offsets = records.topics[order], records.queue_ids[order], records.queue_offsets[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (topics[1:] != topics[:-1]) | (queue_ids[1:] != queue_ids[:-1])
+    starts = np.flatnonzero(first)
+    group = np.cumsum(first) - 1
+    follows = queue_offsets - queue_offsets[starts][group] == np.arange(len(order)) - starts[group]
+    dense = np.logical_and.reduceat(follows, starts).tolist()
+    units = packed_units(records)[order].tobytes()
+    grown: list[tuple[ConsumeQueue, int]] = []
+    left: list[int] = []
+    bounds = [*starts.tolist(), len(order)]
+    heads = zip(topics[starts].tolist(), queue_ids[starts].tolist(), queue_offsets[starts].tolist(), strict=True)
+    for number, (topic, queue_id, queue_offset) in enumerate(heads):
+        start, stop = bounds[number], bounds[number + 1]
+        queue = _queue_at(queues, records.names[topic], queue_id, queue_offset) if dense[number] else None
+        if queue is None:
+            left += order[start:stop].tolist()
+        else:
+            queue.append_units(units[start * UNIT_SIZE_BYTES : stop * UNIT_SIZE_BYTES])
+            grown.append((queue, queue_offset))
+    return Appended(grown, len(order) - len(left), sorted(left))
+
+
+def _sortable(queue_ids: NDArray[np.int64]) -> NDArray[np.int64] | NDArray[np.uint16]:
+    """As small numbers where they are: those are sorted twice as fast."""
+    return queue_ids.astype(np.uint16) if queue_ids.min() >= 0 and queue_ids.max() < 1 << 16 else queue_ids
+
+
+def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | None:
+    """The queue whose end is ``queue_offset``; None when there is none, or records need a closer look."""
+    queue = queues.get(topic, queue_id)
+    expected = queue.max_offset if queue is not None else 0
+    if queue_offset != expected or is_schedule_topic(topic) or queues.deleted_end(topic):
+        return None
+    if queue is not None:
+        return queue
+    return queues.make(topic, queue_id) if topic_problem(topic) is None and queue_id >= 0 else None
+
+
+def packed_units(records: Records) -> NDArray[np.void]:
+    """The consume queue unit of each record; not for the schedule topic, whose units hold times."""
+    units = np.zeros(len(records), _UNIT)
+    units["offset"] = records.offsets
+    units["size"] = records.sizes
+    if records.templated is not None:
+        _set_tags(units, records.templated.values(b"TAGS"))
+        return units
+    properties = Properties(records.properties)
+    found = properties.find(b"TAGS")
+    if len(found.owners):
+        shared = properties.shared_value(found)
+        if shared is not None:
+            units["tags"][found.owners] = _tags_code(shared)
+            return units
+        values = properties.values(found)
+        codes = {value: _tags_code(value) for value in set(values)}
+        units["tags"][found.owners] = [codes[value] for value in values]
+    return units
+
+
+def _set_tags(units: NDArray[np.void], values: NDArray[np.uint8] | None) -> None:
+    """Sets the tags codes of all units from their records' tags, a row each."""
+    if values is None:
+        return
+    first = values[0].tobytes()
+    if (values == values[0]).all():
+        units["tags"] = _tags_code(first)
+        return
+    size, raw = len(first), values.tobytes()
+    each = [raw[at : at + size] for at in range(0, len(raw), size)]
+    codes = {value: _tags_code(value) for value in set(each)}
+    units["tags"] = [codes[value] for value in each]
+
+
+def _tags_code(value: bytes) -> int:
+    return tags_code(value.decode("utf-8", "replace"))
+
+
+def record_keys(records: Records) -> KeyColumns:
+    """What the index gets of the records: a row for each key, in their order."""
+    records = _with_entries(records)
+    if records.templated is not None:
+        columns = templated_keys(records.templated, records.offsets, records.store_ms)
+        if columns is not None:
+            return columns
+    prefixes = np.array([topic_hash(name) for name in records.names], dtype=np.uint32)[records.topics]
+    return key_columns(records.properties, prefixes, records.offsets, records.store_ms)
+
+
+def _with_entries(records: Records) -> Records:
+    """Without rollbacks, which can't be looked up by key."""
+    shown = records.sys_flags & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK
+    return records if shown.all() else records.select(np.flatnonzero(shown))

@@ -1,0 +1,147 @@
+"""Gives records of the log their units in queues: for a recovery, and for a log that follows another broker's.
+
+A record says itself which queue and offset it belongs to, and its CRC covers the body alone: a flipped bit in the head
+can name another queue or offset. In an undamaged log a queue's offsets follow each other, so a record that breaks the
+row is suspected and left out, until the next one of its queue proves it right by following it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pymq.model.names import topic_problem
+from pymq.model.record import RECORD_OVERHEAD_BYTES
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.placeholder_units import fill_lost, traps
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from pymq.store.scan.columns import Records
+
+OnGrown = Callable[[ConsumeQueue, int], None]  # units from this offset on are new
+OnGap = Callable[[str], None]
+OnDamage = Callable[[int, int, str], None]  # physical offsets of begin and end, and a sentence
+Tell = Callable[[str], None]
+
+
+class QueueDispatcher:
+    """Takes records in the order of the log; one that a queue has already is passed over.
+
+    ``on_gap`` is told of an offset too far on, and may raise; ``on_damage`` of a record that is left out, ``tell`` of
+    what an operator may want to know besides. Whatever :meth:`take` raises, the same records may be given again.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        settings: StoreSettings,
+        *,
+        on_grown: OnGrown,
+        on_gap: OnGap,
+        on_damage: OnDamage,
+        tell: Tell,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._settings = settings
+        self._on_grown = on_grown
+        self._on_gap = on_gap
+        self._on_damage = on_damage
+        self._tell = tell
+        self.unit_count = 0  # made so far
+        self.suspects: dict[tuple[str, int], Scanned] = {}
+        self._damage_end = -1  # records before this physical offset are lost
+
+    def note_damage(self, end: int) -> None:
+        """Records somewhere before a physical offset can't be read: their queue offsets are lost."""
+        self._damage_end = max(self._damage_end, end)
+
+    def take(self, record: Scanned) -> None:
+        """Adds the record's unit, if its place in the queue can be true. Raises OSError."""
+        if not has_queue_unit(record.sys_flag):
+            return
+        if record.offset < self._queues.deleted_end(record.topic):
+            return
+        queue = self._queues.get(record.topic, record.queue_id)
+        expected = queue.max_offset if queue is not None else 0
+        if queue is not None and record.queue_offset == expected:
+            self._append(record)
+        elif topic_problem(record.topic) is not None or record.queue_id < 0 or record.queue_offset < 0:
+            self._suspect(record, "has no legal topic or queue")
+        elif record.queue_offset == expected:
+            self._append(record)
+        elif queue is not None and record.queue_offset < expected:
+            if record.offset > queue.last_physical_offset:
+                self._after_restart(queue, record)
+        else:
+            self._after_gap(record, queue)
+
+    def take_many(self, records: Records) -> None:
+        """As :meth:`take`. Records that don't simply continue their queues are looked at one by one, in order."""
+        from pymq.store.dispatch.bulk_dispatch import append_units  # noqa: PLC0415 - it needs numpy
+
+        appended = append_units(records, self._queues)
+        self.unit_count += appended.unit_count
+        for queue, first in appended.grown:
+            self._on_grown(queue, first)
+        for place in appended.left:
+            self.take(records.at(place))
+
+    def _append(self, *records: Scanned, is_deleted_before: bool = False) -> None:
+        """Units of records that follow each other; what lies between them and the queue's end is lost, or deleted."""
+        first = records[0]
+        queue = self._queues.make(first.topic, first.queue_id)
+        begin = queue.max_offset
+        if first.queue_offset > begin:
+            segment_size_bytes = self._settings.segment_size_bytes
+            is_new = queue.max_offset == queue.min_offset == 0
+            if is_new and (is_deleted_before or not traps(queue, first.offset, segment_size_bytes)):
+                queue.start_at(first.queue_offset)
+                begin = first.queue_offset
+            else:
+                fill_lost(queue, first.queue_offset, first.offset, first.size, segment_size_bytes)
+        for record in records:
+            queue.append(record.offset, record.size, unit_tags_code(record, self._settings))
+        self.unit_count += len(records)
+        self._on_grown(queue, begin)
+
+    def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
+        """An offset that is taken: a topic that was deleted and made again, or damage."""
+        before = self.suspects.get((record.topic, record.queue_id))
+        if before is not None and before.queue_offset == record.queue_offset - 1:
+            del self.suspects[record.topic, record.queue_id]
+            self._tell(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
+            queue.reset()
+            self._append(before, record)
+        else:
+            self._suspect(record, f"repeats offset {record.queue_offset} of a queue that ends at {queue.max_offset}")
+
+    def _after_gap(self, record: Scanned, queue: ConsumeQueue | None) -> None:
+        """An offset too far on: units deleted by hand, records lost or deleted, or damage."""
+        name = f"{record.topic} queue {record.queue_id}"
+        expected, newest = (queue.max_offset, queue.last_physical_offset) if queue is not None else (0, -1)
+        self._on_gap(f"{name} ends at {expected}, the log goes on at {record.queue_offset}")
+        before = self.suspects.get((record.topic, record.queue_id))
+        room = (record.offset - self._log.min_offset) // RECORD_OVERHEAD_BYTES
+        if before is not None and expected <= before.queue_offset == record.queue_offset - 1:
+            del self.suspects[record.topic, record.queue_id]
+            self._append(before, record)
+        elif expected == 0 and (self._log.min_offset > 0 or self._queues.deleted_end(record.topic)):
+            self._append(record, is_deleted_before=True)
+        elif self._damage_end > newest and record.queue_offset - expected <= room:
+            lost = f"{expected} to {record.queue_offset - 1}"
+            self._tell(f"{name} lacks offsets {lost}: their records are gone or damaged")
+            self._append(record)
+        else:
+            self._suspect(record, f"says offset {record.queue_offset} of {name}, which ends at {expected}")
+
+    def _suspect(self, record: Scanned, why: str) -> None:
+        self.suspects[record.topic, record.queue_id] = record
+        end = record.offset + record.size
+        self.note_damage(end)
+        self._on_damage(record.offset, end, f"the record at {record.offset} {why}: left out of the queue")

@@ -1,0 +1,1 @@
+"""The key index: finds messages by unique key or key word."""

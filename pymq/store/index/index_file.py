@@ -1,0 +1,284 @@
+"""IndexFile: a hash table on disk from ``topic#key`` to physical offsets (Java: store.index.IndexFile).
+
+Header of 40 bytes, S slots of 4 bytes, N entries of 20 bytes; a slot holds its newest entry's number, an entry the
+number of the one before it. Entry 0 is never used. Written through a mapping whose disk space is reserved first, so
+that a full disk is an error code and not a signal.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from pymq.errors import StoreError
+from pymq.store.disk.fs import File, Files
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HEADER_SIZE_BYTES = 40
+SLOT_SIZE_BYTES = 4
+ENTRY_SIZE_BYTES = 20
+_HEADER = struct.Struct(">qqqqii")
+_SLOT = struct.Struct(">i")
+_ENTRY = struct.Struct(">iqii")  # key hash, physical offset, seconds since the header's begin, entry before it
+_ALLOCATE_BYTES = 4 << 20
+_TIME_DIFF_MAX_S = 0x7FFFFFFF
+_REPAIR_COUNT = 1 << 18
+_CLEAR_BYTES = 1 << 16
+_PLAIN_COUNT_MAX = 1 << 13  # entries that a roll back goes through one by one
+
+IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
+
+
+class IndexFile:
+    """One file. ``count`` is the number of the next entry: 1 when empty, the entry limit when full. Times are ms."""
+
+    def __init__(self, files: Files, path: str, slot_count: int, entry_count: int, *, create: bool = False) -> None:
+        """Opens or makes the file. Raises StoreError for another geometry, OSError when there is no space."""
+        self.path = path
+        self.name = int(path.rpartition("/")[2])
+        self._slot_count = slot_count
+        self._entry_limit = entry_count
+        self._entries_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count
+        size = self._entries_at + ENTRY_SIZE_BYTES * entry_count
+        self._file: File = files.open(path, create=create, size=size)
+        if self._file.size() != size:
+            found = self._file.size()
+            self._file.close()
+            raise StoreError(
+                f"{path} has {found} bytes, maxHashSlotNum {slot_count} and maxIndexNum {entry_count} need {size}: "
+                f"set them to what this directory was written with, or delete the index directory to rebuild it"
+            )
+        self._allocated_to = 0
+        self._view: memoryview | None = None
+        self._arrays: tuple[NDArray[np.int32], NDArray[np.void]] | None = None
+        raw = self._file.pread(0, HEADER_SIZE_BYTES)
+        numbers: tuple[int, int, int, int, int, int] = _HEADER.unpack(raw)
+        self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, count = numbers
+        self.count: int = max(count, 1)
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self._entry_limit
+
+    @property
+    def sane(self) -> bool:
+        """False when the header can't be true: the file is to be made again."""
+        return self.count <= self._entry_limit and self.begin_ms >= 0 and 0 <= self.begin_offset <= self.end_offset
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def preset(self, begin_ms: int, begin_offset: int) -> None:
+        """What a following file inherits from the end of the one before it."""
+        self.begin_ms = self.end_ms = begin_ms
+        self.begin_offset = self.end_offset = begin_offset
+        self._prepare(1)
+        self._write_header()
+
+    def insert(self, entries: list[IndexEntry]) -> int:
+        """Adds as many as there is room for, one by one: the plain way. Returns how many.
+
+        Raises OSError; then none is in.
+        """
+        taken = min(len(entries), self._entry_limit - self.count)
+        if taken <= 0:
+            return 0
+        view = self._prepare(self.count + taken)
+        for key_hash, physical_offset, store_ms in entries[:taken]:
+            slot_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * (key_hash % self._slot_count)
+            before = _SLOT.unpack_from(view, slot_at)[0]
+            if not 0 < before < self.count:
+                before = 0
+                self.used_slots += 1
+            diff_s = self._time_diff_s(store_ms)
+            entry_at = self._entries_at + ENTRY_SIZE_BYTES * self.count
+            _ENTRY.pack_into(view, entry_at, key_hash, physical_offset, diff_s, before)
+            _SLOT.pack_into(view, slot_at, self.count)
+            self._note(physical_offset, store_ms)
+            self.count += 1
+        self._write_header()
+        return taken
+
+    def insert_bulk(self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]) -> int:
+        """The same as :meth:`insert`, vectorised: chains inside the batch are found by a stable sort by slot."""
+        import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
+
+        taken = min(len(hashes), self._entry_limit - self.count)
+        if taken <= 0:
+            return 0
+        self._prepare(self.count + taken)
+        slots, entries = self._tables()
+        hashes, offsets, times_ms = hashes[:taken], offsets[:taken], times_ms[:taken]
+        numbers = np.arange(self.count, self.count + taken, dtype=np.int64)
+        places = hashes % self._slot_count
+        order = np.argsort(places, kind="stable")
+        by_slot = places[order]
+        first = np.ones(taken, dtype=bool)
+        first[1:] = by_slot[1:] != by_slot[:-1]
+        last = np.ones(taken, dtype=bool)
+        last[:-1] = first[1:]
+        before = slots[by_slot[first]].astype(np.int64)
+        before[(before < 0) | (before >= self.count)] = 0
+        chain = np.zeros(taken, dtype=np.int64)
+        chain[1:] = numbers[order[:-1]]
+        chain[first] = before
+        fresh = np.empty(taken, dtype=entries.dtype)
+        fresh["hash"] = hashes
+        fresh["offset"] = offsets
+        fresh["diff"][0] = self._time_diff_s(int(times_ms[0]))
+        self._note(int(offsets[0]), int(times_ms[0]))
+        fresh["diff"][1:] = (
+            np.clip((times_ms[1:] - self.begin_ms) // 1000, 0, _TIME_DIFF_MAX_S) if self.begin_ms > 0 else 0
+        )
+        fresh["before"][order] = chain
+        entries[self.count : self.count + taken] = fresh
+        slots[by_slot[last]] = numbers[order[last]]
+        self.used_slots += int((before == 0).sum())
+        self.count += taken
+        self.end_ms, self.end_offset = int(times_ms[-1]), int(offsets[-1])
+        self._write_header()
+        return taken
+
+    def roll_back(self, count: int) -> None:
+        """Keeps entries below number ``count`` and makes the slots again from them, whatever they held."""
+        count = min(count, self.count)
+        view = self._prepare(count)
+        self._clear_slots(view)
+        if count <= _PLAIN_COUNT_MAX:
+            self.used_slots = self._fill_slots_plain(view, count)
+        else:
+            self.used_slots = self._fill_slots(count)
+        self.count = count
+        if count > 1:
+            _, self.end_offset, diff_s, _ = self.entry(count - 1)
+            self.end_ms = self.begin_ms + diff_s * 1000 + 999
+        else:
+            self.end_ms, self.end_offset = self.begin_ms, self.begin_offset
+        self._write_header()
+
+    def _clear_slots(self, view: memoryview) -> None:
+        """Writes only where something is: a table of a few keys is nearly all zeros."""
+        for at in range(HEADER_SIZE_BYTES, self._entries_at, _CLEAR_BYTES):
+            size = min(_CLEAR_BYTES, self._entries_at - at)
+            zeros = bytes(size)
+            if self._file.pread(at, size) != zeros:
+                view[at : at + size] = zeros
+
+    def _fill_slots_plain(self, view: memoryview, count: int) -> int:
+        """As :meth:`_fill_slots`, without numpy: most starts have few entries to look at."""
+        raw = self._file.pread(self._entries_at + ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES * (count - 1))
+        newest = {entry[0] % self._slot_count: number for number, entry in enumerate(_ENTRY.iter_unpack(raw), 1)}
+        for place, number in newest.items():
+            _SLOT.pack_into(view, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * place, number)
+        return len(newest)
+
+    def _fill_slots(self, count: int) -> int:
+        """Makes each slot the number of its newest entry below ``count``; returns how many are used."""
+        import numpy as np  # noqa: PLC0415
+
+        slots, entries = self._tables()
+        for start in range(1, count, _REPAIR_COUNT):
+            end = min(start + _REPAIR_COUNT, count)
+            # Read, not mapped: the whole table would stay in memory.
+            raw = self._file.pread(self._entries_at + ENTRY_SIZE_BYTES * start, ENTRY_SIZE_BYTES * (end - start))
+            places = np.frombuffer(raw, entries.dtype)["hash"].astype(np.int64) % self._slot_count
+            # Numbers ascend and the last assignment to a slot counts: the newest entry of each chain.
+            slots[places] = np.arange(start, end)
+        return int(np.count_nonzero(slots))
+
+    def count_below(self, physical_offset: int) -> int:
+        """The entry count of a file without entries of records from ``physical_offset`` on (offsets ascend)."""
+        low, high = 1, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _time_diff_s(self, store_ms: int) -> int:
+        if self.begin_ms <= 0:
+            return 0
+        return min(max((store_ms - self.begin_ms) // 1000, 0), _TIME_DIFF_MAX_S)
+
+    def _note(self, physical_offset: int, store_ms: int) -> None:
+        if self.count <= 1:
+            self.begin_ms, self.begin_offset = store_ms, physical_offset
+        self.end_ms, self.end_offset = store_ms, physical_offset
+
+    def _prepare(self, count: int) -> memoryview:
+        """Reserves the space of the table and of entries below ``count``; returns the writable mapping."""
+        needed = self._entries_at + ENTRY_SIZE_BYTES * count
+        if needed > self._allocated_to:
+            limit = self._entries_at + ENTRY_SIZE_BYTES * self._entry_limit
+            target = min(max(needed, self._allocated_to + _ALLOCATE_BYTES), limit)
+            self._file.allocate(self._allocated_to, target - self._allocated_to)
+            self._allocated_to = target
+        if self._view is None or self._view.readonly:
+            self._view = self._file.writable_view()
+        return self._view
+
+    def _tables(self) -> tuple[NDArray[np.int32], NDArray[np.void]]:
+        import numpy as np  # noqa: PLC0415
+
+        if self._arrays is None:
+            assert self._view is not None and not self._view.readonly
+            layout = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("diff", ">i4"), ("before", ">i4")])
+            slots = np.frombuffer(self._view, ">i4", self._slot_count, HEADER_SIZE_BYTES)
+            self._arrays = slots, np.frombuffer(self._view, layout, self._entry_limit, self._entries_at)
+        return self._arrays
+
+    def _write_header(self) -> None:
+        assert self._view is not None
+        header = (self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, self.count)
+        _HEADER.pack_into(self._view, 0, *header)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """(key hash, physical offset, seconds since begin, number of the entry before it)."""
+        entry: tuple[int, int, int, int] = _ENTRY.unpack_from(
+            self._readable(), self._entries_at + ENTRY_SIZE_BYTES * number
+        )
+        return entry
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
+        """Physical offsets of entries with this hash and a store time in the range (whole seconds), newest first."""
+        found: list[int] = []
+        if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
+            return found
+        number = _SLOT.unpack_from(
+            self._readable(), HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * (key_hash % self._slot_count)
+        )[0]
+        while 0 < number < self.count and len(found) < count_max:
+            entry_hash, physical_offset, diff_s, before = self.entry(number)
+            store_ms = self.begin_ms + diff_s * 1000
+            if store_ms + 999 < begin_ms:
+                break
+            if entry_hash == key_hash and store_ms <= end_ms:
+                found.append(physical_offset)
+            if before >= number:
+                break  # a damaged chain: numbers only go down
+            number = before
+        return found
+
+    def _readable(self) -> memoryview:
+        if self._view is None:
+            self._view = self._file.view()
+        return self._view
+
+    def release(self) -> None:
+        """Gives the mapped pages back to the system."""
+        if self._view is not None:
+            self._file.release(self._view)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def close(self) -> None:
+        self._arrays = None
+        self._view = None
+        self._file.close()

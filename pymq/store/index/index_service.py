@@ -1,0 +1,418 @@
+"""The key index: queues up keys of committed records, inserts them in bulk off the answer's path, finds by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from pymq.clock import Clock
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, UnreadableError
+from pymq.model.javahash import index_key_hash
+from pymq.model.properties import find_property
+from pymq.store.disk.checkpoint import Checkpoint
+from pymq.store.disk.fs import Files, make_directory
+from pymq.store.index.index_file import IndexFile
+from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.read.windows import read_record
+from pymq.store.scan.scanner import End, Scanned, has_index_entries, parse_record, scan
+from pymq.store.settings import StoreSettings
+
+_BULK_COUNT_MIN = 32  # below this numpy costs more than it saves, and a quiet broker need not import it
+_PLAIN_COUNT_MAX = 512  # keys inserted one by one in a go, while numpy is not there yet
+_PENDING_COUNT_MAX = 1 << 16  # more than this waits in the log instead of in memory
+_COLUMNS_COUNT = 4096  # hashed keys inserted in one go, which costs the less for each the more there are
+_RELEASE_COUNT = 1 << 18  # entries inserted before the mapped pages are given back
+
+
+class IndexService:
+    """All index files of a store. One thread calls it, :meth:`sync` may run in another."""
+
+    def __init__(self, files: Files, directory: str, log: CommitLog, clock: Clock, settings: StoreSettings) -> None:
+        self._files = files
+        self._directory = directory
+        self._log = log
+        self._clock = clock
+        self._settings = settings
+        self.files: list[IndexFile] = []
+        self.bulk_ready = True  # a server turns it off until numpy is loaded, for loading it holds up the event loop
+        self.problem: str | None = None  # why keys wait; None when all is well
+        self._columns: list[KeyColumns] = []  # hashed keys that wait, before those of:
+        self._pending = KeyedRecords()
+        self._behind_from: int | None = None  # keys of records from here on are read from the log again
+        self._sealed_ms = 0  # end time of the newest file that is full: RocketMQ's indexMsgTimestamp
+        self._inserted = 0
+        self._lock = Lock()  # guards the two below; never held while the disk works, for the owning thread takes it
+        self._sync_lock = Lock()  # a file being synced must not be closed
+        self._unsynced: set[IndexFile] = set()
+        self._directory_unsynced = False
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
+        """Opens the files and takes back what may not have reached the disk.
+
+        Returns the physical offset from which on keys have to be inserted. Raises StoreError for another geometry.
+        """
+        make_directory(self._files, self._directory)
+        for name in self._files.listdir(self._directory):
+            if name.isdigit() and len(name) == 17 and not self._is_stillborn(name):
+                self.files.append(self._open(name, create=False))
+        while self.files and not self.files[-1].sane:
+            self._delete_newest()
+            clean = False
+        self._sealed_ms = checkpoint.index_ms
+        durable = checkpoint.durable
+        if durable is not None and durable.index_name == 0:
+            while self.files:
+                self._delete_newest()
+            return durable.index_offset
+        if durable is not None and any(file.name == durable.index_name for file in self.files):
+            while self.files[-1].name > durable.index_name:
+                self._delete_newest()
+            if self.files[-1].count != durable.index_count or not clean:
+                self._roll_back(durable.index_count)
+            return durable.index_offset
+        return self._load_foreign(checkpoint, log_min_offset, clean=clean)
+
+    def _is_stillborn(self, name: str) -> bool:
+        """True for a file whose maker died before giving it its size; it is removed."""
+        file = self._files.open(f"{self._directory}/{name}")
+        size = file.size()
+        file.close()
+        if size == 0:
+            self._files.remove(file.path)
+        return size == 0
+
+    def _load_foreign(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
+        """Files that PyMQ's checkpoint doesn't vouch for: RocketMQ's rule, but what is deleted is made again."""
+        start = None
+        while not clean and self.files and self.files[-1].end_ms > checkpoint.index_ms:
+            start = self.files[-1].begin_offset
+            self._delete_newest()
+        self._sealed_ms = min(self._sealed_ms, self.files[-1].end_ms if self.files else 0)
+        if start is None:
+            start = self.files[-1].end_offset + 1 if self.files else log_min_offset
+        return max(start, log_min_offset)
+
+    def _open(self, name: str, *, create: bool) -> IndexFile:
+        s = self._settings
+        path = f"{self._directory}/{name}"
+        return IndexFile(self._files, path, s.index_slot_count, s.index_entry_count, create=create)
+
+    def _roll_back(self, count: int) -> None:
+        self.files[-1].roll_back(count)
+        with self._lock:
+            self._unsynced.add(self.files[-1])
+
+    def _delete_newest(self) -> None:
+        file = self.files.pop()
+        self._close_file(file)
+        self._files.remove(file.path)
+        self._directory_unsynced = True
+
+    def _close_file(self, file: IndexFile) -> None:
+        with self._sync_lock:
+            with self._lock:
+                self._unsynced.discard(file)
+            file.close()
+
+    def truncate(self, log_end: int) -> None:
+        """Entries of records from ``log_end`` on are dropped, so that no key leads behind the log."""
+        self._pending.truncate(log_end)
+        self._columns = [columns.below(log_end) for columns in self._columns]
+        while self.files and self.files[-1].count > 1 and self.files[-1].end_offset >= log_end:
+            count = self.files[-1].count_below(log_end)
+            if count > 1:
+                self._roll_back(count)
+                return
+            self._delete_newest()
+
+    # -- inserting ----------------------------------------------------------------------------------------------
+
+    def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None:
+        """Queues one record's keys; inserts at once when many wait."""
+        if self._behind_from is not None:
+            return
+        self._pending.add(topic, properties, physical_offset, store_ms)
+        if len(self._pending) >= self._settings.index_batch_count:
+            self.work()
+            self._bound_pending()
+
+    def add_columns(self, columns: KeyColumns) -> None:
+        """Queues the keys of many records; inserts at once when many wait. When the index can't follow, they are left
+        to the log.
+        """
+        self.bulk_ready = True  # numpy is loaded: it made the columns
+        if self._behind_from is not None or not len(columns.offsets):
+            return
+        if self._pending:
+            from pymq.store.index.bulk_keys import waiting_keys  # noqa: PLC0415 - it needs numpy
+
+            self._columns.append(waiting_keys(self._pending))
+            self._pending = KeyedRecords()
+        self._columns.append(columns)
+        if self._columns_count >= _COLUMNS_COUNT:
+            self.work()
+            self._bound_pending()
+
+    def extend(self, records: KeyedRecords) -> None:
+        """Queues the records of one commit. When the index can't follow, they are left to the log."""
+        if self._behind_from is not None:
+            return
+        self._pending.extend(records)
+        self._bound_pending()
+
+    def _bound_pending(self) -> None:
+        if self.pending_count > _PENDING_COUNT_MAX:
+            self._behind_from = self.next_offset
+            self._columns, self._pending = [], KeyedRecords()
+
+    @property
+    def next_offset(self) -> int:
+        """Keys of every record below this physical offset are in the files."""
+        if self._behind_from is not None:
+            return self._behind_from
+        first = next((int(columns.offsets[0]) for columns in self._columns if len(columns.offsets)), None)
+        if first is not None:
+            return first
+        return self._pending.offsets[0] if self._pending else self._log.visible_end[0]
+
+    @property
+    def _columns_count(self) -> int:
+        return sum(len(columns.offsets) for columns in self._columns)
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending) + self._columns_count
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._pending or self._columns) or self._behind_from is not None
+
+    def work(self) -> None:
+        """Inserts one batch of what waits. On a full disk it pauses (:attr:`problem` says so) and tries again.
+
+        So it does after an error that only a bug can cause: messages are stored and served without their keys.
+        """
+        if self._behind_from is not None and not self._pending:
+            self._read_behind()
+        columns, batch = self._columns, KeyedRecords()
+        if not columns:
+            batch = self._pending.first(self._settings.index_batch_count if self.bulk_ready else _PLAIN_COUNT_MAX)
+        if not columns and not batch:
+            return
+        try:
+            if columns:
+                self._insert_columns(joined(columns))
+            else:
+                self._insert(batch)
+        except OSError as error:
+            self._pause(error)
+            return
+        except Exception as error:
+            self.problem = (
+                f"the key index pauses: {type(error).__name__}: {error}; this is a bug or a broken installation, "
+                f"keys wait until it is mended and the broker restarted"
+            )
+            return
+        self.problem = None
+        self._columns = []
+        self._pending.drop_first(len(batch))
+
+    def _pause(self, error: OSError) -> None:
+        self.problem = (
+            f"the key index pauses: {error.filename or self._directory}: {error.strerror}; "
+            f"make room, it catches up by itself"
+        )
+
+    def drain(self) -> None:
+        """Inserts everything that waits, unless the disk is full."""
+        while self.waiting:
+            before = self.next_offset, self.pending_count
+            self.work()
+            if self.problem is not None or (self.next_offset, self.pending_count) == before:
+                return
+
+    def release(self) -> None:
+        """Gives the mapped pages of the newest file back to the system."""
+        if self.files:
+            self._inserted = 0
+            self.files[-1].release()
+
+    def _read_behind(self) -> None:
+        assert self._behind_from is not None
+        start = max(self._behind_from, self._log.min_offset)
+        for record in scan(self._log, start, check_crc=False):
+            if isinstance(record, End) or record.offset >= self._log.visible_end[0]:
+                self._behind_from = None
+                return
+            self._behind_from = record.offset + record.size
+            if has_index_entries(record.sys_flag):
+                self._pending.add(record.topic, record.properties, record.offset, record.store_ms)
+                if len(self._pending) >= self._settings.index_batch_count:
+                    return
+
+    def _insert(self, records: KeyedRecords) -> None:
+        """Inserts the records' keys. Raises OSError; those in already stay then: a key found twice is answered once."""
+        if len(records) < _BULK_COUNT_MIN or not self.bulk_ready:
+            self._insert_plain(records)
+            return
+        from pymq.store.index.bulk_keys import waiting_keys  # noqa: PLC0415 - it needs numpy
+
+        self._insert_columns(waiting_keys(records))
+
+    def _insert_plain(self, records: KeyedRecords) -> None:
+        rows = KeyRows()
+        for record in zip(records.topics, records.properties, records.offsets, records.times_ms, strict=True):
+            rows.add_record(*record)
+        entries = [
+            (index_key_hash(topic, key.decode("utf-8", "replace")), offset, store_ms)
+            for topic, key, offset, store_ms in zip(rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True)
+        ]
+        while entries:
+            file = self._writable_file()
+            with self._changing(file):
+                del entries[: file.insert(entries)]
+        self._note_inserted(len(rows))
+
+    def _insert_columns(self, columns: KeyColumns) -> None:
+        hashes, offsets, times_ms = columns
+        done = 0
+        while done < len(hashes):
+            file = self._writable_file()
+            with self._changing(file):
+                done += file.insert_bulk(hashes[done:], offsets[done:], times_ms[done:])
+        self._note_inserted(done)
+
+    def _note_inserted(self, count: int) -> None:
+        """Gives the mapped pages back now and then."""
+        self._inserted += count
+        if self._inserted >= _RELEASE_COUNT:
+            self.release()
+
+    def _writable_file(self) -> IndexFile:
+        """The newest file, or a new one when that is full."""
+        newest = self.files[-1] if self.files else None
+        return newest if newest is not None and not newest.full else self._make_file(newest)
+
+    @contextmanager
+    def _changing(self, file: IndexFile) -> Iterator[None]:
+        """Counts the file as changed afterwards: a sync that runs meanwhile may have come too early for the change."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._unsynced.add(file)
+
+    def _make_file(self, newest: IndexFile | None) -> IndexFile:
+        stamp = self._clock.local_time()  # Java: IndexService.getAndCreateLastIndexFile
+        name = int(f"{stamp:%Y%m%d%H%M%S}{stamp.microsecond // 1000:03d}")
+        if newest is not None:
+            name = max(name, newest.name + 1)
+        file = self._open(str(name), create=True)
+        if newest is not None:
+            try:
+                file.preset(newest.end_ms, newest.end_offset)
+            except OSError:
+                file.close()
+                self._files.remove(file.path)
+                raise
+            newest.release()
+            self._sealed_ms = newest.end_ms
+        self.files.append(file)
+        self._directory_unsynced = True
+        return file
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """Records of the topic that have the key, newest first; both are compared with the record itself.
+
+        Damaged records are left out. When nothing else is found, raises CorruptRecordError or UnreadableError: it may
+        have been the one looked for.
+        """
+        self.drain()
+        key_hash = index_key_hash(topic, key)
+        wanted = key.encode()
+        found: list[memoryview] = []
+        seen: set[int] = set()
+        damage: StoreError | None = None
+        for file in reversed(self.files):
+            # Other keys may share the hash, so the file is asked for more than is wanted.
+            for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64):
+                if offset in seen:
+                    continue
+                seen.add(offset)
+                try:
+                    raw = read_record(self._log, offset)
+                except NotFoundError:
+                    continue
+                except (CorruptRecordError, UnreadableError) as error:
+                    damage = error
+                    continue
+                record = parse_record(raw, 0, offset, False)
+                if record is not None and begin_ms <= record.store_ms <= end_ms and _has_key(record, topic, wanted):
+                    found.append(raw)
+                    if len(found) >= count_max:
+                        return found
+            if file.begin_ms < begin_ms:
+                break
+        if damage is not None and not found:
+            raise damage
+        return found
+
+    # -- durability, cleaning -----------------------------------------------------------------------------------
+
+    def position(self) -> tuple[int, int, int, int]:
+        """(next offset, newest file's name, its entry count, RocketMQ's indexMsgTimestamp) as of now."""
+        newest = self.files[-1] if self.files else None
+        return self.next_offset, newest.name if newest else 0, newest.count if newest else 0, self._sealed_ms
+
+    def sync(self) -> None:
+        """What was inserted before the call is on the disk. Safe from another thread; raises OSError."""
+        with self._sync_lock:
+            with self._lock:
+                changed, self._unsynced = self._unsynced, set()
+                directory, self._directory_unsynced = self._directory_unsynced, False
+            try:
+                for file in changed:
+                    file.sync()
+                if directory:
+                    self._files.sync_dir(self._directory)
+            except OSError:
+                with self._lock:
+                    self._unsynced |= changed
+                    self._directory_unsynced |= directory
+                raise
+
+    def take_old_files(self, log_min_offset: int, durable_name: int) -> list[IndexFile]:
+        """Takes files out of use whose records are all gone: for :meth:`delete_file`.
+
+        Never the newest one, nor that which the last checkpoint names (``durable_name``): recovery starts from it.
+        """
+        old: list[IndexFile] = []
+        while len(self.files) > 1 and self.files[0].end_offset < log_min_offset and self.files[0].name < durable_name:
+            old.append(self.files.pop(0))
+        return old
+
+    def delete_file(self, file: IndexFile) -> None:
+        """Closes and removes a file that was taken out. Safe from another thread; raises OSError."""
+        self._close_file(file)
+        self._files.remove(file.path)
+
+    def close(self) -> None:
+        with self._sync_lock:
+            for file in self.files:
+                file.close()
+            self.files = []
+
+
+def _has_key(record: Scanned, topic: str, key: bytes) -> bool:
+    if record.topic != topic:
+        return False
+    if find_property(record.properties, b"UNIQ_KEY") == key:
+        return True
+    words = find_property(record.properties, b"KEYS")
+    return words is not None and key in words.split(b" ")

@@ -1,0 +1,124 @@
+"""Records whose keys wait for the index, and the keys themselves, in columns: bulk work needs no loop over rows.
+
+A send only notes its record's properties; keys are found in them when the index takes a batch, off the answer's path.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Java: the unique key first, then every word of KEYS. The last value of a name counts; a record has each rarely twice.
+_KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
+
+
+class KeyColumns(NamedTuple):
+    """Keys that are hashed already, in the order of their records' physical offsets."""
+
+    hashes: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    times_ms: NDArray[np.int64]
+
+    def below(self, end: int) -> KeyColumns:
+        """Those of records below physical offset ``end``."""
+        count = int(self.offsets.searchsorted(end))
+        return KeyColumns(self.hashes[:count], self.offsets[:count], self.times_ms[:count])
+
+
+def joined(parts: list[KeyColumns]) -> KeyColumns:
+    """All of them, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    import numpy as np  # noqa: PLC0415 - it made the columns
+
+    return KeyColumns(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+class KeyedRecords:
+    """Records, one row each, in the order of their physical offsets. ``properties`` may leave out what is no key."""
+
+    __slots__ = ("offsets", "properties", "times_ms", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.properties: list[bytes] = []
+        self.offsets: list[int] = []
+        self.times_ms: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
+        """One record, unless it can't have keys."""
+        # Both names that are looked up by have these letters in them.
+        if b"KEY" in properties:
+            self.topics.append(topic)
+            self.properties.append(properties)
+            self.offsets.append(offset)
+            self.times_ms.append(store_ms)
+
+    def extend(self, other: KeyedRecords) -> None:
+        """All rows of ``other`` behind these."""
+        self.topics += other.topics
+        self.properties += other.properties
+        self.offsets += other.offsets
+        self.times_ms += other.times_ms
+
+    def first(self, count: int) -> KeyedRecords:
+        """A copy of the first ``count`` rows."""
+        rows = KeyedRecords()
+        rows.topics = self.topics[:count]
+        rows.properties = self.properties[:count]
+        rows.offsets = self.offsets[:count]
+        rows.times_ms = self.times_ms[:count]
+        return rows
+
+    def drop_first(self, count: int) -> None:
+        """Forgets the first ``count`` rows."""
+        del self.topics[:count]
+        del self.properties[:count]
+        del self.offsets[:count]
+        del self.times_ms[:count]
+
+    def truncate(self, end: int) -> None:
+        """Forgets records from physical offset ``end`` on."""
+        count = len(self)
+        while count and self.offsets[count - 1] >= end:
+            count -= 1
+        for column in (self.topics, self.properties, self.offsets, self.times_ms):
+            del column[count:]
+
+
+class KeyRows:
+    """Keys, one row each. Rows stand in the order of their records' physical offsets."""
+
+    __slots__ = ("keys", "offsets", "times_ms", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.keys: list[bytes] = []
+        self.offsets: list[int] = []
+        self.times_ms: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add_record(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
+        """A row for each key in a record's properties."""
+        found = dict(_KEYS.findall(properties))
+        unique_key = found.get(b"UNIQ_KEY")
+        if unique_key:
+            self._add(topic, unique_key, offset, store_ms)
+        for word in found.get(b"KEYS", b"").split(b" "):
+            if word:
+                self._add(topic, word, offset, store_ms)
+
+    def _add(self, topic: str, key: bytes, offset: int, store_ms: int) -> None:
+        self.topics.append(topic)
+        self.keys.append(key)
+        self.offsets.append(offset)
+        self.times_ms.append(store_ms)

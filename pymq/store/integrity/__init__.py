@@ -1,0 +1,1 @@
+"""Digests over the log: made behind its end, compared on every read, and what damage they find."""

@@ -1,0 +1,1 @@
+"""A store from start to stop: recovery, checkpoints, housekeeping, retention, compression."""

@@ -1,0 +1,183 @@
+"""Expiry: deletes the oldest segments, then what led there: minimum offsets, queue files, index files.
+
+The order is safe at any crash point:
+
+1. A checkpoint vouches for the segment's records and for their queue units, so every queue's end is known without them.
+2. The segment's file goes, for good (:meth:`CommitLog.unlink_oldest`). A start now finds a log that begins later.
+3. In memory the log's minimum moves, then each queue's. What no power loss can bring back is never shown again.
+4. Queue files go whose successor, too, begins below the minimum; index files that are older than the checkpoint's.
+   Left-overs of a crash are found by the next sweep, for the first one comes soon after each start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from threading import Lock
+
+from pymq.errors import StoreUnavailableError
+from pymq.store.disk.checkpoint import Durable
+from pymq.store.disk.fs import Files
+from pymq.store.index.index_service import IndexService
+from pymq.store.lifecycle.retention import DiskFacts, SegmentFacts
+from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_table import QueueTable
+
+QUEUES_PER_SWEEP = 100
+FILES_PER_SWEEP = 16
+
+
+class Expiry:
+    """One thread calls everything; only :meth:`work` may run in another, one call at a time."""
+
+    def __init__(
+        self,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        files: Files,
+        directories: tuple[str, ...],
+        durable: Callable[[], Durable | None],
+        save_checkpoint: Callable[[], None],
+    ) -> None:
+        """``directories``: the log's first, then others; ``save_checkpoint`` syncs everything, safe from any thread."""
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._files = files
+        self._directories = directories
+        self._durable = durable
+        self._save_checkpoint = save_checkpoint
+        self._swept_for: int | None = None  # the log's minimum that the queues follow, None for none yet
+        self._unswept: list[ConsumeQueue] = []
+        self._waste: list[Callable[[], None]] = []  # what costs time and concerns nobody any more
+        self._work_lock = Lock()  # no closing of the store while work is done
+        self._is_open = False
+        self.problem: str | None = None  # why something that should go is still there
+
+    # -- what the policy asks -----------------------------------------------------------------------------------
+
+    def segments(self, count_max: int) -> list[SegmentFacts]:
+        """The oldest segments, at most ``count_max``; the last of the log is the one that ends it. Raises OSError."""
+        log = self._log
+        written = (segment for segment in log.segments if segment.start < log.max_offset)
+        return [
+            SegmentFacts(segment.start, log.size_on_disk(segment), log.modified_ms(segment))
+            for segment in islice(written, count_max)
+        ]
+
+    def log_bytes(self) -> int:
+        """What all segments take, the newest as far as it is written."""
+        return sum(self._log.size_on_disk(segment) for segment in self._log.segments)
+
+    def disks(self) -> list[DiskFacts]:
+        """The disks that writes need. Raises OSError."""
+        files = self._files
+        return [DiskFacts(path, files.total_bytes(path), files.free_bytes(path)) for path in self._directories]
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    @property
+    def has_waste(self) -> bool:
+        """True while :meth:`work` would have something to do."""
+        return bool(self._waste)
+
+    def work(self, start: int | None) -> None:
+        """The slow part: removes the oldest segment's file, if that starts at ``start``, and waste of earlier steps.
+
+        Raises OSError or StoreUnavailableError; then the segment stays.
+        """
+        with self._work_lock:
+            while self._waste:
+                self._waste.pop()()
+            if start is not None and self._is_open and self._is_oldest(start):
+                self._unlink(self._log.segments[0])
+
+    def open(self) -> None:
+        """The store has recovered."""
+        self._is_open = True
+
+    def close(self) -> None:
+        """Waits for work under way; what comes later does nothing. The store is about to be closed."""
+        with self._work_lock:
+            self._is_open = False
+
+    def _is_oldest(self, start: int) -> bool:
+        return self._log.can_drop_oldest and self._log.segments[0].start == start
+
+    def _unlink(self, segment: Segment) -> None:
+        if not self._is_covered(segment.end):
+            self._save_checkpoint()
+        if not self._is_covered(segment.end):
+            raise StoreUnavailableError(
+                f"{segment.file.path} can't be deleted before the queue units of its records are in their files"
+            )
+        self._log.unlink_oldest()
+
+    def _is_covered(self, end: int) -> bool:
+        durable = self._durable()
+        return durable is not None and min(durable.log_offset, durable.queue_offset) >= end
+
+    def forget_oldest(self, start: int) -> bool:
+        """After :meth:`work`: the log begins behind the segment at ``start``, and queues follow. False: it is gone."""
+        if not self._is_open or not self._is_oldest(start):
+            return False
+        self._waste.append(self._log.forget_oldest().close)
+        self.sweep()
+        return True
+
+    def drop_oldest(self) -> int:
+        """All steps for one segment at once, and every queue; returns the log's minimum. Raises as :meth:`work`."""
+        if self._log.can_drop_oldest:
+            start = self._log.segments[0].start
+            self.work(start)
+            self.forget_oldest(start)
+        while not self.sweep():
+            pass
+        self.work(None)
+        return self._log.min_offset
+
+    def sweep(self) -> bool:
+        """Brings some queues level with the log's minimum, and at last the index; True when nothing is left to do.
+
+        A queue that is not its turn yet answers reads of deleted records with MESSAGE_WAS_REMOVING.
+        """
+        if self._swept_for != self._log.min_offset:
+            self._swept_for = self._log.min_offset
+            self._unswept = list(self._queues)
+        elif not self._unswept:
+            return True
+        try:
+            self._sweep_some(self._swept_for)
+        except OSError as error:
+            self._unswept.clear()
+            self.problem = f"{error.filename or 'a queue file'} stays: {error.strerror}; the next pass tries again"
+        if not self._unswept:
+            self._drop_index_files(self._swept_for)
+        return not self._unswept
+
+    def sweep_again(self) -> None:
+        """Lets the next sweep begin anew, if the last one met a problem."""
+        if self.problem is not None:
+            self.problem = None
+            self._swept_for = None
+
+    def _sweep_some(self, log_min_offset: int) -> None:
+        files_left = FILES_PER_SWEEP
+        for _ in range(min(QUEUES_PER_SWEEP, len(self._unswept))):
+            queue = self._unswept[-1]
+            if self._queues.get(queue.topic, queue.queue_id) is queue:  # its topic may have been deleted meanwhile
+                files_left -= self._queues.follow_log(queue, log_min_offset, files_left)
+                if not files_left:
+                    return  # the same queue may have more of them
+            self._unswept.pop()
+
+    def _drop_index_files(self, log_min_offset: int) -> None:
+        durable = self._durable()
+        if self._index is None or durable is None:
+            return
+        for file in self._index.take_old_files(log_min_offset, durable.index_name):
+            self._waste.append(partial(self._index.delete_file, file))

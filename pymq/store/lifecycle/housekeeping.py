@@ -1,0 +1,78 @@
+"""What a store does some times a second: keys into the index, digests of what is new, queue tails to their files.
+
+At rest it does nothing, and looks at no file.
+"""
+
+from __future__ import annotations
+
+from pymq.clock import Clock
+from pymq.store.index.index_service import IndexService
+from pymq.store.integrity.digests import Digests
+from pymq.store.lifecycle.checkpointer import Checkpointer
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.settings import StoreSettings
+from pymq.store.write.appender import Appender
+
+
+class Housekeeping:
+    """Of one open store; its thread calls everything."""
+
+    def __init__(
+        self,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        digests: Digests | None,
+        appender: Appender,
+        checkpoints: Checkpointer,
+        clock: Clock,
+        settings: StoreSettings,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._digests = digests
+        self._appender = appender
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._settings = settings
+        self._next_write_ms = 0
+        self._written_state: tuple[object, ...] | None = None  # None: keys were inserted since
+
+    def tick(self) -> None:
+        """Whatever has become due since the last call."""
+        if self._index is not None and self._index.waiting:
+            self._index.work()
+            self._written_state = None
+        if self._digests is not None:
+            self._digests.work()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_write_ms:
+            self._next_write_ms = now_ms + self._settings.queue_write_interval_ms
+            if not self._is_written():
+                self.write()
+
+    def write(self) -> None:
+        """Digests and the tails of queues go to their files. What fails is told as a problem, and tried again."""
+        self._written_state = self._log_state()
+        if self._digests is not None:
+            self._digests.write()
+        try:
+            self._queues.write_tails()
+        except OSError as error:
+            self._appender.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
+            return
+        self._appender.queue_problem = None
+        self._checkpoints.note_written()
+
+    def _is_written(self) -> bool:
+        """Nothing has happened since the last :meth:`write` that has anything to write."""
+        if self._log_state() != self._written_state or self._appender.queue_problem is not None:
+            return False
+        return self._digests is None or self._digests.is_written
+
+    def _log_state(self) -> tuple[object, ...]:
+        """What changes when units are added, and when a segment may settle or goes."""
+        return self._log.visible_end, self._log.synced_offset, self._log.min_offset

@@ -1,0 +1,318 @@
+"""Start-up: finds the log's end, cuts what is torn, and brings queues and index level with the log.
+
+The checkpoint says below which offset log, queues and index were on the disk, so only what is behind it is read. A
+damaged record with good records behind it is not the tail: when it lies below the durable offset it is reported and
+stepped over, and nothing behind it is lost.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pymq.errors import StoreError
+from pymq.store.disk.checkpoint import Checkpoint
+from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
+from pymq.store.index.keyed_records import KeyColumns
+from pymq.store.lifecycle.store_times import StoreTimes
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.scan.scanner import (
+    End,
+    Scanned,
+    find_later_record,
+    has_index_entries,
+    record_in,
+    scan_fast,
+)
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+
+if TYPE_CHECKING:
+    from pymq.store.scan.columns import Records
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+_PROGRESS_BYTES = 16 << 20
+_TAIL_BYTES_MAX = 8 << 20  # queue units held in memory, all queues together
+HELD_BYTES_MAX = 256 << 20  # the same when the disk is full: 13 million messages
+_CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What a start found and did. Offsets are physical; ``damaged`` holds (start, end) ranges stepped over."""
+
+    clean: bool = True
+    scan_start: int = 0
+    log_end: int = 0
+    records_scanned: int = 0
+    bytes_scanned: int = 0
+    units_added: int = 0
+    truncated_bytes: int = 0
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Distrust(Protocol):
+    """Makes the checkpoint on the disk vouch no more for queues, or for the index. Raises OSError."""
+
+    def __call__(self, *, queues: bool = False, index: bool = False) -> None: ...
+
+
+class KeyIndex(Protocol):
+    """What recovery needs of the index."""
+
+    def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
+        """Opens its files; returns the physical offset from which on keys have to be inserted again."""
+        ...
+
+    def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None: ...
+
+    def add_columns(self, columns: KeyColumns) -> None: ...
+
+    def truncate(self, log_end: int) -> None:
+        """Entries of records from ``log_end`` on are dropped."""
+        ...
+
+
+class _QueueGap(Exception):
+    """A queue lacks units below the scan's start: it was deleted by hand, the log has to be read from its beginning."""
+
+
+def recover(
+    log: CommitLog,
+    queues: QueueTable,
+    index: KeyIndex | None,
+    checkpoint: Checkpoint,
+    settings: StoreSettings,
+    *,
+    clean: bool,
+    now_ms: int,
+    distrust: Distrust,
+    progress: Progress | None = None,
+) -> RecoveryReport:
+    """Brings a store whose files are loaded to a state where it can serve. Raises OSError.
+
+    ``now_ms`` is the wall clock's time, by which a damaged store time is known.
+    ``distrust`` is called before units or keys are written again that the checkpoint says are on the disk: it must say
+    so no more, for a power loss could take some of them.
+    """
+    report = RecoveryReport(clean=clean)
+    vouched_offset = min(_vouched_offset(log, checkpoint), log.end_of_files)
+    queue_start = _queue_start(log, queues, checkpoint, clean=clean)
+    if queue_start < vouched_offset:
+        distrust(queues=True)
+    index_start = index.load(checkpoint, log.min_offset, clean=clean) if index is not None else log.end_of_files
+    if index is not None and index_start < _vouched_index_offset(log, checkpoint):
+        distrust(index=True)
+    times = StoreTimes(max(checkpoint.physic_ms, checkpoint.logics_ms) if checkpoint.durable else 0, now_ms)
+    run = _Run(log, queues, index, checkpoint, settings, times, report, progress)
+    try:
+        run.scan_from(queue_start, index_start)
+    except _QueueGap as gap:
+        report.notes.append(f"{gap}: all queues were made again from the log")
+        distrust(queues=True)
+        queues.settle_all(log, log.min_offset)
+        run.scan_from(log.min_offset, run.index_next)
+    return report
+
+
+def _vouched_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """Units of records below this physical offset are on the disk, says the checkpoint."""
+    durable = checkpoint.durable
+    return min(durable.queue_offset, durable.log_offset) if durable else _start_by_time(log, checkpoint)
+
+
+def _vouched_index_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """Keys of records below this physical offset are on the disk, says the checkpoint."""
+    if checkpoint.durable is not None:
+        return checkpoint.durable.index_offset
+    return log.min_offset + 1 if checkpoint.index_ms else 0  # RocketMQ's says by time which full files are
+
+
+def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, clean: bool) -> int:
+    """Settles every queue; returns the offset from which on records have to be dispatched to queues."""
+    durable = checkpoint.durable
+    if not clean:
+        # A killed process leaves bytes in the page cache that it had not synced.
+        log.distrust(durable.log_offset if durable else log.min_offset)
+        below = min(max(_vouched_offset(log, checkpoint), log.min_offset), log.end_of_files)
+        if durable is not None and durable.unit_count and not len(queues):
+            below = log.min_offset
+        queues.settle_all(log, below, trusted=durable is not None)
+        if durable is not None and below == durable.queue_offset and queues.unit_count != durable.unit_count:
+            return log.min_offset  # a unit was damaged, or a queue deleted by hand
+        return below
+    below = durable.log_offset if durable else log.end_of_files
+    queues.settle_all(log, below, trusted=durable is not None)
+    if durable is not None:
+        return durable.queue_offset if queues.unit_count == durable.unit_count else log.min_offset
+    # Another broker's clean stop: everything behind the newest unit is dispatched again.
+    return max((queue.last_physical_offset for queue in queues), default=log.min_offset)
+
+
+def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """RocketMQ's rule for an unclean start: the newest segment whose first record is older than the checkpoint."""
+    limit_ms = min(checkpoint.physic_ms, checkpoint.logics_ms) - _CLOCK_SLACK_MS
+    for segment in reversed(log.segments):
+        first = record_in(segment, segment.start)
+        if first is not None and 0 < first.store_ms <= limit_ms:
+            return segment.start
+    return log.min_offset
+
+
+class _Run:
+    """One walk over the log with everything it feeds."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: KeyIndex | None,
+        checkpoint: Checkpoint,
+        settings: StoreSettings,
+        times: StoreTimes,
+        report: RecoveryReport,
+        progress: Progress | None,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._settings = settings
+        self._times = times
+        self._report = report
+        self._progress = progress
+        self._durable_offset = checkpoint.durable.log_offset if checkpoint.durable else log.end_of_files
+        self._vouched_offset = min(checkpoint.durable.log_offset, log.end_of_files) if checkpoint.durable else 0
+        self.index_next = 0
+        self._units_written = 0
+        self._is_disk_full = False
+        self._queue_start = 0
+        self._feed = QueueDispatcher(
+            log, queues, settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
+            on_damage=self._note_damage, tell=report.notes.append,
+        )  # fmt: skip
+
+    def scan_from(self, queue_start: int, index_start: int) -> None:
+        """HaService records to queues from ``queue_start`` and to the index from ``index_start``, then cuts the log."""
+        start = max(min(queue_start, index_start), self._log.min_offset)
+        self._report.scan_start = start
+        self._times.restart()
+        self.index_next = index_start
+        self._queue_start = queue_start
+        total = self._log.end_of_files - start
+        reported = start
+        position = start
+        while True:
+            end = self._walk(position, reported, total)
+            resume = self._after_damage(end)
+            if resume is None:
+                break
+            self._report.damaged.append((end.offset, resume))
+            self._feed.note_damage(resume)
+            position = resume
+        self._report.units_added = self._feed.unit_count
+        self._report.log_end = end.offset
+        self._report.truncated_bytes += self._log.truncate(end.offset, self._times.last_ms)
+        if self._index is not None:
+            self._index.truncate(end.offset)
+        if self._progress is not None:
+            self._progress(total, total)
+
+    def _walk(self, position: int, reported: int, total: int) -> End:
+        for part in self._scan(position):
+            if isinstance(part, End):
+                return part
+            if isinstance(part, Scanned):
+                self._take(part)
+                offset = part.offset
+            else:
+                self._take_many(part)
+                offset = part.end
+            if self._progress is not None and offset - reported >= _PROGRESS_BYTES:
+                reported = offset
+                self._progress(reported - self._report.scan_start, total)
+        raise AssertionError("a scan ends with its end")
+
+    def _scan(self, position: int) -> Iterator[Records | Scanned | End]:
+        torn_from = None if self._report.clean else self._durable_offset
+        return scan_fast(self._log, position, check_crc=self._settings.check_crc_on_recover, torn_from=torn_from)
+
+    def _take(self, record: Scanned) -> None:
+        self._report.records_scanned += 1
+        self._report.bytes_scanned += record.size
+        self._times.add(record.store_ms)
+        if record.offset >= self._queue_start:
+            self._feed.take(record)
+        if record.offset >= self.index_next:
+            self.index_next = record.offset + record.size
+            if self._index is not None and has_index_entries(record.sys_flag):
+                self._index.add(record.topic, record.properties, record.offset, record.store_ms)
+
+    def _take_many(self, records: Records) -> None:
+        """As :meth:`_take`."""
+        from pymq.store.dispatch.bulk_dispatch import record_keys  # noqa: PLC0415 - it needs numpy
+
+        self._report.records_scanned += len(records)
+        self._report.bytes_scanned += records.end - int(records.offsets[0])
+        self._times.add(*records.store_ms[-2:].tolist())
+        if records.end > self._queue_start:
+            self._feed.take_many(records.starting_at(self._queue_start))
+        if records.end > self.index_next:
+            fresh = records.starting_at(self.index_next)
+            self.index_next = records.end
+            if self._index is not None:
+                self._index.add_columns(record_keys(fresh))
+
+    def _check_gap(self, text: str) -> None:
+        if self._queue_start > self._log.min_offset and not self._report.damaged:
+            raise _QueueGap(text)
+
+    def _note_damage(self, start: int, end: int, text: str) -> None:
+        self._report.damaged.append((start, end))
+        self._report.notes.append(text)
+
+    def _bound_tail(self, queue: ConsumeQueue) -> None:
+        """Writes out what would be too much to hold: one queue's units, or those of many.
+
+        A full disk is no reason not to serve: units stay in memory, within bounds. Raises StoreError, OSError.
+        """
+        held_bytes = (self._feed.unit_count - self._units_written) * UNIT_SIZE_BYTES
+        if self._is_disk_full:
+            if held_bytes > HELD_BYTES_MAX:
+                raise StoreError(
+                    f"the disk is full, and the queues that have to be made again need more than {HELD_BYTES_MAX} "
+                    f"bytes: make room for them and start again"
+                )
+            return
+        try:
+            if len(queue.tail) >= self._settings.queue_tail_bytes:
+                self._queues.write_tail(queue)
+            if held_bytes >= _TAIL_BYTES_MAX:
+                self._queues.write_tails()
+                self._units_written = self._feed.unit_count
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._is_disk_full = True
+            self._report.notes.append("the disk is full: consume queues that were read again are held in memory")
+
+    def _after_damage(self, end: End) -> int | None:
+        """The offset to go on at behind a damaged place, None when the log ends here."""
+        if self._log.find(end.offset) is None:
+            return None
+        # Before anything was read, the checkpoint's time holds for what lies behind it: older records are no remains.
+        is_timed = self._times.has_record or end.offset >= self._durable_offset
+        later = find_later_record(self._log, end.offset, self._times.last_ms if is_timed else 0)
+        if later is None:
+            # Bytes that were on the disk are no torn tail: their offsets stay taken.
+            return self._vouched_offset if end.offset < self._vouched_offset else None
+        if end.offset >= self._durable_offset:
+            self._report.notes.append(
+                f"the record at {end.offset} was not on the disk when the machine stopped: the log ends there, "
+                f"newer records from {later.offset} on are dropped with it"
+            )
+            return None
+        return later.offset

@@ -1,0 +1,1 @@
+"""The commit log's files: segments of equal size, plain or compressed."""

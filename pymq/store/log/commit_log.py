@@ -1,0 +1,446 @@
+"""CommitLog: the one append-only log that all queues share, in segment files of equal size.
+
+Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal). The newest one is
+read through a read-only mapping, sealed ones with ``pread``, so that a bad sector under old data is an error code too.
+Staged bytes are invisible until :meth:`CommitLog.commit` has written all of them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
+from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
+from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_handles, no_handles_error
+from pymq.store.log.cold_file import ColdFile, ColdFiles
+from pymq.store.log.opening import open_segments
+from pymq.store.log.segment import Guard, Segment
+from pymq.store.log.zeroing import nonzero_bytes, zero_from
+from pymq.units import format_bytes
+
+__all__ = ["RECORD_HEAD", "CommitLog", "Segment"]
+
+_JOIN_BYTES_MAX = 1 << 20  # below this, copying the parts together is cheaper than a long vector
+RECORD_HEAD = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
+
+
+class CommitLog:
+    """Append, read and cut. Positions are physical offsets: bytes since the beginning of the endless log.
+
+    One thread stages, commits and reads; :meth:`sync` may run in another.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        segment_size_bytes: int,
+        resident_bytes_max: int,
+        cold: ColdFiles | None = None,
+    ) -> None:
+        """``cold``: where compressed segments are, if there may be any."""
+        self._files = files
+        self._cold = cold
+        self._directory = directory
+        self._segment_size = segment_size_bytes
+        self.resident_bytes_max = resident_bytes_max
+        self.guard: Guard | None = None
+        self.on_corrupt: Callable[[CorruptRecordError], None] = lambda error: None  # told of each record refused
+        self.segments: list[Segment] = []
+        self.max_offset = 0  # end of what was committed
+        self.last_store_ms = 0  # store time of the newest committed record
+        self.unconfirmed_from: tuple[int, int] | None = (
+            None  # first record not visible yet, store time of that before it
+        )
+        self.whole_end: int | None = None  # below it are whole records, when the log is another's in pieces
+        self.synced_offset = 0
+        self.synced_whole_offset = 0  # the same, without a record that is there in part
+        self.synced_store_ms = 0
+        self.broken: str | None = None  # a failed fsync: no write is accepted any more
+        self.parts: list[bytes] = []  # staged buffers of the newest run
+        self._runs: list[tuple[int, list[bytes]]] = []  # (position, buffers) of earlier segments in this commit
+        self._run_start = 0
+        self.staged_end = 0
+        self.segment_end = 0
+        self._tail_dirty = False
+        self._lock = Lock()  # guards what commit and sync share
+        self._sync_lock = Lock()  # one sync at a time, and no closing under it
+        self._unsynced: dict[int, Segment] = {}
+        self._directory_unsynced = False
+
+    # -- opening and cutting ------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Opens every segment. Raises StoreError when sizes or names don't fit together."""
+        self.segments = open_segments(self._files, self._directory, self._segment_size, self._cold)
+        self._set_end(self.end_of_files)
+
+    def replace_file(self, segment: Segment, file: File) -> File:
+        """A sealed segment is read from another file with the same content from now on; returns the one before."""
+        with self._lock:
+            self._unsynced.pop(segment.start, None)
+        before, segment.file = segment.file, file
+        return before
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the oldest segment that is still there."""
+        return self.segments[0].start if self.segments else self.max_offset
+
+    @property
+    def visible_end(self) -> tuple[int, int]:
+        """(offset, store time of the newest record before it): records below it are handed to queues and index."""
+        return self.unconfirmed_from or (self.max_offset, self.last_store_ms)
+
+    @property
+    def end_of_files(self) -> int:
+        return self.segments[-1].end if self.segments else 0
+
+    def truncate(self, end: int, last_store_ms: int) -> int:
+        """Makes ``end`` the log's end; later bytes become zeros, later files go. Returns how many bytes that held.
+
+        Zeroing matters: remains of a cut record must never line up with a later append.
+        """
+        dropped = 0
+        while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:
+            dropped += self._drop_last()
+        if self.segments and self.segments[-1].start <= end < self.segments[-1].end:
+            dropped += self._zero_from(end)
+        self.last_store_ms = last_store_ms
+        self._set_end(end)
+        self.whole_end = self.unconfirmed_from = None
+        self.synced_offset = min(self.synced_offset, end)
+        self.synced_whole_offset = min(self.synced_whole_offset, end)
+        return dropped
+
+    def begin_at(self, offset: int) -> None:
+        """A log without a byte begins at ``offset``. Raises StoreError for one with bytes, or within a segment."""
+        if offset % self._segment_size or offset < 0:
+            raise StoreError(f"a log can't begin at {offset}: segments of {self._segment_size} bytes start elsewhere")
+        if self.max_offset != self.min_offset:
+            raise StoreError(
+                f"{self._directory} holds a log from {self.min_offset} to {self.max_offset}, which can't begin at "
+                f"{offset}: start with an empty directory"
+            )
+        while self.segments:
+            self._drop_last()
+        self._set_end(offset)
+
+    def distrust(self, offset: int) -> None:
+        """What lies behind ``offset`` may never have reached the disk: the next sync includes it."""
+        with self._lock:
+            self._unsynced.update({segment.start: segment for segment in self.segments if segment.end > offset})
+            self._directory_unsynced = True
+
+    def _drop_last(self) -> int:
+        segment = self.segments.pop()
+        dropped = nonzero_bytes(segment.file, 0)
+        self._close_segment(segment)
+        self._files.remove(segment.file.path)
+        # At once: were an earlier segment's removal to reach the disk without this one, the log would have a hole.
+        self._directory_unsynced = True
+        self._files.sync_dir(self._directory)
+        if self.segments:
+            self.segments[-1].sealed = isinstance(self.segments[-1].file, ColdFile)
+        return dropped
+
+    def _zero_from(self, end: int) -> int:
+        segment = self.segments[-1]
+        size = segment.end - segment.start
+        if isinstance(segment.file, ColdFile):
+            raise StoreError(
+                f"the log has to be cut at {end}, but {segment.file.path} is compressed: run `pymq store thaw` first"
+            )
+        dropped = nonzero_bytes(segment.file, end - segment.start)
+        if zero_from(segment.file, end - segment.start, size):
+            segment.drop_view()
+            with self._lock:
+                self._unsynced[segment.start] = segment
+        return dropped
+
+    def _set_end(self, end: int) -> None:
+        self.max_offset = end
+        self.segment_end = self.end_of_files if self.segments else end
+        self._clear_staged()
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def reserve(self, size: int) -> int:
+        """The physical offset for the next ``size`` bytes, which the caller appends to :attr:`parts` after this call.
+
+        Never spans segments. Raises StoreError when no segment could hold them.
+        """
+        at = self.staged_end
+        if size + BLANK_SIZE_BYTES > self.segment_end - at:
+            at = self._roll(size)
+        self.staged_end = at + size
+        return at
+
+    def check_fits(self, size: int) -> None:
+        """Raises StoreError when no segment could hold ``size`` bytes."""
+        if size + BLANK_SIZE_BYTES > self._segment_size:
+            raise StoreError(f"{size} bytes can't be stored: a segment holds {self._segment_size - BLANK_SIZE_BYTES}")
+
+    def _roll(self, size: int) -> int:
+        """Closes the segment being staged with a blank and starts the next one."""
+        self.check_fits(size)
+        left = self.segment_end - self.staged_end
+        if left:
+            assert left >= BLANK_SIZE_BYTES
+            self.parts.append(encode_blank(left))
+        if self.parts:
+            self._runs.append((self._run_start, self.parts))
+        self.parts = []
+        self._run_start = self.staged_end = self.segment_end
+        self.segment_end += self._segment_size
+        return self.staged_end
+
+    def commit(self, last_store_ms: int) -> None:
+        """Writes everything staged. Raises StoreUnavailableError, and then nothing of it is kept."""
+        if self.broken is not None:
+            self._clear_staged()
+            raise StoreUnavailableError(self.broken)
+        try:
+            if self._tail_dirty:
+                self._zero_tail()
+            for start, parts in self._runs:
+                self._write(start, parts, sum(map(len, parts)))
+            if self.parts:
+                self._write(self._run_start, self.parts, self.staged_end - self._run_start)
+        except OSError as error:
+            self._undo()
+            raise StoreUnavailableError(self._describe(error)) from error
+        self.last_store_ms = last_store_ms
+        self.max_offset = self._run_start = self.staged_end
+        self.parts = []
+        if self._runs:
+            self._runs = []
+
+    def append_raw(self, data: Buffer) -> None:
+        """Bytes of another's log, at :attr:`max_offset`: records may begin in one call and end in another.
+
+        They are no part of :attr:`visible_end` before :meth:`set_whole`. Raises StoreUnavailableError, and then
+        nothing of them is kept.
+        """
+        assert not self.anything_staged, "a log that follows another's has no records of its own"
+        if self.broken is not None:
+            raise StoreUnavailableError(self.broken)
+        end = self.max_offset + len(data)
+        try:
+            if self._tail_dirty:
+                self._zero_tail()
+            self._write_raw(self.max_offset, memoryview(data))
+        except OSError as error:
+            self._undo()
+            raise StoreUnavailableError(self._describe(error)) from error
+        if self.whole_end is None:
+            with self._lock:  # a sync must not see an end within a record, and none of this
+                self.whole_end = self.max_offset
+        self.unconfirmed_from = self.visible_end
+        self._set_end(end)
+
+    def _write_raw(self, start: int, data: memoryview) -> None:
+        while data:
+            size = min(len(data), self._segment_size - start % self._segment_size)
+            self._write(start, [data[:size]], size)
+            start += size
+            data = data[size:]
+
+    def set_whole(self, end: int, last_store_ms: int) -> None:
+        """Records below ``end`` are whole, and seen; the newest of them has this store time."""
+        self.last_store_ms = last_store_ms
+        self.unconfirmed_from = None if end == self.max_offset else (end, last_store_ms)
+        self.whole_end = end
+
+    @property
+    def anything_staged(self) -> bool:
+        return self.staged_end != self.max_offset
+
+    def rollback(self) -> None:
+        """Forgets everything staged."""
+        self._clear_staged()
+
+    def _write(self, start: int, parts: Sequence[Buffer], size: int) -> None:
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or start >= segment.end:
+            segment = self._create_segment(start)
+        assert segment.start <= start < segment.end
+        if len(parts) == 1:
+            segment.file.pwrite(start - segment.start, parts[0])
+        elif len(parts) < 16 or size < _JOIN_BYTES_MAX:
+            segment.file.pwrite(start - segment.start, b"".join(parts))
+        else:
+            segment.file.pwritev(start - segment.start, parts)
+        with self._lock:
+            self._unsynced[segment.start] = segment
+
+    def _create_segment(self, start: int) -> Segment:
+        path = f"{self._directory}/{start:020d}"
+        file = self._files.open(path, create=True, size=self._segment_size)
+        if self.segments:
+            self.segments[-1].sealed = True
+            self.segments[-1].drop_view()
+        segment = Segment(start, self._segment_size, file)
+        self.segments.append(segment)
+        # At once, not with the next sync: a later segment must never outlive an earlier one.
+        self._files.sync_dir(self._directory)
+        return segment
+
+    def _undo(self) -> None:
+        """After a failed write: the log is again what it was before this commit."""
+        self._tail_dirty = True
+        try:
+            self._zero_tail()
+        except OSError:
+            pass  # tried again before the next write; recovery would cut it too
+        self._set_end(self.max_offset)
+
+    def _zero_tail(self) -> None:
+        while self.segments and self.segments[-1].start >= self.max_offset:
+            self._drop_last()
+        if self.segments and self.max_offset < self.segments[-1].end:
+            self._zero_from(self.max_offset)
+        self._tail_dirty = False
+
+    def _clear_staged(self) -> None:
+        self.parts = []
+        self._runs = []
+        self._run_start = self.staged_end = self.max_offset
+        self.segment_end = self.end_of_files if self.segments else self.max_offset
+
+    def _describe(self, error: OSError) -> str:
+        try:
+            free = format_bytes(self._files.free_bytes(self._directory))
+        except OSError:
+            free = "an unknown number of bytes"
+        return (
+            f"the store can't write {error.filename or self._directory}: {error.strerror} (errno {error.errno}), "
+            f"{free} free there; make room or mend the disk, the next send tries again"
+        )
+
+    # -- durability ---------------------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Everything committed before the call is on the disk when it returns; gives that offset.
+
+        Safe from another thread. Raises StoreUnavailableError; then the log is read-only for good, because the
+        system may have dropped the pages it failed to write. Only when the process had no descriptor left for it, the
+        next sync tries again.
+        """
+        with self._sync_lock:
+            if self.broken is not None:
+                raise StoreUnavailableError(self.broken)
+            with self._lock:
+                # In this order: none of them may speak of more than is in the files.
+                store_ms, whole = self.last_store_ms, self.whole_end
+                target = self.max_offset
+                segments, self._unsynced = self._unsynced, {}
+                directory, self._directory_unsynced = self._directory_unsynced, False
+            try:
+                for segment in segments.values():
+                    segment.file.sync()
+                if directory:
+                    self._files.sync_dir(self._directory)
+            except OSError as error:
+                if lacked_handles(error):
+                    with self._lock:
+                        self._unsynced = {**segments, **self._unsynced}
+                        self._directory_unsynced |= directory
+                    raise no_handles_error(self._directory, error) from error
+                self.broken = failed_sync_text(self._directory, error)
+                raise StoreUnavailableError(self.broken) from error
+            self.synced_offset, self.synced_store_ms = target, store_ms
+            self.synced_whole_offset = target if whole is None else whole
+            return target
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, size_max: int) -> memoryview:
+        """Bytes from ``offset`` on, at most to the end of its segment or of the log; none at the log's end.
+
+        Raises NotFoundError outside the log, UnreadableError when the disk fails.
+        """
+        if not self.min_offset <= offset <= self.max_offset:
+            raise NotFoundError(f"the log holds {self.min_offset} to {self.max_offset}, not offset {offset}")
+        segment = self.find(offset)
+        if segment is None or offset == self.max_offset:
+            return memoryview(b"")
+        at, size = offset - segment.start, min(size_max, segment.end - offset, self.max_offset - offset)
+        try:
+            data = segment.read(at, size)
+        except OSError as error:
+            raise UnreadableError(
+                f"{segment.file.path} can't be read at {at}: {error.strerror} (errno {error.errno}); mend the disk"
+            ) from error
+        if not segment.sealed:
+            segment.note_read(size, self.resident_bytes_max)
+        return data
+
+    def find(self, offset: int) -> Segment | None:
+        """The segment that holds ``offset``; None outside the log."""
+        segments = self.segments
+        if not segments or not segments[0].start <= offset < segments[-1].end:
+            return None
+        return segments[(offset - segments[0].start) // self._segment_size]
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    @property
+    def can_drop_oldest(self) -> bool:
+        """True when a later segment holds records: the one that ends the log is never deleted."""
+        return len(self.segments) > 1 and self.segments[1].start < self.max_offset
+
+    def size_on_disk(self, segment: Segment) -> int:
+        """Bytes that deleting the segment gives back."""
+        if isinstance(segment.file, ColdFile):
+            return segment.file.stored_bytes
+        return min(segment.end, self.max_offset) - segment.start
+
+    def modified_ms(self, segment: Segment) -> int:
+        """When the segment was last written to, wall clock. Raises OSError."""
+        return self._files.modified_ms(segment.file.path)
+
+    def drop_oldest(self) -> int:
+        """Deletes the oldest segment, never the last. Returns the new minimum offset. Raises OSError."""
+        if self.can_drop_oldest:
+            self.unlink_oldest()
+            self.forget_oldest().close()
+        return self.min_offset
+
+    def unlink_oldest(self) -> None:
+        """The slow half of :meth:`drop_oldest`: removes the file, for good when it returns. Safe from another thread.
+
+        Until :meth:`forget_oldest` the segment is served as before. Each removal reaches the disk on its own: were the
+        second of two to outlive the first, the log would have a hole. Raises OSError, and StoreUnavailableError when
+        the directory can't be synced; then the log is read-only, as after any failed fsync.
+        """
+        path = self.segments[0].file.path
+        try:
+            self._files.remove(path)
+        except FileNotFoundError:
+            pass  # an earlier try came this far, or somebody else did it
+        try:
+            self._files.sync_dir(path.rpartition("/")[0])
+        except OSError as error:
+            self.broken = failed_sync_text(f"{path.rpartition('/')[0]}, where {path} was deleted,", error)
+            raise StoreUnavailableError(self.broken) from error
+
+    def forget_oldest(self) -> Segment:
+        """The quick half: the log now begins with the next segment. The caller closes the one returned."""
+        segment = self.segments.pop(0)
+        with self._lock:
+            self._unsynced.pop(segment.start, None)
+        return segment
+
+    def close(self) -> None:
+        for segment in self.segments:
+            self._close_segment(segment)
+        self.segments = []
+
+    def _close_segment(self, segment: Segment) -> None:
+        with self._sync_lock:
+            with self._lock:
+                self._unsynced.pop(segment.start, None)
+            segment.close()

@@ -1,0 +1,1 @@
+"""Consume queues: 20-byte units that point into the commit log."""

@@ -1,0 +1,331 @@
+"""ConsumeQueue: one topic's one queue, 20-byte units which point into the commit log.
+
+The log is the truth and recovery makes units again from it, so an answered send costs no write here: new units wait in
+a tail in memory and reach the queue's files in bulk. Readers see files and tail as one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from itertools import pairwise
+
+from pymq.errors import StoreError
+from pymq.model.record import MAGIC_V1, MAGIC_V2
+from pymq.store.disk.fs import File, Files
+from pymq.store.log.zeroing import zero_from
+from pymq.store.settings import UNIT_SIZE_BYTES
+
+UNIT = struct.Struct(">qiq")  # physical offset, record size, tags code
+_I64 = struct.Struct(">q")
+BLANK_UNIT_SIZE = 0x7FFFFFFF
+BLANK_UNIT = UNIT.pack(0, BLANK_UNIT_SIZE, 0)  # stands where no record exists (Java: ConsumeQueue.fillPreBlank)
+# The tags code ("PYMQLOST") of a placeholder unit: a unit whose record is lost and that leads to a neighbour's instead. A
+# blank record makes RocketMQ pass over all later units of the log's first segment in one pull, this one makes it read that
+# neighbour twice.
+PLACEHOLDER_CODE = 0x50594D514C4F5354
+_BLANK_UNITS_READ = 1024  # units looked at in one go while skipping blank records
+
+
+def tags_codes(units: bytes) -> list[int]:
+    """The tags codes of packed units."""
+    return [code for _, _, code in UNIT.iter_unpack(units)]
+
+
+class QueueFiles:
+    """Opens queue files, keeps the most recently used open, and remembers which were written since the last sync."""
+
+    def __init__(self, files: Files, root: str, file_size_bytes: int, open_max: int) -> None:
+        self.files = files
+        self.root = root
+        self.file_size_bytes = file_size_bytes
+        self.unsynced: set[str] = set()
+        self.unsynced_directories: set[str] = set()
+        self._open: OrderedDict[str, File] = OrderedDict()
+        self._open_max = open_max
+
+    def directory(self, topic: str, queue_id: int) -> str:
+        return f"{self.root}/{topic}/{queue_id}"
+
+    def get(self, path: str, *, create: bool = False) -> File:
+        """The open file. Raises FileNotFoundError without ``create``."""
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        if create and not self.files.exists(path):
+            directory = path.rpartition("/")[0]
+            self.files.makedirs(directory)
+            parent = directory.rpartition("/")[0]
+            self.unsynced_directories.update((directory, parent, self.root))
+        file = self.files.open(path, create=create, size=self.file_size_bytes)
+        self._open[path] = file
+        if len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def forget(self, prefix: str) -> None:
+        """Closes every open file below a path."""
+        for path in [path for path in self._open if path.startswith(prefix)]:
+            self._open.pop(path).close()
+        self.unsynced = {path for path in self.unsynced if not path.startswith(prefix)}
+        self.unsynced_directories = {path for path in self.unsynced_directories if not path.startswith(prefix)}
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+class ConsumeQueue:
+    """Units ``min_offset`` to ``max_offset`` (exclusive). Offsets count units; files are named by bytes."""
+
+    __slots__ = (
+        "_files",
+        "_units_per_file",
+        "base_offset",
+        "directory",
+        "last_physical_offset",
+        "magic",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "oldest_offset",
+        "overhead_bytes",
+        "queue_id",
+        "staged",
+        "tail",
+        "tail_offset",
+        "topic",
+        "topic_part",
+    )
+
+    def __init__(self, files: QueueFiles, topic: str, queue_id: int) -> None:
+        self._files = files
+        self._units_per_file = files.file_size_bytes // UNIT_SIZE_BYTES
+        self.topic = topic
+        self.queue_id = queue_id
+        self.directory = files.directory(topic, queue_id)
+        raw = topic.encode()
+        # The bytes between a record's body and its properties' length; two bytes of length in version 2.
+        self.topic_part = (struct.pack(">h", len(raw)) if len(raw) > 127 else bytes((len(raw),))) + raw
+        self.magic = MAGIC_V2 if len(raw) > 127 else MAGIC_V1
+        self.overhead_bytes = 90 + len(self.topic_part)
+        self.base_offset = 0  # first unit of the oldest file
+        self.oldest_offset = 0  # no file begins below, be it one that a lost file makes unreachable
+        self.min_offset = 0
+        self.max_offset = 0  # visible
+        self.next_offset = 0  # with what is staged, and what is committed but hidden
+        self.last_physical_offset = -1  # of the newest unit
+        self.staged: list[bytes] = []  # units of the running commit
+        self.tail = bytearray()  # visible units not yet in a file
+        self.tail_offset = 0
+
+    # -- appending ----------------------------------------------------------------------------------------------
+
+    def take_staged(self) -> bytes:
+        """The staged units, which are in the log now; :meth:`show` makes them visible."""
+        units = self.staged[0] if len(self.staged) == 1 else b"".join(self.staged)
+        self.staged = []
+        return units
+
+    def show(self, units: bytes) -> None:
+        """Makes units visible, in the order they were taken."""
+        self.tail += units
+        self.max_offset += len(units) // UNIT_SIZE_BYTES
+        self.last_physical_offset = _I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
+
+    def drop_staged(self) -> None:
+        # Not simply the visible end: offsets of units that were taken and wait to be shown stay taken.
+        self.next_offset -= sum(map(len, self.staged)) // UNIT_SIZE_BYTES
+        self.staged = []
+
+    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """One unit at the end, committed: what recovery uses."""
+        self.tail += UNIT.pack(physical_offset, size, tags_code)
+        self.max_offset += 1
+        self.next_offset = self.max_offset
+        self.last_physical_offset = physical_offset
+
+    def append_units(self, units: bytes) -> None:
+        """As :meth:`append` for packed units."""
+        self.show(units)
+        self.next_offset = self.max_offset
+
+    def start_at(self, offset: int) -> None:
+        """An empty queue's first unit will be ``offset``: the file's units before it become blank records."""
+        assert self.min_offset == self.max_offset and not self.tail
+        self.base_offset = offset - offset % self._units_per_file
+        self.tail_offset = self.base_offset
+        self.tail += BLANK_UNIT * (offset - self.base_offset)
+        self.min_offset = self.max_offset = self.next_offset = offset
+
+    def skip_to(self, offset: int) -> None:
+        """Fills units of records that are lost, so that later offsets keep their meaning."""
+        self.tail += BLANK_UNIT * (offset - self.max_offset)
+        self.max_offset = self.next_offset = offset
+
+    def write_tail(self) -> None:
+        """Moves the tail into the files. On OSError what was not written stays in the tail."""
+        tail = self.tail
+        while tail:
+            path, at = self._place(self.tail_offset)
+            size = min(len(tail), self._files.file_size_bytes - at)
+            try:
+                self._files.get(path, create=True).pwrite(at, bytes(tail[:size]))
+            except OSError as error:
+                error.filename = error.filename or path
+                raise
+            self._files.unsynced.add(path)
+            del tail[:size]
+            self.tail_offset += size // UNIT_SIZE_BYTES
+
+    def _place(self, offset: int) -> tuple[str, int]:
+        at = offset * UNIT_SIZE_BYTES
+        start = at - at % self._files.file_size_bytes
+        return f"{self.directory}/{start:020d}", at - start
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, count: int) -> bytes | bytearray:
+        """Units from ``offset``, at most ``count``, at most to the end of one file. Committed ones only."""
+        end = min(offset + count, self.max_offset)
+        if offset >= end:
+            return b""
+        in_tail = offset - self.tail_offset
+        if in_tail >= 0:
+            return self.tail[in_tail * UNIT_SIZE_BYTES : (end - self.tail_offset) * UNIT_SIZE_BYTES]
+        path, at = self._place(offset)
+        size = min((min(end, self.tail_offset) - offset) * UNIT_SIZE_BYTES, self._files.file_size_bytes - at)
+        try:
+            units = self._files.get(path).pread(at, size)
+        except FileNotFoundError:
+            return b""  # deleted by hand: the reader goes on with the next file
+        if end > self.tail_offset and len(units) == size and at + size < self._files.file_size_bytes:
+            units += self.tail[: (end - self.tail_offset) * UNIT_SIZE_BYTES]
+        return units
+
+    def unit(self, offset: int) -> tuple[int, int, int]:
+        """(physical offset, size, tags code) of one unit; (-1, 0, 0) when there is none."""
+        raw = self.read(offset, 1)
+        return UNIT.unpack(raw) if len(raw) == UNIT_SIZE_BYTES else (-1, 0, 0)
+
+    # -- opening, cutting, cleaning -----------------------------------------------------------------------------
+
+    def file_starts(self) -> list[int]:
+        """First byte of every file, oldest first."""
+        return [int(name) for name in self._files.files.listdir(self.directory) if len(name) == 20 and name.isdigit()]
+
+    def open_files(self) -> list[int]:
+        """Takes the files as they are: :attr:`max_offset` becomes the end of the newest file. Returns their starts."""
+        starts = self.file_starts()
+        if starts:
+            self._check_size(f"{self.directory}/{starts[-1]:020d}")
+            self.base_offset = self.min_offset = starts[0] // UNIT_SIZE_BYTES
+            self._set_end(starts[-1] // UNIT_SIZE_BYTES + self._units_per_file)
+        return starts
+
+    def end_with(self, starts: list[int], start: int, offset: int) -> None:
+        """The file at ``start`` is the newest, and :attr:`max_offset` is ``offset``: what lies behind is dropped.
+
+        Files that a lost one separates from it can't be reached by offset any more.
+        """
+        at = starts.index(start)
+        while at and starts[at - 1] + self._files.file_size_bytes == starts[at]:
+            at -= 1
+        self.base_offset = self.min_offset = starts[at] // UNIT_SIZE_BYTES
+        self.truncate(offset)
+
+    def _check_size(self, path: str) -> None:
+        """Completes a newest file whose maker died before giving it its size."""
+        file = self._files.get(path)
+        size = file.size()
+        if size == 0:
+            file.truncate(self._files.file_size_bytes)
+        elif size != self._files.file_size_bytes:
+            raise StoreError(
+                f"{path} has {size} bytes, mappedFileSizeConsumeQueue is {self._files.file_size_bytes}: set it to the "
+                f"size this directory was written with, or delete the consumequeue directory to rebuild it"
+            )
+
+    def reset(self) -> None:
+        """Forgets everything: the queue is empty and starts at offset 0 again, or where :meth:`start_at` says."""
+        self.truncate(0)
+        self.base_offset = self.oldest_offset = self.min_offset = 0
+
+    def _set_end(self, offset: int) -> None:
+        self.max_offset = self.next_offset = self.tail_offset = offset
+        self.min_offset = min(self.min_offset, offset)
+        self.tail.clear()
+
+    def truncate(self, offset: int) -> None:
+        """Drops units from ``offset`` on; bytes behind become zeros, so that no stale unit can be read later."""
+        self._set_end(offset)
+        path, at = self._place(offset)
+        for start in reversed(self.file_starts()):
+            file_path = f"{self.directory}/{start:020d}"
+            if file_path > path or (file_path == path and at == 0):
+                self._remove(file_path)
+            elif file_path == path and zero_from(self._files.get(path), at, self._files.file_size_bytes):
+                self._files.unsynced.add(path)
+        self.last_physical_offset = self.unit(offset - 1)[0] if offset > self.base_offset else -1
+
+    def _remove(self, path: str) -> None:
+        self._files.forget(path)
+        self._files.files.remove(path)
+        # A checkpoint must not vouch for a queue whose dropped file a power loss could bring back.
+        self._files.unsynced_directories.add(self.directory)
+
+    def raise_min(self, log_min_offset: int) -> None:
+        """Moves :attr:`min_offset` to the first unit whose record is still in the log; to the end when none is.
+
+        It never goes back. Binary search: blank records say nothing about where the log begins, so the unit behind them does.
+        """
+        if self.min_offset < self.max_offset and 0 < self.last_physical_offset < log_min_offset:
+            self.min_offset = self.max_offset
+            return
+        low, high = self.min_offset, self.max_offset
+        first = high
+        while low < high:
+            middle = (low + high) // 2
+            real = self.skip_blank_units(middle, high)
+            if real < high and self.unit(real)[0] < log_min_offset:
+                low = real + 1
+            else:
+                first = real if real < high else first
+                high = middle
+        self.min_offset = first
+
+    def skip_blank_units(self, offset: int, end: int) -> int:
+        """The first unit from ``offset`` on that is no blank record, ``end`` when there is none before it."""
+        count = 1  # blank records are rare, runs of them long
+        while offset < end:
+            units = self.read(offset, min(count, end - offset))
+            if not units:
+                return offset  # a file that was deleted by hand
+            for at in range(0, len(units), UNIT_SIZE_BYTES):
+                if units[at : at + UNIT_SIZE_BYTES] != BLANK_UNIT:
+                    return offset + at // UNIT_SIZE_BYTES
+            offset += len(units) // UNIT_SIZE_BYTES
+            count = _BLANK_UNITS_READ
+        return end
+
+    def drop_old_files(self, count_max: int) -> int:
+        """Removes leading files that hold nothing from :attr:`min_offset` on, at most ``count_max``; returns how many.
+
+        A file goes only when the next one, too, begins below the minimum: that unit was on the disk before its record
+        was deleted from the log, so the queue's end is known whatever a power loss leaves of the newer units.
+        """
+        if self.min_offset <= self.oldest_offset + self._units_per_file:
+            return 0
+        starts = self.file_starts()
+        removed = 0
+        for start, after in pairwise(starts):
+            if after // UNIT_SIZE_BYTES >= self.min_offset or removed == count_max:
+                break
+            self._remove(f"{self.directory}/{start:020d}")
+            self.base_offset = max(self.base_offset, after // UNIT_SIZE_BYTES)
+            removed += 1
+        if starts:
+            self.oldest_offset = starts[removed] // UNIT_SIZE_BYTES
+        return removed

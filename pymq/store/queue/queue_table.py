@@ -1,0 +1,242 @@
+"""All consume queues of a store: finding, creating, writing out and making them durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from threading import Lock
+
+from pymq.model.names import topic_problem
+from pymq.model.record import RECORD_OVERHEAD_BYTES
+from pymq.store.disk.fs import Files, make_directory, sync_if_there
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, ConsumeQueue, QueueFiles
+from pymq.store.queue.deleted_topics import DeletedTopics
+from pymq.store.scan.scanner import record_in
+from pymq.store.settings import UNIT_SIZE_BYTES
+
+
+class QueueTable:
+    """Queues by (topic, queue id). ``files_lock`` guards the sets that :meth:`sync` takes in another thread."""
+
+    def __init__(
+        self, files: Files, root: str, file_size_bytes: int, open_max: int, deleted: DeletedTopics | None = None
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._queue_files = QueueFiles(files, root, file_size_bytes, open_max)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.deleted = deleted
+        self._lock = Lock()
+
+    def load(self) -> list[str]:
+        """Makes an object for every queue directory; returns names that are no legal topic and are left alone."""
+        make_directory(self._files, self._root)
+        if self.deleted is not None:
+            self.deleted.load()
+        ignored = []
+        for topic in self._files.listdir(self._root):
+            if topic_problem(topic) is not None:
+                ignored.append(topic)
+                continue
+            for name in self._files.listdir(f"{self._root}/{topic}"):
+                if name.isdigit() and str(int(name)) == name:
+                    self.make(topic, int(name))
+        return ignored
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made in memory when missing; its directory comes with its first unit."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            assert topic_problem(topic) is None and queue_id >= 0, "names are checked before they become paths"
+            queue = self._queues[topic, queue_id] = ConsumeQueue(self._queue_files, topic, queue_id)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    @property
+    def unit_count(self) -> int:
+        """Sum of all queues' ends: changes when a queue is lost."""
+        return sum(queue.max_offset for queue in self._queues.values())
+
+    def write_tails(self) -> None:
+        """Every tail goes to its files. Raises OSError; then the rest stays in memory for the next call."""
+        with self._lock:
+            for queue in self._queues.values():
+                if queue.tail:
+                    queue.write_tail()
+
+    def write_tail(self, queue: ConsumeQueue) -> None:
+        with self._lock:
+            queue.write_tail()
+
+    def sync(self) -> None:
+        """Everything written before the call is on the disk. Safe from another thread; raises OSError."""
+        with self._lock:
+            paths, self._queue_files.unsynced = self._queue_files.unsynced, set()
+            directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
+        try:
+            for path in sorted(paths):
+                sync_if_there(self._files, path)
+            for directory in sorted(directories):
+                if self._files.is_dir(directory):
+                    self._files.sync_dir(directory)
+        except OSError:
+            with self._lock:
+                self._queue_files.unsynced |= paths
+                self._queue_files.unsynced_directories |= directories
+            raise
+
+    def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
+        """Raises the queue's minimum to the log's, removes files it needs no more; returns how many. Raises OSError."""
+        with self._lock:
+            queue.raise_min(log_min_offset)
+            return queue.drop_old_files(file_count_max)
+
+    def settle_all(self, log: CommitLog, below: int, *, trusted: bool = False) -> None:
+        """Finds every queue's end, as :func:`settle`. Raises StoreError for files of another size, OSError."""
+        for queue in self:
+            settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Removes one queue with its files. Raises OSError; then it is still there."""
+        path = f"{self._root}/{topic}/{queue_id}"
+        with self._lock:
+            self._queue_files.forget(path + "/")
+            if self._files.is_dir(path):
+                self._files.remove_tree(path)
+                self._files.sync_dir(f"{self._root}/{topic}")
+        del self._queues[topic, queue_id]
+
+    def deleted_end(self, topic: str) -> int:
+        """Records of the topic below this physical offset belong to no queue: they were deleted with it."""
+        return self.deleted.end(topic) if self.deleted is not None else 0
+
+    def delete_topic(self, topic: str, log_end: int) -> int:
+        """Removes all queues of a topic with their files; returns how many there were.
+
+        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the deletion can't be
+        written down; then the topic is still there.
+        """
+        queues = [key for key in self._queues if key[0] == topic]
+        if queues and self.deleted is not None:
+            self.deleted.add(topic, log_end)
+        for key in queues:
+            del self._queues[key]
+        path = f"{self._root}/{topic}"
+        with self._lock:
+            self._queue_files.forget(path + "/")
+            try:
+                if self._files.is_dir(path):
+                    self._files.remove_tree(path)
+                    self._files.sync_dir(self._root)
+            except OSError:
+                pass  # the next start knows old units from new ones, and drops them
+        return len(queues)
+
+    def delete_below(self, ends: Mapping[str, int]) -> int:
+        """Removes the queues of topics that another broker with the same log deleted below these physical offsets.
+
+        A queue whose newest unit lies behind is a new topic's of the name: it stays. Returns the number of queues.
+        Raises OSError; then some are still there.
+        """
+        old = [queue for queue in self if 0 <= queue.last_physical_offset < ends.get(queue.topic, 0)]
+        for queue in old:
+            self.delete_queue(queue.topic, queue.queue_id)
+        for topic in {queue.topic for queue in old} - {queue.topic for queue in self}:
+            if self._files.is_dir(f"{self._root}/{topic}"):
+                self._files.remove_tree(f"{self._root}/{topic}")
+        return len(old)
+
+    def close(self) -> None:
+        self._queue_files.close()
+
+
+def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False, deleted_end: int = 0) -> None:
+    """Finds the queue's end among its files: behind the last unit that points below ``below`` and fits its record.
+
+    Units behind may be anything (zeros, torn sectors, remains of a log that was cut): they are dropped. Binary search,
+    because the units of records that were on the disk at a checkpoint are all good; then every candidate for the last
+    one is compared with the log. A file may be missing: one that was never synced, before newer ones that were, or an
+    old one. ``trusted``: PyMQ's own checkpoint vouches for ``below``, so a unit may also stand for
+    a record that is damaged by now; its offset must not be given away again. Units of records below ``deleted_end``
+    are remains of a topic that was deleted, unless newer ones follow them in their row: then its deletion had failed.
+    """
+    starts = queue.open_files()
+    for start in reversed(starts):
+        first = start // UNIT_SIZE_BYTES
+        last = _last_good(queue, log, first, queue.max_offset, (0, below), trusted=trusted)
+        if last >= 0 and _is_below(queue, last, deleted_end):
+            last = _last_good(queue, log, first, last, (deleted_end, below), trusted=trusted)
+        if last >= 0:
+            queue.end_with(starts, start, last + 1)
+            queue.raise_min(log.min_offset)
+            return
+        queue.max_offset = first
+    queue.reset()
+
+
+def _is_below(queue: ConsumeQueue, offset: int, physical_offset: int) -> bool:
+    place, size, _ = queue.unit(offset)
+    return place < physical_offset and size != BLANK_UNIT_SIZE
+
+
+def _last_good(
+    queue: ConsumeQueue, log: CommitLog, first: int, end: int, between: tuple[int, int], *, trusted: bool
+) -> int:
+    low, high = first, end
+    while low < high:
+        middle = (low + high) // 2
+        physical_offset, size, _ = queue.unit(middle)
+        if size > 0 and between[0] <= physical_offset < between[1]:
+            low = middle + 1
+        else:
+            high = middle
+    last = low - 1
+    while last >= first and not unit_fits(queue, last, log) and not (trusted and _stands_for_damage(queue, last, log)):
+        last -= 1
+    return last if last >= first else -1
+
+
+def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
+    """True when the unit follows the one before it, and what it points at is no record, or this one but for one field.
+
+    A flipped bit can change a record's topic, queue id or queue offset: no CRC covers them.
+    """
+    physical_offset, size, _ = queue.unit(offset)
+    segment = log.find(physical_offset)
+    if segment is None or size < RECORD_OVERHEAD_BYTES:
+        return False
+    if offset > queue.base_offset:
+        before, before_size, _ = queue.unit(offset - 1)
+        if before_size != BLANK_UNIT_SIZE and before + before_size > physical_offset:
+            return False
+    record = record_in(segment, physical_offset)
+    if record is None:
+        return True
+    same = (record.topic == queue.topic, record.queue_id == queue.queue_id, record.queue_offset == offset)
+    return record.size == size and sum(same) == 2
+
+
+def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
+    """True for a blank record, a placeholder unit, a unit that points below the log or at a record of this queue, offset and size."""
+    physical_offset, size, code = queue.unit(offset)
+    if (size == BLANK_UNIT_SIZE and physical_offset == 0) or (code == PLACEHOLDER_CODE and size > 0):
+        return True
+    if size <= 0 or physical_offset < 0:
+        return False
+    if physical_offset < log.min_offset:
+        return True
+    segment = log.find(physical_offset)
+    if segment is None:
+        return False
+    record = record_in(segment, physical_offset)
+    return record is not None and (record.topic, record.queue_id, record.queue_offset, record.size) == (
+        queue.topic, queue.queue_id, offset, size,
+    )  # fmt: skip

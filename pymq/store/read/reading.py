@@ -1,0 +1,426 @@
+"""The read path: from a queue offset to slices of the log (Java: DefaultMessageStore.getMessage)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pymq.errors import CorruptRecordError, UnreadableError
+from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
+from pymq.store.integrity.damage import Doubts
+from pymq.store.log.commit_log import RECORD_HEAD, CommitLog, Segment
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT, ConsumeQueue
+from pymq.store.read.prefilter_cache import STEP_COUNT
+from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pymq.store.read.record_batch import RecordBatch
+
+Accept = Callable[[memoryview], bool]
+Packed = bytes | bytearray  # units as they are in the queue's file
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+PREFILTERED_FACTOR = 4  # a read looks at so many more units where a prefilter leaves out most: they cost less
+_FILTER_STEP_COUNT = 256  # units filtered in one go; few more are looked at than a read returns
+_EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
+
+
+class PrefilterFn(Protocol):
+    """Says of many records at once which are surely not accepted, and always the same of the same; hashable."""
+
+    def count(self, wanted: int, /) -> int:
+        """How many records it wants to be called with by a read that returns up to ``wanted``; 0: none just now."""
+
+    def __call__(self, records: bytes | bytearray, edges: NDArray[np.int64], /) -> list[int]:
+        """From records back to back, and where each begins and the last one ends, to the numbers of those left.
+
+        Other bytes may follow.
+        """
+
+
+class GetStatus(Enum):
+    """What a read found; the broker turns it into a response code (Java: GetMessageStatus)."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+
+
+@dataclass(slots=True)
+class GetResult:
+    """``chunks`` joined are the records found, back to back. Valid until the log is cut or its segment deleted."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    chunks: list[memoryview] = field(default_factory=list)
+    count: int = 0
+    size_bytes: int = 0
+    suggest_slave: bool = False  # the reader is so far behind that a slave should serve it
+
+
+def get_messages(
+    queue: ConsumeQueue | None,
+    windows: WindowReader,
+    settings: StoreSettings,
+    offset: int,
+    count_max: int,
+    bytes_max: int,
+    tag_codes: frozenset[int] | None,
+    accept: Accept | None,
+    prefilter: PrefilterFn | None,
+) -> GetResult:
+    """Reads from ``offset``.
+
+    Raises CorruptRecordError when the first record that would be returned is damaged, UnreadableError when the disk
+    doesn't give it back.
+    """
+    if queue is None:
+        return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+    if offset < low:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset >= high:
+        status = GetStatus.OFFSET_OVERFLOW_ONE if offset == high else GetStatus.OFFSET_OVERFLOW_BADLY
+        return GetResult(status, high, low, high)
+    filtered = tag_codes is not None or accept is not None
+    limits = _Limits(settings, windows.log, queue, offset, count_max, bytes_max)
+    count = max(settings.filter_scan_bytes // UNIT_SIZE_BYTES, count_max) if filtered else limits.count
+    if tag_codes is not None:
+        prefilter = None  # tags leave out more, for less
+    units = queue.read(offset, count if prefilter is None else count * PREFILTERED_FACTOR)
+    result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
+    if len(units) < UNIT_SIZE_BYTES:
+        per_file = settings.queue_file_size_bytes // UNIT_SIZE_BYTES
+        result.status, result.next_offset = (
+            GetStatus.OFFSET_FOUND_NULL,
+            min(offset - offset % per_file + per_file, high),
+        )
+        return result
+    if filtered:
+        _collect_matching(
+            result, queue, windows, limits, units, tag_codes, accept, prefilter, count * PREFILTERED_FACTOR
+        )
+    else:
+        _collect(result, queue, windows, limits, units)
+    if result.count:
+        result.status = GetStatus.FOUND
+    result.suggest_slave = limits.far_behind and result.count > 0
+    return result
+
+
+class _Limits:
+    """How much one read may return: smaller when it has to come from the disk. The first message always may."""
+
+    __slots__ = ("count", "far_behind", "size_bytes")
+
+    def __init__(
+        self, settings: StoreSettings, log: CommitLog, queue: ConsumeQueue, offset: int, count_max: int, bytes_max: int
+    ) -> None:
+        count, size = settings.transfer_count_in_memory, settings.transfer_bytes_in_memory
+        self.far_behind = False
+        if settings.in_memory_bytes is not None and log.max_offset - queue.unit(offset)[0] > settings.in_memory_bytes:
+            self.far_behind = True
+            count, size = min(count, settings.transfer_count_on_disk), min(size, settings.transfer_bytes_on_disk)
+        self.count = max(1, min(count, count_max))
+        self.size_bytes = min(size, bytes_max)
+
+
+def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: _Limits, packed: Packed) -> None:
+    """Gathers every unit's record, one slice for each run of adjacent records.
+
+    The hot loop of every pull: plain names and no calls that can be saved.
+    """
+    queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from, windows.chunks.get
+    units = list(UNIT.iter_unpack(packed))
+    offset = result.next_offset
+    data, start, end, doubts = NO_WINDOW
+    run_from = run_to = 0  # the run of adjacent records not yet in the chunks
+    count = total = 0
+    try:
+        for number, (physical_offset, size, _) in enumerate(units):
+            if count and total + size > bytes_max:
+                break
+            if physical_offset < start or physical_offset + size > end:
+                if run_to > run_from:
+                    result.chunks.append(data[run_from - start : run_to - start])
+                    run_from = run_to = 0
+                data, start, end, doubts = kept(physical_offset >> CHUNK_SHIFT) or NO_WINDOW
+                if physical_offset < start or physical_offset + size > end:
+                    segment = _segment_of(windows.log, physical_offset, size)
+                    if segment is None:
+                        start = end = 0
+                        offset += 1
+                        if not count:
+                            result.status = GetStatus.MESSAGE_WAS_REMOVING
+                        continue
+                    data, start, end, doubts = windows.window(segment, units, number, bytes_max - total)
+            real_size, magic, real_queue_id, real_offset, real_physical = head(data, physical_offset - start)
+            if (
+                real_offset != offset
+                or real_size != size
+                or real_physical != physical_offset
+                or real_queue_id != queue_id
+                or magic not in _MAGICS
+            ):
+                if units[number][2] == PLACEHOLDER_CODE:
+                    offset += 1
+                    if not count:
+                        result.status = GetStatus.MESSAGE_WAS_REMOVING
+                    continue
+                raise _corrupt(queue, offset, physical_offset)
+            if doubts is not None and _is_damaged(data[physical_offset - start :][:size], doubts, queue, units[number]):
+                raise _corrupt(queue, offset, physical_offset)
+            total += size
+            offset += 1
+            count += 1
+            if physical_offset == run_to:
+                run_to += size
+            else:
+                if run_to > run_from:
+                    result.chunks.append(data[run_from - start : run_to - start])
+                run_from, run_to = physical_offset, physical_offset + size
+    except (CorruptRecordError, UnreadableError, struct.error) as error:
+        # What lies before the damage is served; only a read that starts at it fails.
+        if not count:
+            raise _refusal(windows.log, queue, offset, error) from None
+    if run_to > run_from:
+        result.chunks.append(data[run_from - start : run_to - start])
+    result.next_offset, result.count, result.size_bytes = offset, count, total
+
+
+def _collect_matching(
+    result: GetResult,
+    queue: ConsumeQueue,
+    windows: WindowReader,
+    limits: _Limits,
+    packed: Packed,
+    tag_codes: frozenset[int] | None,
+    accept: Accept | None,
+    prefilter: PrefilterFn | None,
+    effort_max: int,
+) -> None:
+    """Gathers the records that a filter lets through; units that don't match cost no look at the log.
+
+    ``effort_max``: a narrowed unit costs 1, any other ``PREFILTERED_FACTOR``.
+    """
+    first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
+    data, start, end, doubts = NO_WINDOW
+    looked_count = 0
+    for offsets, units, numbers, batch, count, _ in _steps(
+        first, windows, limits, packed, tag_codes, prefilter, effort_max
+    ):
+        looked_count += count
+        # Plain names and few calls, as in _collect: a filter on properties looks at every record of the queue.
+        for number, (physical_offset, size, _) in enumerate(units):
+            offset = offsets[number]
+            if accept is None and result.count and _is_full(result, size, limits):
+                result.next_offset = offset
+                return
+            try:
+                if physical_offset < start or physical_offset + size > end:
+                    segment = _segment_of(windows.log, physical_offset, size)
+                    if segment is None:
+                        if not result.count:
+                            result.status = GetStatus.MESSAGE_WAS_REMOVING
+                        continue
+                    if batch is not None:
+                        data, start, end, doubts = batch.window(numbers[number])
+                    else:
+                        data, start, end, doubts = windows.window(segment, units, number, limits.size_bytes)
+                at = physical_offset - start
+                real_size, magic, real_queue_id, real_offset, real_physical = head(data, at)
+                if (
+                    real_offset != offset
+                    or real_size != size
+                    or real_physical != physical_offset
+                    or real_queue_id != queue_id
+                    or magic not in _MAGICS
+                ):
+                    if units[number][2] == PLACEHOLDER_CODE:
+                        if not result.count:
+                            result.status = GetStatus.MESSAGE_WAS_REMOVING
+                        continue
+                    raise _corrupt(queue, offset, physical_offset)
+                record = data[at : at + size]
+                if doubts is not None and _is_damaged(record, doubts, queue, units[number]):
+                    raise _corrupt(queue, offset, physical_offset)
+                if accept is not None and not accept(record):
+                    continue
+            except (CorruptRecordError, UnreadableError, MalformedRecordError, struct.error) as error:
+                result.next_offset = offset
+                if not result.count:
+                    raise _refusal(windows.log, queue, offset, error) from None
+                return
+            if result.count and _is_full(result, size, limits):
+                result.next_offset = offset
+                return
+            result.chunks.append(record)
+            result.count += 1
+            result.size_bytes += size
+    result.next_offset = first + looked_count
+
+
+class _Step(NamedTuple):
+    """Units to look at and their queue offsets.
+
+    ``batch``: where a prefilter has left these ``numbers`` of records; None when it was not asked now.
+    """
+
+    offsets: Sequence[int]
+    units: list[Unit]
+    numbers: list[int]
+    batch: RecordBatch | None
+    looked_count: int
+    effort: int
+
+
+def _steps(
+    first: int,
+    windows: WindowReader,
+    limits: _Limits,
+    packed: Packed,
+    tag_codes: frozenset[int] | None,
+    prefilter: PrefilterFn | None,
+    effort_max: int,
+) -> Iterator[_Step]:
+    """The units from queue offset ``first`` on that may match, in portions."""
+    begin = effort = 0
+    while begin * UNIT_SIZE_BYTES < len(packed) and effort < effort_max:
+        step = None
+        if prefilter is not None:
+            step = _prefilter_cache(first, windows, packed, begin, prefilter)
+            step = step or _narrowed(first, windows, packed, begin, limits, prefilter)
+        if step is None:
+            count = min(_FILTER_STEP_COUNT, max(1, (effort_max - effort) // PREFILTERED_FACTOR))
+            step = _plain_step(first, packed, begin, count, tag_codes)
+        begin += step.looked_count
+        effort += step.effort
+        yield step
+
+
+def _plain_step(first: int, packed: Packed, begin: int, count: int, tag_codes: frozenset[int] | None) -> _Step:
+    units = list(UNIT.iter_unpack(_units(packed, begin, count)))
+    offsets: Sequence[int] = range(first + begin, first + begin + len(units))
+    looked_count = len(units)
+    if tag_codes is not None:
+        offsets, units = _of_tags(offsets, units, tag_codes)
+    return _Step(offsets, units, [], None, looked_count, looked_count * PREFILTERED_FACTOR)
+
+
+def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int]) -> tuple[Sequence[int], list[Unit]]:
+    """The units whose tags code is one of these, or may be, and their queue offsets."""
+    kept = [
+        (offset, unit)
+        for offset, unit in zip(offsets, units, strict=False)
+        if unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
+    ]
+    return [offset for offset, _ in kept], [unit for _, unit in kept]
+
+
+def _narrowed(
+    first: int, windows: WindowReader, packed: Packed, begin: int, limits: _Limits, prefilter: PrefilterFn
+) -> _Step | None:
+    """What a prefilter says of the next units; None where they have to be looked at one by one.
+
+    As with tags, a record that is left out here is not looked at otherwise.
+    """
+    from pymq.store.read.record_batch import read_record_batch  # noqa: PLC0415 - numpy is not needed before the first expression
+
+    wanted = prefilter.count(limits.count)
+    if not wanted:
+        return None
+    to_border = STEP_COUNT - (first + begin) % STEP_COUNT
+    step = _units(packed, begin, min(wanted, to_border))
+    try:
+        batch = read_record_batch(windows, step, limits.size_bytes)
+    except (CorruptRecordError, UnreadableError, struct.error):
+        return None
+    if batch is None:
+        return None
+    count = len(batch.edges) - 1
+    numbers = prefilter(batch.records, batch.edges)
+    windows.memory.note(prefilter, _units(step, 0, count), numbers)
+    offsets, units = _left(first + begin, step, numbers)
+    return _Step(offsets, units, numbers, batch, count, count)
+
+
+def _prefilter_cache(
+    first: int, windows: WindowReader, packed: Packed, begin: int, prefilter: PrefilterFn
+) -> _Step | None:
+    """What a prefilter said of the next units before; None where it was not asked."""
+    found = windows.memory.find(prefilter, packed, begin)
+    if found is None:
+        return None
+    offsets, units = _left(first + begin, _units(packed, begin, found.looked_count), found.numbers)
+    return _Step(offsets, units, [], None, found.looked_count, len(units) * PREFILTERED_FACTOR)
+
+
+def _left(first: int, packed: Packed, numbers: Sequence[int]) -> tuple[list[int], list[Unit]]:
+    """The queue offsets and the units of these numbers."""
+    return [first + number for number in numbers], [
+        UNIT.unpack_from(packed, number * UNIT_SIZE_BYTES) for number in numbers
+    ]
+
+
+def _units(packed: Packed, begin: int, count: int) -> Packed:
+    return packed[begin * UNIT_SIZE_BYTES : (begin + count) * UNIT_SIZE_BYTES]
+
+
+def _is_full(result: GetResult, size: int, limits: _Limits) -> bool:
+    return result.size_bytes + size > limits.size_bytes or result.count >= limits.count
+
+
+def _is_damaged(record: memoryview, doubts: Doubts, queue: ConsumeQueue, unit: Unit) -> bool:
+    return len(record) < unit[1] or doubts.refuse(record, unit[0], queue.topic)
+
+
+def _refusal(log: CommitLog, queue: ConsumeQueue, offset: int, error: Exception) -> Exception:
+    """What a read that starts at an unreadable or damaged message is told."""
+    if isinstance(error, UnreadableError):
+        return error
+    corrupt = _corrupt(queue, offset, queue.unit(offset)[0])
+    log.on_corrupt(corrupt)
+    return corrupt
+
+
+def _segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | None:
+    """The segment a unit points into; None for a blank record and for what was deleted with its segment.
+
+    Raises CorruptRecordError for a unit that points behind the log, or is too small for any record.
+    """
+    if size == BLANK_UNIT_SIZE or physical_offset < log.min_offset:
+        return None
+    if size < RECORD_OVERHEAD_BYTES:
+        raise CorruptRecordError(physical_offset, "a consume queue unit is shorter than any record")
+    segment = log.find(physical_offset)
+    if segment is None:
+        raise CorruptRecordError(physical_offset, "a consume queue unit points behind the log")
+    return segment
+
+
+def _as_int32(value: int) -> int:
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def _corrupt(queue: ConsumeQueue, offset: int, physical_offset: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        physical_offset,
+        f"{queue.topic} queue {queue.queue_id} offset {offset} is corrupt at {physical_offset} in the commit log: "
+        f"go on at offset {offset + 1} to read what is behind it",
+    )

@@ -1,0 +1,115 @@
+"""The records of many queue units back to back, for a filter that looks at all of them at once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymq.model.record import RECORD_OVERHEAD_BYTES
+from pymq.store.queue.consume_queue import UNIT
+from pymq.store.read.windows import NO_WINDOW, Unit, Window, WindowReader, read_window
+from pymq.store.settings import UNIT_SIZE_BYTES
+
+RECORD_BATCH_BYTES_MAX = 1 << 20  # stays in the processor's caches
+RECORD_BATCH_COUNT_MIN = 8  # fewer records are looked at one by one
+_ROOM_BYTES = 2048  # behind the records, for those who copy pieces of one length from each
+_ADJACENT_COUNT_MIN = 8  # records in a row, on average, that are worth a read of their own
+_UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
+
+
+class RecordBatch(NamedTuple):
+    """``records`` back to back and some room, until the next call; ``edges``: where each begins, and the last one ends.
+
+    ``windows``: what was read, with the number of the first record of each.
+    """
+
+    records: bytearray
+    edges: NDArray[np.int64]
+    windows: list[tuple[int, Window]]
+
+    def window(self, number: int) -> Window:
+        """The window that record ``number`` was read in."""
+        return self.windows[bisect_right(self.windows, number, key=_first) - 1][1]
+
+
+def read_record_batch(windows: WindowReader, packed: bytes | bytearray, bytes_max: int) -> RecordBatch | None:
+    """The records of the first units, so many as ``RECORD_BATCH_BYTES_MAX`` holds.
+
+    None for too few, and where anything is odd about one: a unit that can't be true, deleted records, doubts about
+    their bytes. Raises UnreadableError, CorruptRecordError. ``bytes_max``: as for :meth:`WindowReader.window`.
+    """
+    units = np.frombuffer(packed, _UNITS)
+    offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
+    edges = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=edges[1:])
+    count = int(np.searchsorted(edges, RECORD_BATCH_BYTES_MAX, "right")) - 1
+    offsets, sizes, edges = offsets[:count], sizes[:count], edges[: count + 1]
+    if count < RECORD_BATCH_COUNT_MIN or sizes.min() < RECORD_OVERHEAD_BYTES or (np.diff(offsets) <= 0).any():
+        return None
+    breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + sizes[:-1]) + 1
+    if len(breaks) * _ADJACENT_COUNT_MIN > count:
+        batch = _scattered(windows, list(UNIT.iter_unpack(packed[: count * UNIT_SIZE_BYTES])), bytes_max)
+    else:
+        bounds = [0, *breaks.tolist(), count]
+        runs = [(low, int(offsets[low]), int(offsets[high - 1] + sizes[high - 1])) for low, high in pairwise(bounds)]
+        batch = _in_runs(windows, runs)
+    if batch is None:
+        return None
+    pieces, read = batch
+    return RecordBatch(_joined(windows, pieces), edges, read)
+
+
+def _joined(windows: WindowReader, pieces: list[memoryview]) -> bytearray:
+    """In one buffer for all calls: fresh memory of this size costs as much as what is done with it."""
+    if not windows.batch:
+        windows.batch = bytearray(RECORD_BATCH_BYTES_MAX + _ROOM_BYTES)
+    at, target = 0, memoryview(windows.batch)
+    for piece in pieces:
+        target[at : at + len(piece)] = piece
+        at += len(piece)
+    return windows.batch
+
+
+_Pieces = tuple[list[memoryview], list[tuple[int, Window]]]
+
+
+def _in_runs(windows: WindowReader, runs: list[tuple[int, int, int]]) -> _Pieces | None:
+    """Each run of adjacent records with one read: its first record's number, where it begins and ends."""
+    pieces, read = [], []
+    for first, start, end in runs:
+        segment = windows.log.find(start) if start >= windows.log.min_offset else None
+        if segment is None or end > min(segment.end, windows.log.max_offset):
+            return None
+        window = read_window(windows.log, segment, start, end)
+        data, data_start, data_end, doubts = window
+        if doubts is not None or end > data_end:
+            return None
+        pieces.append(data[start - data_start : end - data_start])
+        read.append((first, window))
+    return pieces, read
+
+
+def _scattered(windows: WindowReader, units: list[Unit], bytes_max: int) -> _Pieces | None:
+    """Records that lie apart, with the reads that :class:`WindowReader` finds best."""
+    pieces: list[memoryview] = []
+    read: list[tuple[int, Window]] = []
+    data, start, end, doubts = NO_WINDOW
+    for number, (offset, size, _) in enumerate(units):
+        if offset < start or offset + size > end:
+            segment = windows.log.find(offset) if offset >= windows.log.min_offset else None
+            if segment is None:
+                return None
+            window = data, start, end, doubts = windows.window(segment, units, number, bytes_max)
+            if doubts is not None or offset < start or offset + size > end:
+                return None
+            read.append((number, window))
+        pieces.append(data[offset - start : offset - start + size])
+    return pieces, read
+
+
+def _first(read: tuple[int, Window]) -> int:
+    return read[0]

@@ -1,0 +1,62 @@
+"""Positions by time: binary search over the store timestamps of the records a queue points at."""
+
+from __future__ import annotations
+
+import struct
+
+from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
+from pymq.model import sysflag
+from pymq.model.record import SYS_FLAG_AT
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.read.windows import read_record
+
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+_BAD_RECORDS_MAX = 64  # read in a row on the search for a good one
+
+
+def record_store_ms(log: CommitLog, physical_offset: int) -> int:
+    """Store timestamp of the record at a physical offset; -1 when no good record is there."""
+    try:
+        record = read_record(log, physical_offset)
+    except (NotFoundError, CorruptRecordError, UnreadableError):
+        return -1
+    at = 68 if _I32.unpack_from(record, SYS_FLAG_AT)[0] & sysflag.BORN_HOST_V6 else 56
+    return _I64.unpack_from(record, at)[0]  # type: ignore[no-any-return]
+
+
+def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, upper: bool) -> int:
+    """Lower: the first offset with store time >= ``timestamp_ms``, the maximum when there is none.
+
+    Upper: the last offset with store time <= ``timestamp_ms``, the minimum when there is none
+    (Java: ConsumeQueue.getOffsetInQueueByTime). Binary search: a unit without a good record says nothing about times,
+    so the next one that has one does. A record whose time was damaged to be later makes the answer an earlier offset
+    at most: nothing is passed over for it.
+    """
+    low, high = queue.min_offset, queue.max_offset
+    found = high
+    while low < high:
+        middle, store_ms = _next_known((low + high) // 2, high, queue, log)
+        if middle < high and (store_ms < timestamp_ms or (upper and store_ms == timestamp_ms)):
+            low = middle + 1
+        else:
+            found = middle if middle < high else found
+            high = (low + high) // 2
+    return max(found - 1, queue.min_offset) if upper else found
+
+
+def _next_known(offset: int, end: int, queue: ConsumeQueue, log: CommitLog) -> tuple[int, int]:
+    """(offset, store time) of the first unit from ``offset`` on that has a good record; ``end`` when there is none.
+
+    After many without one the last of them counts as old (-1): a disk may fail for a whole segment.
+    """
+    store_ms = -1
+    for tried in range(_BAD_RECORDS_MAX):
+        offset = queue.skip_blank_units(offset + bool(tried), end)
+        if offset == end:
+            break
+        store_ms = record_store_ms(log, queue.unit(offset)[0])
+        if store_ms >= 0:
+            break
+    return offset, store_ms

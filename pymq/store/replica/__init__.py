@@ -1,0 +1,1 @@
+"""A log that grows by bytes from another broker, and what is truncated from it."""

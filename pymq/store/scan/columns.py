@@ -1,0 +1,148 @@
+"""Records in columns: what many records of the log are for whoever makes queues and index of them with numpy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymq.model.record import BODY_LENGTH_AT
+from pymq.store.scan.scanner import Scanned
+
+if TYPE_CHECKING:
+    from pymq.store.scan.templates import TemplatedRecords
+
+Int64s = NDArray[np.int64]
+BODY_AT = BODY_LENGTH_AT + 4
+_CRC_MASK = np.uint32(0x7FFFFFFF)
+HEAD = np.dtype(
+    {
+        "names": ["size", "magic", "crc", "queue", "queue_offset", "physical", "sys_flag", "store_ms", "body_size"],
+        "formats": [">i4", ">i4", ">u4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i4"],
+        "offsets": [0, 4, 8, 12, 20, 28, 36, 56, BODY_LENGTH_AT],
+        "itemsize": BODY_AT,
+    }
+)
+
+
+def gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:
+    """The values of a type at these places of the piece."""
+    size = kind.itemsize
+    # Each place of the piece as the start of a value: indexing copies those that are wanted, and nothing else.
+    every = np.ndarray((len(piece) - size + 1,), np.dtype((np.void, size)), piece, 0, (1,))
+    return every[places].view(kind)
+
+
+def checksums_fit(piece: bytes, starts: Int64s, ends: Int64s, wanted: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each body has the CRC its record says."""
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    checksums = np.array([crc32(piece[start:end]) for start, end in pairs], np.uint32)
+    fit: NDArray[np.bool_] = (checksums & _CRC_MASK) == wanted
+    return fit
+
+
+class Records:
+    """Good records which follow each other in the log, as columns: what :class:`Scanned` has as fields.
+
+    Their properties are a list, or, with ``templated``, lie in its matrix until somebody asks for them one by one.
+    """
+
+    __slots__ = (
+        "_properties",
+        "names",
+        "offsets",
+        "queue_ids",
+        "queue_offsets",
+        "sizes",
+        "store_ms",
+        "sys_flags",
+        "templated",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        offsets: Int64s,
+        sizes: Int64s,
+        names: list[str],
+        topics: Int64s,
+        queue_ids: Int64s,
+        queue_offsets: Int64s,
+        sys_flags: Int64s,
+        store_ms: Int64s,
+        properties: list[bytes] | TemplatedRecords,
+    ) -> None:
+        self.offsets = offsets
+        self.sizes = sizes
+        self.names = names  # the topics that occur
+        self.topics = topics  # a number in names for each record
+        self.queue_ids = queue_ids
+        self.queue_offsets = queue_offsets
+        self.sys_flags = sys_flags
+        self.store_ms = store_ms
+        self.templated: TemplatedRecords | None = None
+        self._properties: list[bytes] | None = None
+        if isinstance(properties, list):
+            self._properties = properties
+        else:
+            self.templated = properties
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def properties(self) -> list[bytes]:
+        """Each record's, as they are in the log."""
+        if self._properties is None:
+            assert self.templated is not None
+            self._properties = self.templated.properties()
+        return self._properties
+
+    @property
+    def end(self) -> int:
+        """The physical offset behind the last record."""
+        return int(self.offsets[-1] + self.sizes[-1])
+
+    def at(self, place: int) -> Scanned:
+        """One of them."""
+        return Scanned(
+            int(self.offsets[place]),
+            int(self.sizes[place]),
+            self.names[self.topics[place]],
+            int(self.queue_ids[place]),
+            int(self.queue_offsets[place]),
+            int(self.sys_flags[place]),
+            int(self.store_ms[place]),
+            self.properties[place],
+        )
+
+    def between(self, start: int, stop: int) -> Records:
+        """The records from number ``start`` up to ``stop``."""
+        part = slice(start, stop)
+        return self._part(part, self.templated.part(part) if self.templated is not None else self.properties[part])
+
+    def starting_at(self, offset: int) -> Records:
+        """The records from a physical offset on."""
+        first = int(np.searchsorted(self.offsets, offset))
+        return self.between(first, len(self)) if first else self
+
+    def select(self, places: Int64s) -> Records:
+        """The records with these numbers."""
+        if self.templated is not None:
+            return self._part(places, self.templated.part(places))
+        return self._part(places, [self.properties[place] for place in places.tolist()])
+
+    def _part(self, part: slice | Int64s, properties: list[bytes] | TemplatedRecords) -> Records:
+        return Records(
+            self.offsets[part],
+            self.sizes[part],
+            self.names,
+            self.topics[part],
+            self.queue_ids[part],
+            self.queue_offsets[part],
+            self.sys_flags[part],
+            self.store_ms[part],
+            properties,
+        )

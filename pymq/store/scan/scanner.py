@@ -1,0 +1,310 @@
+"""Walks the commit log record by record: what recovery, rebuilding and checking read with."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from pymq.model import sysflag
+from pymq.model.javahash import tags_code
+from pymq.model.properties import DELAY, TAGS, find_property
+from pymq.model.record import (
+    BLANK,
+    BODY_LENGTH_AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    SYS_FLAG_AT,
+)
+from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.settings import StoreSettings, is_schedule_topic
+
+if TYPE_CHECKING:
+    from pymq.store.scan.columns import Records
+
+_FIXED = struct.Struct(">iiiii qqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
+_I64 = struct.Struct(">q")
+_I32 = struct.Struct(">i")
+_I16 = struct.Struct(">h")
+RECORD_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
+_TAGS, _DELAY = TAGS.encode(), DELAY.encode()
+SECTOR_SIZE_BYTES = 512
+PIECE_BYTES = 1 << 20  # read at a time
+PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
+_HEAD_PIECE_BYTES = 4096  # holds most records whole
+_HEAD_BYTES = BODY_LENGTH_AT + 4 + 24  # everything before the body, with IPv6 hosts
+
+
+class Scanned(NamedTuple):
+    """The parts of a record that queues and index are made from. Times are ms."""
+
+    offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_ms: int
+    properties: bytes
+
+
+class End(NamedTuple):
+    """Where a scan stopped: ``offset`` is the first byte that is no part of a good record."""
+
+    offset: int
+
+
+def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Scanned | None:
+    """The record at ``at`` of a segment's view; None when the bytes are none, are damaged or belong elsewhere."""
+    try:
+        size, magic, crc, queue_id, _, queue_offset, physical, sys_flag = _FIXED.unpack_from(view, at)
+        if (
+            magic not in (MAGIC_V1, MAGIC_V2)
+            or physical != offset
+            or not RECORD_OVERHEAD_BYTES <= size <= len(view) - at
+        ):
+            return None
+        store_at = at + (68 if sys_flag & sysflag.BORN_HOST_V6 else 56)
+        body_at = store_at + (44 if sys_flag & sysflag.STORE_HOST_V6 else 32)
+        body_size = _I32.unpack_from(view, body_at - 4)[0]
+        topic_at = body_at + body_size + 1
+        if body_size < 0 or topic_at > at + size:
+            return None
+        topic_size = view[topic_at - 1]
+        if magic == MAGIC_V2:
+            topic_size = _I16.unpack_from(view, topic_at - 1)[0]
+            topic_at += 1
+        properties_at = topic_at + topic_size + 2
+        properties_size = _I16.unpack_from(view, properties_at - 2)[0]
+        if topic_size < 0 or properties_size < 0 or properties_at + properties_size != at + size:
+            return None
+        if check_crc and crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF != crc:
+            return None
+        topic = str(view[topic_at : topic_at + topic_size], "utf-8")
+        if "\0" in topic:
+            return None
+        store_ms = _I64.unpack_from(view, store_at)[0]
+        properties = bytes(view[properties_at : properties_at + properties_size])
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+    return Scanned(offset, size, topic, queue_id, queue_offset, sys_flag, store_ms, properties)
+
+
+def read_piece(segment: Segment, at: int, size: int) -> memoryview:
+    """As :meth:`Segment.read`, but never through a map: walking through a log must not fill the memory with it."""
+    return segment.read(at, size) if segment.sealed else memoryview(segment.file.pread(at, size))
+
+
+class Window:
+    """A moving piece of one segment's bytes, so that neighbouring records cost one read together.
+
+    ``stop``: from this physical offset on there is nothing yet; None: as far as the segment goes.
+    """
+
+    def __init__(self, segment: Segment, piece_bytes: int = PIECE_BYTES, stop: int | None = None) -> None:
+        self.segment = segment
+        self.end = (segment.end if stop is None else min(stop, segment.end)) - segment.start
+        self._piece_bytes = piece_bytes
+        self._start = 0
+        self._bytes = memoryview(b"")
+
+    def at(self, at: int, size: int) -> tuple[memoryview, int]:
+        """(bytes, place in them) with ``size`` bytes from segment position ``at`` on, fewer only at its end.
+
+        Raises OSError.
+        """
+        place = at - self._start
+        if place < 0 or place + size > len(self._bytes):
+            self._bytes = read_piece(self.segment, at, min(max(size, self._piece_bytes), self.end - at))
+            self._start, place = at, 0
+        return self._bytes, place
+
+    def record(self, at: int, check_crc: bool) -> Scanned | None:
+        """The record at a segment position, as :func:`parse_record`. Raises OSError."""
+        head, place = self.at(at, min(_HEAD_BYTES, self.end - at))
+        if len(head) - place < RECORD_OVERHEAD_BYTES:
+            return None
+        size = _I32.unpack_from(head, place)[0]
+        if size > self.end - at:
+            return None
+        # A damaged size must not make us read, and hold, a gigabyte.
+        if size > self._piece_bytes and not self.lengths_add_up(at, size):
+            return None
+        view, place = self.at(at, size) if size > 0 else (head, place)
+        return parse_record(view, place, self.segment.start + at, check_crc)
+
+    def lengths_add_up(self, at: int, size: int) -> bool:
+        """True when the lengths inside a record make up its size, as far as they are there; reads a few bytes of it."""
+        head, place = self.at(at, _HEAD_BYTES)
+        magic, sys_flag = _I32.unpack_from(head, place + 4)[0], _I32.unpack_from(head, place + SYS_FLAG_AT)[0]
+        hosts = 12 * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
+        body_size = _I32.unpack_from(head, place + BODY_LENGTH_AT + hosts)[0]
+        topic_at = BODY_LENGTH_AT + hosts + 4 + body_size
+        if body_size < 0 or topic_at + 4 > size:
+            return False
+        if at + topic_at + 2 > self.end:
+            return True
+        raw = bytes(read_piece(self.segment, at + topic_at, 2))
+        topic_end = topic_at + (1 + raw[0] if magic == MAGIC_V1 else 2 + int.from_bytes(raw, "big", signed=True))
+        if not topic_at < topic_end <= size - 2:
+            return False
+        if at + topic_end + 2 > self.end:
+            return True
+        properties_size = int.from_bytes(read_piece(self.segment, at + topic_end, 2), "big", signed=True)
+        return bool(topic_end + 2 + properties_size == size)
+
+
+def record_in(segment: Segment, offset: int) -> Scanned | None:
+    """The record at a physical offset of the segment, its CRC not checked. Reads little more. Raises OSError."""
+    return Window(segment, _HEAD_PIECE_BYTES).record(offset - segment.start, False)
+
+
+def scan(
+    log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
+) -> Iterator[Scanned | End]:
+    """Every good record from ``start`` on, then one :class:`End`. Reads what the files hold, committed or not.
+
+    From ``torn_from`` on bytes may have been lost with the power, sector by sector; from ``stop`` on nothing is read.
+    Raises OSError.
+    """
+    offset = start
+    window: Window | None = None
+    while (segment := log.find(offset)) is not None and (stop is None or offset < stop):
+        if window is None or window.segment is not segment:
+            window = Window(segment, stop=stop)
+        at = offset - segment.start
+        record = window.record(at, check_crc)
+        if record is not None and torn_from is not None and offset >= torn_from and is_torn(record, at):
+            break
+        if record is not None:
+            offset += record.size
+            yield record
+        elif is_blank(window, at):
+            offset = segment.end
+        else:
+            break
+    yield End(offset)
+
+
+def scan_fast(
+    log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
+) -> Iterator[Records | Scanned | End]:
+    """As :func:`scan`: the first records one by one, the rest in columns, for most walks are short."""
+    plain_end = start + PLAIN_BYTES_MAX
+    for part in scan(log, start, check_crc=check_crc, torn_from=torn_from, stop=stop):
+        if isinstance(part, Scanned) and part.offset >= plain_end:
+            start = part.offset
+            break
+        yield part
+    else:
+        return
+    from pymq.store.scan.bulk import scan_bulk  # noqa: PLC0415 - it needs numpy
+
+    yield from scan_bulk(log, start, check_crc=check_crc, torn_from=torn_from, stop=stop)
+
+
+def could_go_on(window: Window, at: int) -> bool:
+    """True when the bytes from a segment position to the window's end may begin a record, or blank, that is cut there.
+
+    Whatever they lack is not held against them; lengths and position that are there must be right. Raises OSError.
+    """
+    left, have = window.segment.end - window.segment.start - at, window.end - at
+    if have < BLANK.size:
+        return have < left
+    view, place = window.at(at, min(_HEAD_BYTES, have))
+    size, magic = BLANK.unpack_from(view, place)
+    if magic == MAGIC_BLANK:
+        return bool(size == left > have)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not max(RECORD_OVERHEAD_BYTES, have + 1) <= size <= left:
+        return False
+    if have >= SYS_FLAG_AT and _I64.unpack_from(view, place + SYS_FLAG_AT - 8)[0] != window.segment.start + at:
+        return False
+    return have < _HEAD_BYTES or window.lengths_add_up(at, size)
+
+
+def is_blank(window: Window, at: int) -> bool:
+    """True when the blank record that ends a segment stands at the position."""
+    left = window.segment.end - window.segment.start - at
+    if left < BLANK.size or left != window.end - at:
+        return False
+    view, place = window.at(at, BLANK.size)
+    return len(view) - place >= BLANK.size and tuple(BLANK.unpack_from(view, place)) == (left, MAGIC_BLANK)
+
+
+def is_torn(record: Scanned, at: int) -> bool:
+    """True when a disk sector's share of the properties is all zeros, or their last byte: it was never written.
+
+    The record's CRC covers the body alone, the lengths prove head and topic; only the properties could pass for whole.
+    Brokers end them with a separator, so a zero there is no part of a value.
+    """
+    if b"\0" not in record.properties:
+        return False
+    if record.properties.endswith(b"\0"):
+        return True
+    start = at + record.size - len(record.properties)
+    end = at + record.size
+    while start < end:
+        stop = min(start - start % SECTOR_SIZE_BYTES + SECTOR_SIZE_BYTES, end)
+        share = record.properties[len(record.properties) - (end - start) :][: stop - start]
+        if not any(share):
+            return True
+        start = stop
+    return False
+
+
+def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned | None:
+    """The first whole record behind a damaged place, its CRC and position checked; None when there is none.
+
+    Records older than ``not_before_ms`` are remains of a log that was cut there before: they don't count.
+    """
+    offset = start
+    while (segment := log.find(offset)) is not None:
+        window = Window(segment)
+        size = segment.end - segment.start
+        at = segment.file.next_data(offset - segment.start)
+        while at is not None and at < size:
+            piece = bytes(read_piece(segment, at, PIECE_BYTES + 3))
+            for hit in magic_positions(piece):
+                record_at = at + hit - 4
+                if record_at + segment.start < start or record_at < 0:
+                    continue
+                record = window.record(record_at, True)
+                if record is not None and record.store_ms >= not_before_ms:
+                    return record
+            at = segment.file.next_data(at + PIECE_BYTES) if at + PIECE_BYTES < size else None
+        offset = segment.end
+    return None
+
+
+def magic_positions(chunk: bytes) -> list[int]:
+    """Where the magic number of a record stands, in order: a record may begin 4 bytes before each."""
+    found = []
+    for magic in RECORD_MAGICS:
+        at = chunk.find(magic)
+        while at >= 0:
+            found.append(at)
+            at = chunk.find(magic, at + 1)
+    return sorted(found)
+
+
+def unit_tags_code(record: Scanned, settings: StoreSettings) -> int:
+    """The tags code of a record's consume queue unit (Java: CommitLog.checkMessageAndReturnSize)."""
+    if is_schedule_topic(record.topic):
+        level = find_property(record.properties, _DELAY)
+        if level is not None and level.isdigit():
+            return settings.schedule_deliver_ms(int(level), record.store_ms)
+    tags = find_property(record.properties, _TAGS)
+    return tags_code(tags.decode("utf-8", "replace")) if tags else 0
+
+
+def has_queue_unit(sys_flag: int) -> bool:
+    """False for half messages and rollbacks, which no queue shows."""
+    return sys_flag & sysflag.TRANSACTION_MASK in (sysflag.TRANSACTION_NONE, sysflag.TRANSACTION_COMMIT)
+
+
+def has_index_entries(sys_flag: int) -> bool:
+    """False for rollbacks, which can't be looked up by key."""
+    return sys_flag & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK

@@ -1,0 +1,162 @@
+"""Records of one mold: same topic, flags, names of properties and sizes of their values. Most streams have many.
+
+What a producer's messages differ in are body, numbers, times and values. The rest is the same bytes in each, at the
+same distance from the record's end. So a look at one of them tells where everything stands in thousands, and a
+comparison of bytes which of them it is true for. :mod:`pymq.store.scan.bulk` has the way of all others; property tests
+hold them equal.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymq.model import sysflag
+from pymq.model.record import MAGIC_V1
+from pymq.store.scan.columns import BODY_AT, HEAD, Int64s, Records, checksums_fit, gather
+from pymq.store.scan.scanner import parse_record
+
+Bytes = NDArray[np.uint8]
+_WORD_BYTES = 8
+_SEPARATOR, _NAME_END = b"\x02", b"\x01"
+_LOW = 2  # zeros, name ends and separators: no value of a mold's records has one of these bytes
+_UNCOMMON_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6 | sysflag.TRANSACTION_MASK
+# Two numbers of a head that are compared as they lie in memory: quicker than turning them round.
+_RAW_HEAD = np.dtype({"names": ["magic", "sys_flag"], "formats": ["=i4"] * 2, "offsets": [4, 36], "itemsize": BODY_AT})
+_MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
+_FIT_PART_MIN = 0.75  # with fewer records of the mold all are looked at in the other way
+_PROBE_COUNT = 8  # records that are asked first
+
+
+class RecordTemplate:
+    """What follows the body: length of the topic, topic, length of the properties, properties.
+
+    ``width``: so many of a record's last bytes are looked at, whole words; the first ones may be the body's.
+    """
+
+    def __init__(self, topic: str, tail: bytes, properties_at: int) -> None:
+        self.topic = topic
+        self.tail_bytes = len(tail)
+        self.head = tail[:properties_at]  # topic and lengths
+        self.width = -(-len(tail) // _WORD_BYTES) * _WORD_BYTES
+        padding = self.width - len(tail)
+        self.properties_at = at = padding + properties_at
+        self.values: dict[bytes, slice] = {}  # where each property's value is, the last one's that isn't empty
+        constant = bytearray(b"\xff" * self.width)
+        constant[:padding] = bytes(padding)
+        for part in tail[properties_at:].split(_SEPARATOR):
+            name, found, value = part.partition(_NAME_END)
+            end = at + len(part)
+            if found and value:
+                constant[end - len(value) : end] = bytes(len(value))
+                self.values[name] = slice(end - len(value), end)
+            at = end + 1
+        self._constant = np.frombuffer(bytes(constant), np.uint64)
+        self._wanted = np.frombuffer(bytes(padding) + tail, np.uint64) & self._constant
+        self._low_count = _low_count(tail[properties_at:])
+        in_values = sum(_low_count(tail[at.start - padding : at.stop - padding]) for at in self.values.values())
+        self.is_usable = b"\0" not in tail[properties_at:] and not in_values
+
+    def all_fit(self, tails: Bytes) -> bool:
+        """Whether this is true for all these last bytes of records, a row each."""
+        if ((tails.view(np.uint64) & self._constant) != self._wanted).any():
+            return False
+        # All have the mold's own low bytes. With none besides no property ends, or begins, anywhere else.
+        return bool(np.count_nonzero(tails[:, self.properties_at :] <= _LOW) == self._low_count * len(tails))
+
+    def fit(self, tails: Bytes) -> NDArray[np.bool_]:
+        """For each row whether it is one of the mold's."""
+        same: NDArray[np.bool_] = ((tails.view(np.uint64) & self._constant) == self._wanted).all(axis=1)
+        same &= np.count_nonzero(tails[:, self.properties_at :] <= _LOW, axis=1) == self._low_count
+        return same
+
+
+def _low_count(text: bytes) -> int:
+    return sum(byte <= _LOW for byte in text)
+
+
+class TemplatedRecords(NamedTuple):
+    """The last bytes of records of one mold, a row each."""
+
+    template: RecordTemplate
+    tails: Bytes
+
+    def part(self, rows: slice | Int64s) -> TemplatedRecords:
+        """Some of the rows."""
+        return TemplatedRecords(self.template, self.tails[rows])
+
+    def properties(self) -> list[bytes]:
+        """One by one."""
+        size = self.template.width - self.template.properties_at
+        if not size:
+            return [b""] * len(self.tails)
+        raw = self.tails[:, self.template.properties_at :].tobytes()
+        return [raw[at : at + size] for at in range(0, len(raw), size)]
+
+    def values(self, name: bytes) -> Bytes | None:
+        """The values of a property, a row each; None when the records don't have it."""
+        where = self.template.values.get(name)
+        return None if where is None else self.tails[:, where]
+
+
+def template_of(piece: bytes, start: int, end: int, offset: int) -> RecordTemplate | None:
+    """The mold of the record at ``start`` of a piece that begins at physical offset ``offset``; None without one."""
+    record = parse_record(memoryview(piece)[start:end], 0, offset + start, False)
+    if record is None or record.sys_flag & _UNCOMMON_FLAGS or not record.topic:
+        return None
+    properties_at = end - len(record.properties)
+    tail_at = properties_at - 3 - len(record.topic.encode())
+    if tail_at - start < BODY_AT:  # version 2: its topic has a length of two bytes
+        return None
+    template = RecordTemplate(record.topic, piece[tail_at:end], properties_at - tail_at)
+    return template if template.is_usable and template.width <= end - start else None
+
+
+def _share_a_template(template: RecordTemplate, piece: bytes, ends: Int64s) -> bool:
+    """A look at the topics of some: most mixed pieces need no more than that."""
+    step = max(len(ends) // _PROBE_COUNT, 1)
+    probed = [piece.startswith(template.head, end - template.tail_bytes) for end in ends[::step].tolist()]
+    return sum(probed) >= _FIT_PART_MIN * len(probed)
+
+
+def templated_records(
+    piece: bytes, offset: int, edges: Int64s, check_crc: bool
+) -> tuple[Records, NDArray[np.bool_]] | None:
+    """The records between the ``edges`` of a piece at physical offset ``offset``, and which of them are good beyond
+    doubt: those of the first one's mold. None when these are too few.
+    """
+    starts, ends = edges[:-1], edges[1:]
+    template = template_of(piece, int(starts[0]), int(ends[0]), offset)
+    if template is None or not _share_a_template(template, piece, ends):
+        return None
+    heads = gather(piece, starts, HEAD)
+    raw, sizes, body_sizes = heads.view(_RAW_HEAD), ends - starts, heads["body_size"].astype(np.int64)
+    good: NDArray[np.bool_] = (body_sizes >= 0) & (sizes - body_sizes == BODY_AT + template.tail_bytes)
+    good &= (raw["magic"] == _MAGIC) & (raw["sys_flag"] == raw["sys_flag"][0])
+    good &= heads["physical"] == starts + offset
+    tails = (
+        gather(piece, ends - template.width, np.dtype((np.void, template.width)))
+        .view(np.uint8)
+        .reshape(-1, template.width)
+    )
+    if not (good.all() and template.all_fit(tails)):
+        good &= template.fit(tails)
+        if np.count_nonzero(good) < _FIT_PART_MIN * len(good):
+            return None
+    if check_crc:
+        good &= checksums_fit(piece, starts + BODY_AT, ends - template.tail_bytes, heads["crc"])
+    records = Records(
+        starts + offset,
+        sizes,
+        [template.topic],
+        np.zeros(len(starts), np.int64),
+        heads["queue"].astype(np.int64),
+        heads["queue_offset"].astype(np.int64),
+        np.full(len(starts), int(heads["sys_flag"][0]), np.int64),
+        heads["store_ms"].astype(np.int64),
+        TemplatedRecords(template, tails),
+    )
+    return records, good

@@ -1,0 +1,343 @@
+"""The write path: places messages in queues and log, encodes them, and commits everything staged at once.
+
+The hot loop of every send. :func:`pymq.model.record.encode_record` is the plain way; a property test holds both equal.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from itertools import accumulate, repeat
+from typing import NamedTuple, overload
+from zlib import crc32
+
+from pymq.clock import Clock
+from pymq.errors import StoreUnavailableError
+from pymq.model import sysflag
+from pymq.model.record import HEAD_V4, encode_record, record_size
+from pymq.store.index.index_service import IndexService
+from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import UNIT, ConsumeQueue
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.scan.scanner import has_index_entries, has_queue_unit
+from pymq.store.settings import StoreSettings
+from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
+
+# Gets topic, queue id, new max offset, and the new units (pymq.store.queue.consume_queue.tags_codes reads them).
+ArrivalListener = Callable[[str, int, int, bytes], None]
+BatchEntry = tuple[int, bytes, bytes, int]  # flag, body, properties, tags code
+
+_HOST_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+_NO_UNIT_FLAG = 0x4  # half messages and rollbacks: the two kinds without a consume queue unit
+# A batch's records differ only in the parts before the sysFlag and in the lengths: HEAD_V4 in three pieces.
+_HEAD_START = struct.Struct(">iiiiiqq")
+_HEAD_MIDDLE = struct.Struct(">iq8sq8siq")
+_I32 = struct.Struct(">i")
+_BATCHES_BEFORE_BULK = 16  # of keys that wait for numpy, which inserts them a hundred times faster
+_SHORT_COUNT = 1024
+_SHORT = [n.to_bytes(2, "big") for n in range(_SHORT_COUNT)]  # lengths of ordinary property areas
+
+
+class Placed(NamedTuple):
+    """Where a staged message will be."""
+
+    queue_offset: int
+    physical_offset: int
+    size_bytes: int
+
+
+class PlacedBatch(Sequence[Placed]):
+    """Where the messages of a staged batch will be; each is made when it is looked at."""
+
+    __slots__ = ("_offsets", "_queue_offset", "_sizes")
+
+    def __init__(self, queue_offset: int, offsets: list[int], sizes: list[int]) -> None:
+        self._queue_offset = queue_offset
+        self._offsets = offsets
+        self._sizes = sizes
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    @overload
+    def __getitem__(self, place: int) -> Placed: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Placed]: ...
+    def __getitem__(self, place: int | slice) -> Placed | Sequence[Placed]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        offset = self._offsets[place]
+        return Placed(self._queue_offset + place % len(self), offset, self._sizes[place])
+
+
+class Appender:
+    """Stages and commits. ``closed`` says why nothing is accepted; None while the store serves."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        clock: Clock,
+        settings: StoreSettings,
+        store_host: bytes,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._clock = clock
+        self._settings = settings
+        self._store_host = store_host
+        self.staged_queues: list[ConsumeQueue] = []
+        self.staged_keys = KeyedRecords()
+        self.unconfirmed = UnconfirmedCommits()
+        self.listeners: list[ArrivalListener] = []
+        self.last_store_ms = 0
+        self.bulk_ready = True  # see IndexService
+        self.closed: str | None = "the store is not open: the broker starts or stops, send later"
+        self.write_problem: str | None = None  # why the last commit failed; the next one tries again
+        self.queue_problem: str | None = None  # why queue files lag; the log is not concerned
+
+    @property
+    def is_writable(self) -> bool:
+        return self.closed is None and self._log.broken is None
+
+    def unavailable_error(self) -> StoreUnavailableError:
+        """Why nothing can be staged now."""
+        return StoreUnavailableError(self.closed or self._log.broken or "the store takes no writes now, send later")
+
+    @property
+    def anything_staged(self) -> bool:
+        return bool(self.staged_queues) or self._log.anything_staged
+
+    def stage(
+        self,
+        topic: str,
+        queue_id: int,
+        *,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> Placed:
+        """Gives a message its place; it exists for others after :meth:`commit`. Topic and queue were checked before.
+
+        Raises StoreUnavailableError when the store takes no writes, StoreError for a record no segment holds.
+        """
+        log, store_host = self._log, self._store_host
+        if self.closed is not None or log.broken is not None:
+            raise self.unavailable_error()
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        store_ms = self.stamp()
+        properties_size = len(properties)
+        size = queue.overhead_bytes + len(body) + properties_size + len(born_host) + len(store_host) - 16
+        physical_offset = log.reserve(size)
+        in_queue = not sys_flag & _NO_UNIT_FLAG
+        queue_offset = queue.next_offset if in_queue else 0
+        if len(born_host) == 8 and len(store_host) == 8:
+            log.parts += (
+                HEAD_V4.pack(
+                    size, queue.magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset,
+                    sys_flag & ~_HOST_FLAGS, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times,
+                    prepared_transaction_offset, len(body),
+                ),
+                body,
+                queue.topic_part,
+                _SHORT[properties_size] if properties_size < _SHORT_COUNT else properties_size.to_bytes(2, "big"),
+                properties,
+            )  # fmt: skip
+        else:
+            record = encode_record(
+                topic=topic.encode(), queue_id=queue_id, queue_offset=queue_offset, physical_offset=physical_offset,
+                body=body, properties=properties, flag=flag, sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms,
+                born_host=born_host, store_timestamp_ms=store_ms, store_host=store_host,
+                reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
+            )  # fmt: skip
+            log.parts.append(record)
+        if in_queue:
+            staged = queue.staged
+            if not staged:
+                self.staged_queues.append(queue)
+            staged.append(UNIT.pack(physical_offset, size, tags_code))
+            queue.next_offset = queue_offset + 1
+        if has_index_entries(sys_flag):
+            self.staged_keys.add(topic, properties, physical_offset, store_ms)
+        return Placed(queue_offset, physical_offset, size)
+
+    def stage_many(
+        self,
+        topic: str,
+        queue_id: int,
+        entries: Sequence[BatchEntry],
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+    ) -> Sequence[Placed]:
+        """A batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
+
+        Raises as :meth:`stage`; then nothing of it is staged.
+        """
+        log, store_host = self._log, self._store_host
+        if self.closed is not None or log.broken is not None:
+            raise self.unavailable_error()
+        if len(born_host) != 8 or len(store_host) != 8 or not has_queue_unit(sys_flag):
+            hosts = len(born_host) + len(store_host)
+            for _, body, properties, _ in entries:  # all or none: nothing may be staged when a later one can't be
+                log.check_fits(record_size(len(topic.encode()), len(body), len(properties)) + hosts - 16)
+            return [
+                self.stage(
+                    topic, queue_id, body=body, properties=properties, tags_code=tags_code, flag=flag,
+                    sys_flag=sys_flag, born_timestamp_ms=born_timestamp_ms, born_host=born_host,
+                    reconsume_times=reconsume_times,
+                )
+                for flag, body, properties, tags_code in entries
+            ]  # fmt: skip
+        queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+        store_ms = self.stamp()
+        bodies, owns = [entry[1] for entry in entries], [entry[2] for entry in entries]
+        body_sizes, properties_sizes = [len(body) for body in bodies], [len(own) for own in owns]
+        overhead = queue.overhead_bytes
+        sizes = [overhead + body + own for body, own in zip(body_sizes, properties_sizes, strict=True)]
+        first = log.reserve(sum(sizes))
+        offsets = list(accumulate(sizes, initial=first))[:-1]
+        count, queue_offset = len(sizes), queue.next_offset
+        queue_offsets = range(queue_offset, queue_offset + count)
+        sys_flag &= ~_HOST_FLAGS
+        middle = _HEAD_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
+        # The pieces that hold a length are made once for each different length.
+        middles = {size: middle + _I32.pack(size) for size in set(body_sizes)}
+        tails = {size: queue.topic_part + size.to_bytes(2, "big") for size in set(properties_sizes)}
+        parts: list[bytes] = [b""] * (5 * count)
+        parts[0::5] = map(
+            _HEAD_START.pack, sizes, repeat(queue.magic), [crc32(body) & 0x7FFFFFFF for body in bodies],
+            repeat(queue_id), [entry[0] for entry in entries], queue_offsets, offsets,
+        )  # fmt: skip
+        parts[1::5] = map(middles.__getitem__, body_sizes)
+        parts[2::5] = bodies
+        parts[3::5] = map(tails.__getitem__, properties_sizes)
+        parts[4::5] = owns
+        if entries and not queue.staged:
+            self.staged_queues.append(queue)
+        log.parts += parts
+        queue.staged += map(UNIT.pack, offsets, sizes, [entry[3] for entry in entries])
+        queue.next_offset = queue_offset + count
+        if b"KEY" in b"".join(owns):
+            keys = self.staged_keys
+            keys.topics += repeat(topic, count)
+            keys.properties += owns
+            keys.offsets += offsets
+            keys.times_ms += repeat(store_ms, count)
+        return PlacedBatch(queue_offset, offsets, sizes)
+
+    def commit(self, *, await_sync: bool = False, await_confirm: bool = False) -> None:
+        """Everything staged reaches the log's file in one write, then the queues; then listeners are told.
+
+        With ``await_sync`` nobody sees it before :meth:`confirm` says that it is on the disk, with ``await_confirm`` before
+        it says that slaves have it; nor does anybody see what is committed behind something hidden. Raises
+        StoreUnavailableError; then nothing staged is kept and no offset is used up.
+        """
+        queues = self.staged_queues
+        log = self._log
+        start, last_store_ms = log.max_offset, log.last_store_ms
+        try:
+            log.commit(self.last_store_ms)
+        except StoreUnavailableError as error:
+            self.drop_staged()
+            self.note_failed_write(str(error))
+            raise
+        self.write_problem = None
+        if await_sync or await_confirm or self.unconfirmed:
+            end = log.max_offset
+            needs = (end if await_sync else NEEDS_NOTHING, end if await_confirm else NEEDS_NOTHING)
+            self._keep_unconfirmed(start, last_store_ms, needs)
+            return
+        if queues:
+            self.staged_queues = []
+            for queue in queues:
+                self._show(queue, queue.take_staged())
+        # Behind the queues: whatever becomes of the index, what is in the log is seen.
+        if self.staged_keys:
+            keys, self.staged_keys = self.staged_keys, KeyedRecords()
+            self.hand_over_keys(keys)
+
+    def note_failed_write(self, why: str) -> None:
+        """The log could not be written; the next write tries again."""
+        if self._log.broken is None and self.write_problem is None:
+            self.write_problem = why  # the first text stays: the free bytes it names would change with each failure
+
+    def _show(self, queue: ConsumeQueue, units: bytes) -> None:
+        queue.show(units)
+        self.tell_grown(queue, units)
+
+    def tell_grown(self, queue: ConsumeQueue, units: bytes) -> None:
+        """The queue's newest units are these: bounds what waits for its files, and tells the listeners."""
+        if len(queue.tail) >= self._settings.queue_tail_bytes:
+            self._write_tail(queue)
+        for listener in self.listeners:
+            listener(queue.topic, queue.queue_id, queue.max_offset, units)
+
+    def _keep_unconfirmed(self, start: int, last_store_ms: int, needs: tuple[int, int]) -> None:
+        queues, self.staged_queues = self.staged_queues, []
+        keys, self.staged_keys = self.staged_keys, KeyedRecords()
+        units = [(queue, queue.take_staged()) for queue in queues]
+        self.unconfirmed.add(UnconfirmedCommit(start, last_store_ms, *needs, units, keys))
+        self._note_unconfirmed()
+
+    def confirm(self, synced: int | None = None, confirm_offset: int | None = None) -> None:
+        """Makes hidden commits visible that lack nothing any more.
+
+        The log below ``synced`` is on the disk, enough slaves have it below ``confirm_offset``; None: as last told.
+        """
+        unconfirmed = self.unconfirmed
+        if synced is not None:
+            unconfirmed.synced = synced
+        if confirm_offset is not None:
+            unconfirmed.confirm_offset = confirm_offset
+        while (commit := unconfirmed.pop_ready()) is not None:
+            for queue, units in commit.units:
+                self._show(queue, units)
+            self._note_unconfirmed()
+            if commit.keys:
+                self.hand_over_keys(commit.keys)
+
+    def _note_unconfirmed(self) -> None:
+        oldest = self.unconfirmed.oldest
+        self._log.unconfirmed_from = None if oldest is None else (oldest.start, oldest.last_store_ms)
+
+    def drop_staged(self) -> None:
+        """Forgets everything staged; the offsets will be given to others."""
+        self._log.rollback()
+        self.staged_keys = KeyedRecords()
+        for queue in self.staged_queues:
+            queue.drop_staged()
+        self.staged_queues = []
+
+    def hand_over_keys(self, keys: KeyedRecords) -> None:
+        """Records of the log that are seen now: their keys wait for the index."""
+        if self._index is None:
+            return
+        self._index.extend(keys)
+        batches = 2 if self._index.bulk_ready else _BATCHES_BEFORE_BULK
+        if self._index.pending_count >= batches * self._settings.index_batch_count:
+            self._index.work()  # the load is high: inserting must keep up with it
+
+    def _write_tail(self, queue: ConsumeQueue) -> None:
+        try:
+            self._queues.write_tail(queue)
+        except OSError as error:
+            self.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
+
+    def stamp(self) -> int:
+        """The store time of what is staged now. Never goes back, whatever the wall clock does."""
+        now_ms = self._clock.now_ms()
+        if now_ms > self.last_store_ms:  # noqa: PLR1730 - max() costs a call on every send
+            self.last_store_ms = now_ms
+        return self.last_store_ms

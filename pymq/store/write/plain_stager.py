@@ -1,0 +1,254 @@
+"""The short way into the store for the commonest record: IPv4 hosts, no transaction, one queue known beforehand.
+
+Does what :meth:`MessageStore.stage` does for such a record, byte for byte (a property test holds them equal), without
+keyword arguments, look-ups and result objects: it runs once for every plain send.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from pymq.model.properties import tags_code_of
+from pymq.model.record import BLANK_SIZE_BYTES, HEAD_V4, MAGIC_V1
+from pymq.store.queue.consume_queue import UNIT, ConsumeQueue
+
+if TYPE_CHECKING:
+    from pymq.store.store import MessageStore
+    from pymq.store.write.uniform_batch import Encoded
+
+TOPIC_SIZE_MAX_BYTES = 127  # longer ones take the other record version
+_I16 = [n.to_bytes(2, "big") for n in range(32768)]
+_TAGS = b"TAGS\x01"
+_KEYS = b"KEYS\x01"
+_SEPARATOR = 2
+_pack_start = struct.Struct(">iiiiiqq").pack  # a record's head up to its physical offset, ...
+_HEAD_MIDDLE = struct.Struct(">iq8sq8siq")  # ... and from there to the body's length
+_unpack_entry = struct.Struct(">i8xii").unpack_from  # size, flag, body length
+_pack_head = HEAD_V4.pack
+_pack_unit = UNIT.pack
+
+
+class PlainStager:
+    """Stages plain records; :meth:`MessageStore.commit` commits them with all others."""
+
+    __slots__ = ("_appender", "_host", "_log", "_queues")
+
+    def __init__(self, store: MessageStore, store_host: bytes) -> None:
+        self._appender = store.appender
+        self._queues = store.queue_table
+        self._log = store.log
+        self._host = store_host
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue to stage to; None when its records are none of the plain ones."""
+        if len(self._host) != 8 or len(topic.encode()) > TOPIC_SIZE_MAX_BYTES:
+            return None
+        return self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
+
+    def stage(
+        self,
+        queue: ConsumeQueue,
+        body: bytes,
+        properties: bytes,
+        keyed: bytes,
+        tags_code: int,
+        flag: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+    ) -> tuple[int, int]:
+        """(physical offset, size in bytes) of the record; its queue offset is ``queue.next_offset`` before the call.
+
+        ``keyed``: those of the ``properties`` that may be keys. ``born_host`` has 8 bytes and ``sys_flag`` no
+        transaction bits. Raises as :meth:`MessageStore.stage`.
+        """
+        store, log = self._appender, self._log
+        parts = log.parts
+        if parts:
+            # Something is staged already: the store takes writes, and one commit has one store time.
+            store_ms = store.last_store_ms
+        elif store.is_writable:
+            store_ms = store.stamp()
+        else:
+            raise store.unavailable_error()
+        body_size, properties_size = len(body), len(properties)
+        size = queue.overhead_bytes + body_size + properties_size
+        at = log.staged_end
+        if size + BLANK_SIZE_BYTES > log.segment_end - at:
+            at = log.reserve(size)
+            parts = log.parts
+        else:
+            log.staged_end = at + size
+        queue_offset = queue.next_offset
+        parts += (
+            _pack_head(
+                size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue.queue_id, flag, queue_offset, at, sys_flag & ~0x30,
+                born_timestamp_ms, born_host, store_ms, self._host, 0, 0, body_size,
+            ),
+            body,
+            queue.topic_part,
+            _I16[properties_size],
+            properties,
+        )  # fmt: skip
+        staged = queue.staged
+        if not staged:
+            store.staged_queues.append(queue)
+        staged.append(_pack_unit(at, size, tags_code))
+        queue.next_offset = queue_offset + 1
+        keys = store.staged_keys
+        keys.topics.append(queue.topic)
+        keys.properties.append(keyed)
+        keys.offsets.append(at)
+        keys.times_ms.append(store_ms)
+        return at, size
+
+    def stage_batch(
+        self,
+        queue: ConsumeQueue,
+        entries: bytes,
+        shared: bytes,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        count_max: int,
+        unusual: tuple[bytes, ...],
+    ) -> tuple[list[int], int] | None:
+        """Stages the entries of a batch request's body, each with the ``shared`` properties behind its own.
+
+        Returns (physical offsets, bytes in all), or None with nothing staged when the batch is none of the plain ones:
+        malformed, too many entries or properties, with one of the ``unusual`` words in them, or it doesn't fit into the
+        segment at hand. ``shared`` has a UNIQ_KEY, but no TAGS and no KEYS.
+        """
+        store, log = self._appender, self._log
+        if not store.is_writable:
+            raise store.unavailable_error()
+        store_ms = store.stamp()
+        if store.bulk_ready:
+            uniform = self._encode_uniform(queue, entries, shared, sys_flag, born_timestamp_ms, born_host, store_ms)
+            if uniform is not None:
+                if len(uniform.offsets) > count_max or _is_unusual(uniform.own, unusual):
+                    return None
+                own = uniform.own
+                owns = _cut(own, uniform.own_size, len(uniform.offsets)) if _KEYS in own else None
+                return self._take(queue, [uniform.records], [uniform.units], uniform.offsets, owns, shared, store_ms)
+        if _is_unusual(entries, unusual):
+            return None
+        position = log.staged_end
+        queue_offset = queue.next_offset
+        queue_id, topic_part, overhead = queue.queue_id, queue.topic_part, queue.overhead_bytes
+        shared_size = len(shared)
+        middle = _HEAD_MIDDLE.pack(sys_flag & ~0x30, born_timestamp_ms, born_host, store_ms, self._host, 0, 0)
+        tagged = _TAGS in entries
+        parts: list[bytes] = []
+        units: list[bytes] = []
+        offsets: list[int] = []
+        last_body_size = last_properties_size = -1
+        body_head = tail = b""
+        at, end = 0, len(entries)
+        try:
+            while at < end:
+                size, flag, body_size = _unpack_entry(entries, at)
+                body_end = at + 20 + body_size
+                stop = at + size
+                own_size = entries[body_end] << 8 | entries[body_end + 1]
+                if body_size < 0 or stop > end or body_end + 2 + own_size != stop:
+                    return None
+                body = entries[at + 20 : body_end]
+                own = entries[body_end + 2 : stop]
+                if own_size and own[-1] != _SEPARATOR:
+                    return None
+                if body_size != last_body_size:
+                    last_body_size, body_head = body_size, middle + body_size.to_bytes(4, "big")
+                if own_size != last_properties_size:
+                    last_properties_size, tail = own_size, topic_part + _I16[own_size + shared_size]
+                size = overhead + body_size + own_size + shared_size
+                parts += (
+                    _pack_start(size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, position),
+                    body_head,
+                    body,
+                    tail,
+                    own,
+                    shared,
+                )
+                units.append(_pack_unit(position, size, tags_code_of(own) if tagged else 0))
+                offsets.append(position)
+                queue_offset += 1
+                position += size
+                at = stop
+        except (struct.error, IndexError):
+            return None
+        if not offsets or len(offsets) > count_max:
+            return None
+        return self._take(queue, parts, units, offsets, parts[4::6] if _KEYS in entries else None, shared, store_ms)
+
+    def _encode_uniform(
+        self,
+        queue: ConsumeQueue,
+        entries: bytes,
+        shared: bytes,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        store_ms: int,
+    ) -> Encoded | None:
+        from pymq.store.write.uniform_batch import BatchPlace, encode_uniform  # noqa: PLC0415 - it needs numpy
+
+        place = BatchPlace(
+            queue.topic_part,
+            queue.overhead_bytes,
+            queue.queue_id,
+            queue.next_offset,
+            self._log.staged_end,
+            sys_flag & ~0x30,
+            born_timestamp_ms,
+            born_host,
+            store_ms,
+            self._host,
+        )
+        return encode_uniform(entries, shared, place)
+
+    def _take(
+        self,
+        queue: ConsumeQueue,
+        parts: list[bytes],
+        units: list[bytes],
+        offsets: list[int],
+        owns: list[bytes] | None,
+        shared: bytes,
+        store_ms: int,
+    ) -> tuple[list[int], int] | None:
+        """Makes encoded records the staged ones if the segment at hand has room for them.
+
+        ``owns``: the entries' own properties, if there may be KEYS among them. The batch's ``shared`` UNIQ_KEY stands
+        behind them and so counts for each of them.
+        """
+        store, log = self._appender, self._log
+        size = sum(map(len, parts))
+        if log.staged_end + size + BLANK_SIZE_BYTES > log.segment_end:
+            return None
+        log.parts += parts
+        log.staged_end += size
+        if not queue.staged:
+            store.staged_queues.append(queue)
+        queue.staged += units
+        count = len(offsets)
+        queue.next_offset += count
+        keys = store.staged_keys
+        keys.topics += [queue.topic] * count
+        keys.properties += [shared] * count if owns is None else [own + shared for own in owns]
+        keys.offsets += offsets
+        keys.times_ms += [store_ms] * count
+        return offsets, size
+
+
+def _is_unusual(properties: bytes, words: tuple[bytes, ...]) -> bool:
+    return any(properties.find(word) >= 0 for word in words)
+
+
+def _cut(own: bytes, size: int, count: int) -> list[bytes]:
+    """What :class:`~pymq.store.write.uniform_batch.Encoded` has of the entries' own properties, entry by entry."""
+    if len(own) == size:
+        return [own] * count
+    return [own[at : at + size] for at in range(0, len(own), size)]

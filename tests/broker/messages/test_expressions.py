@@ -1,0 +1,265 @@
+"""SQL92 in the broker: pulls get what matches, waiting pulls wake for nothing else, and errors name the column."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.broker.messages.expressions import Expressions
+from pymq.model.properties import encode_properties
+from pymq.model.record import BODY_LENGTH_AT
+from pymq.model.tables import TopicConfig
+from pymq.store.settings import UNIT_SIZE_BYTES
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.codes import ResponseCode
+from tests.broker.handlers.test_clients import beat
+from tests.broker.handlers.test_pull import SUBSCRIPTION, SUSPEND, bodies, fields, places, pull, refusal
+from tests.broker.world import BORN_HOST, Caller, World
+
+MATCHING = {"size": "9", "color": "red"}
+
+
+@pytest.fixture
+def world() -> World:
+    """Queue 0 of T holds twelve messages with sizes 0 to 11 and the colors red, blue, none, red, …"""
+    world = opened()
+    for number in range(12):
+        color = ("red", "blue", None)[number % 3]
+        world.put("T", b"%d" % number, size=str(number), **({"color": color} if color else {}))
+    return world
+
+
+def opened(**settings: Any) -> World:
+    world = World(**settings)
+    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    return world
+
+
+def sql(expression: str, **changes: Any) -> dict[str, Any]:
+    return {"subscription": expression, "expressionType": "SQL92", **changes}
+
+
+def subscribed(world: World, expression: str) -> None:
+    """Group g subscribes by heartbeat."""
+    data = json.loads(beat())
+    subscription = data["consumerDataSet"][0]["subscriptionDataSet"][0]
+    subscription.update(topic="T", subString=expression, expressionType="SQL92", tagsSet=[], codeSet=[])
+    Caller(world).ok(Code.HEART_BEAT, json.dumps(data).encode())
+
+
+def park(world: World, expression: str, **changes: Any) -> Caller:
+    caller = Caller(world)
+    changes = sql(expression, sysFlag=SUBSCRIPTION | SUSPEND, queueOffset=12, **changes)
+    assert caller.ask(Code.PULL_MESSAGE, **fields(**changes)) is None, "the pull was answered"
+    return caller
+
+
+def answers(world: World, caller: Caller) -> list[list[bytes]]:
+    world.parts.pulls.long_polls.wake()
+    return [bodies(reply) for reply in caller.peer.answers]
+
+
+# -- pulls -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "numbers"),
+    [
+        ("size > 5 AND color = 'red'", [6, 9]),
+        ("size BETWEEN 2 AND 4", [2, 3, 4]),
+        ("color IS NULL", [2, 5, 8, 11]),
+        ("color IN ('red', 'blue') AND size < 3", [0, 1]),
+        ("NOT (color = 'red')", [1, 4, 7, 10]),
+    ],
+)
+def test_a_pull_gets_what_matches(world: World, expression: str, numbers: list[int]) -> None:
+    reply = pull(world, **sql(expression))
+    assert reply.code == ResponseCode.SUCCESS and places(reply) == (12, 0, 12)
+    assert bodies(reply) == [b"%d" % number for number in numbers]
+
+
+def test_the_heartbeat_s_expression_counts_when_the_pull_has_none(world: World) -> None:
+    subscribed(world, "size >= 10")
+    assert bodies(pull(world, sysFlag=0, subscription=None)) == [b"10", b"11"]
+
+
+def test_nothing_that_matches(world: World) -> None:
+    reply = pull(world, **sql("size > 100"))
+    assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and places(reply) == (12, 0, 12)
+
+
+def test_the_next_offset_is_behind_the_last_message_looked_at(world: World) -> None:
+    reply = pull(world, **sql("color = 'red'", maxMsgNums=2))
+    assert bodies(reply) == [b"0", b"3"] and places(reply)[0] == 6
+    assert bodies(pull(world, **sql("color = 'red'", queueOffset=6))) == [b"6", b"9"]
+
+
+def test_a_message_that_can_t_be_compared_does_not_match(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for size in ("large", "3000000000", "9"):
+        world.put("T", b"size %b" % size.encode(), size=size)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert bodies(pull(world, **sql("size > 8", queueOffset=12))) == [b"size 9"]
+    assert world.parts.stats.filter_errors == 4
+    assert len([record for record in caplog.records if "does not match" in record.message]) == 1
+    runtime = Caller(world).json(Code.GET_BROKER_RUNTIME_INFO)
+    assert runtime["table"]["filterErrorTimes"] == "4"
+
+
+def test_what_an_expression_did_is_counted_for_each_group(world: World) -> None:
+    world.put("T", size="large")
+    for expression in ("size > 9", "size > 100", "color = 'red'"):
+        pull(world, **sql(expression))
+    pull(world, **sql("size > 100", queueOffset=13))  # nothing there to judge
+    pull(world, queueOffset=0)  # by tags: counts nothing
+    [text] = world.parts.stats.filters.figures().values()
+    assert text == "matched 6, skipped 31, errors 2, 0 ms"
+    table = Caller(world).json(Code.GET_BROKER_RUNTIME_INFO)["table"]
+    assert [value for name, value in table.items() if name.startswith("filter.T@")] == [text]
+    world.parts.stats.forget_group("another")
+    assert world.parts.stats.filters.figures()
+    world.parts.stats.forget_topic("T")
+    assert not world.parts.stats.filters.figures()
+
+
+def test_many_messages_that_can_t_be_compared_are_all_counted(world: World) -> None:
+    for _ in range(20):
+        world.put("T", size="large")
+    assert bodies(pull(world, **sql("size > 10"))) == [b"11"]
+    assert world.parts.stats.filter_errors == 20
+
+
+VALUES = st.sampled_from(["", "5", "05", "-5", "12.5", "x", "red", "true", "3000000000"])
+STATEMENTS = st.sampled_from(
+    ["a > 4", "a = 5", "a < 12.6", "b = 'red'", "b <> 'red'", "a IS NULL", "b IN ('x', 'red')", "a = b", "b = TRUE"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["a", "b", "ab"]), VALUES), min_size=20, max_size=60),
+    st.lists(STATEMENTS, min_size=1, max_size=3),
+    st.sampled_from(["AND", "OR", "AND NOT"]),
+    st.booleans(),
+)
+def test_what_is_left_out_by_columns_never_matches(
+    messages: list[dict[str, str]], statements: list[str], joint: str, are_others_between: bool
+) -> None:
+    """A read looks at each message, another at what a prefilter leaves, a third at what was remembered."""
+    world = opened()
+    for number, properties in enumerate(messages):
+        world.put("T", b"%d" % number, **properties)
+        if are_others_between:
+            world.put("T", b"between", queue_id=1)
+    expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
+    codes, accept, prefilter = expressions.wanted("SQL92", f" {joint} ".join(f"({each})" for each in statements))
+    plain, first, again = (
+        [bytes(chunk) for chunk in world.parts.store.get("T", 0, 0, 99, 1 << 20, codes, accept, asked).chunks]
+        for asked in (None, prefilter, prefilter)
+    )
+    assert plain == first == again
+
+
+def test_a_damaged_record_is_no_mismatch(world: World) -> None:
+    subscribed(world, "size >= 10")
+    record_at = world.messages("T")[10].physical_offset
+    world.files.open(f"/data/commitlog/{0:020d}").pwrite(record_at + BODY_LENGTH_AT, b"\x7f" * 4)
+    code, remark = Caller(world).refused(Code.PULL_MESSAGE, **fields(sysFlag=0, queueOffset=10))
+    assert code == ResponseCode.SYSTEM_ERROR and "offset 10 is corrupt" in remark
+
+
+# -- errors ------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_expression_in_a_pull(world: World) -> None:
+    code, remark = refusal(world, **sql("size >"))
+    assert code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert "'size >'" in remark and "column 7" in remark and "a name" in remark
+    assert refusal(world, **sql(""))[0] == refusal(world, **sql("", subscription=None))[0] == code
+
+
+def test_a_wrong_expression_in_a_heartbeat(world: World) -> None:
+    subscribed(world, "size = 'x")
+    code, remark = refusal(world, sysFlag=0)
+    assert code == ResponseCode.FILTER_DATA_NOT_EXIST and "column 8" in remark
+
+
+def test_a_long_expression_is_shown_in_part(world: World) -> None:
+    _, remark = refusal(world, **sql("size = " + "x" * 10_000 + " = #"))
+    assert len(remark) < 400 and "column 10011" in remark
+
+
+def test_sql_switched_off_at_run_time(world: World) -> None:
+    assert bodies(pull(world, **sql("size = 1"))) == [b"1"]
+    Caller(world).ok(Code.UPDATE_BROKER_CONFIG, b"enablePropertyFilter=false\n")
+    code, remark = refusal(world, **sql("size = 1"))
+    assert code == ResponseCode.SYSTEM_ERROR and "enablePropertyFilter" in remark and "SQL92" in remark
+    assert len(bodies(pull(world))) == 12
+
+
+def test_what_is_ignored_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert bodies(pull(world, **sql("size = 1 size = 2"))) == [b"1"]
+    assert len([record for record in caplog.records if "column 10 is ignored" in record.message]) == 1
+
+
+def test_groups_with_the_same_expression_share_its_test(world: World) -> None:
+    expressions: Expressions = world.parts.expressions
+    assert expressions.wanted("SQL92", "size = 1") is expressions.wanted("SQL92", "size = 1")
+
+
+# -- pulls that wait ---------------------------------------------------------------------------------------------
+
+
+def test_an_arrival_that_matches_answers(world: World) -> None:
+    caller = park(world, "size > 8 AND color = 'red'")
+    world.put("T", b"small", size="3", color="red")
+    world.put("T", b"odd", size="none", color="red")
+    assert answers(world, caller) == []
+    world.put("T", b"new", **MATCHING)
+    assert answers(world, caller) == [[b"new"]]
+    assert places(caller.peer.answers[0])[0] == 15
+
+
+def test_a_match_in_the_middle_of_a_commit_answers(world: World) -> None:
+    caller, other = park(world, "size = 9"), park(world, "size = 10")
+    for size in (b"8", b"9", b"8"):
+        world.parts.writer.put(
+            "T", 0, size, encode_properties({"size": size.decode()}), born_timestamp_ms=0, born_host=BORN_HOST
+        )
+    world.parts.writer.commit()
+    assert answers(world, caller) == [[b"9"]] and answers(world, other) == []
+
+
+def test_more_arrivals_than_one_look_takes_answer(world: World) -> None:
+    caller = park(world, "size = 10000")
+    count = world.parts.store.settings.filter_scan_bytes // UNIT_SIZE_BYTES + 1
+    for _ in range(count):
+        world.parts.writer.put("T", 0, b"x", encode_properties({"size": "1"}), born_timestamp_ms=0, born_host=BORN_HOST)
+    world.parts.writer.commit()
+    assert answers(world, caller) == [[]]
+    assert caller.peer.answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
+def test_what_did_not_match_is_behind_the_consumer_when_its_time_is_over(world: World) -> None:
+    caller = park(world, "size = 9")
+    world.put("T", b"other", size="8")
+    world.clock.advance(15_000)
+    world.parts.pulls.long_polls.tick()
+    (reply,) = caller.peer.answers
+    assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and places(reply)[0] == 13
+
+
+# -- what tools see ----------------------------------------------------------------------------------------------
+
+
+def test_queue_entries_say_which_messages_match(world: World) -> None:
+    subscribed(world, "size = 1")
+    shown = Caller(world).json(Code.QUERY_CONSUME_QUEUE, topic="T", queueId=0, index=0, count=3, consumerGroup="g")
+    assert [row["eval"] for row in shown["queueData"]] == [False, True, False]

@@ -1,0 +1,143 @@
+"""Parked pulls: woken by a fitting arrival, by their deadline, never twice; the table is bounded."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from pymq.broker.messages.long_polls import COMPACT_SLACK_COUNT, SUSPEND_MAX_MS, LongPolls, ParkedPull
+from pymq.broker.messages.subscriptions import Wanted
+from pymq.clock import ManualClock
+from pymq.store.read.reading import Accept
+from pymq.wire.command import Command
+
+EVERYTHING = Wanted()
+
+
+class Table:
+    """A LongPolls under a clock moved by hand that records which pulls were retried."""
+
+    def __init__(self, count_max: int = 10) -> None:
+        self.clock = ManualClock()
+        self.retried: list[str] = []
+        self.looked = 0
+        self.polls = LongPolls(self.clock, self._retry, count_max)
+
+    def _retry(self, parked: ParkedPull) -> None:
+        self.retried.append(parked.request.remark or "")
+
+    def arrive(self, queue_id: int, tags_codes: list[int], *accepted: Accept) -> None:
+        """Messages come to a queue that the tests ``accepted`` take."""
+
+        def any_accepted(accept: Accept) -> bool:
+            self.looked += 1
+            return accept in accepted
+
+        self.polls.on_arrival("T", queue_id, tags_codes, any_accepted)
+
+    def park(
+        self,
+        name: str,
+        *,
+        queue_id: int = 0,
+        wanted: Wanted = EVERYTHING,
+        suspend_ms: int = 1000,
+        closed: bool = False,
+    ) -> bool:
+        header = SimpleNamespace(topic="T", queue_id=queue_id)
+        return self.polls.park(SimpleNamespace(closed=closed), Command(11, remark=name), header, wanted, suspend_ms)
+
+
+def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
+    table = Table()
+    table.park("a")
+    table.park("b", queue_id=1)
+    table.arrive(0, [0])
+    table.polls.wake()
+    assert table.retried == ["a"]
+    assert table.polls.count == 1
+
+
+def test_a_tag_that_does_not_fit_leaves_the_pull_parked() -> None:
+    table = Table()
+    table.park("a", wanted=Wanted(frozenset({7})))
+    table.arrive(0, [8, 9])
+    table.polls.wake()
+    assert table.retried == []
+    table.arrive(0, [8, 7])
+    table.polls.wake()
+    assert table.retried == ["a"]
+
+
+def test_records_are_looked_at_once_for_all_pulls_with_the_same_test() -> None:
+    table = Table()
+
+    def wants(record: memoryview) -> bool:
+        raise AssertionError("the table doesn't look itself")
+
+    def wants_other(record: memoryview) -> bool:
+        raise AssertionError("the table doesn't look itself")
+
+    for name in ("a", "b"):
+        table.park(name, wanted=Wanted(accept=wants))
+    table.park("c", wanted=Wanted(accept=wants_other))
+    table.arrive(0, [0], wants)
+    table.polls.wake()
+    assert table.retried == ["a", "b"] and table.looked == 2
+    table.arrive(0, [0])
+    table.polls.wake()
+    assert table.polls.count == 1 and table.looked == 3
+
+
+def test_the_deadline_answers_a_pull_once() -> None:
+    table = Table()
+    table.park("a", suspend_ms=500)
+    table.clock.advance(499)
+    table.polls.tick()
+    assert table.retried == []
+    table.clock.advance(1)
+    table.polls.tick()
+    table.arrive(0, [0])
+    table.polls.wake()
+    assert table.retried == ["a"]
+    assert table.polls.count == 0
+
+
+def test_a_long_suspension_is_clamped() -> None:
+    table = Table()
+    table.park("a", suspend_ms=10**9)
+    table.clock.advance(SUSPEND_MAX_MS)
+    table.polls.tick()
+    assert table.retried == ["a"]
+
+
+def test_a_full_table_parks_no_more() -> None:
+    table = Table(count_max=2)
+    assert table.park("a") and table.park("b")
+    assert not table.park("c")
+    assert table.polls.refused_count == 1
+
+
+def test_a_closed_peer_is_not_answered() -> None:
+    table = Table()
+    table.park("gone", closed=True)
+    table.arrive(0, [0])
+    table.polls.wake()
+    assert table.retried == []
+    assert table.polls.count == 0
+
+
+def test_release_all_answers_everything() -> None:
+    table = Table()
+    table.park("a")
+    table.park("b", queue_id=3)
+    table.polls.release_all()
+    assert sorted(table.retried) == ["a", "b"]
+
+
+def test_answered_pulls_do_not_pile_up() -> None:
+    table = Table()
+    for _ in range(COMPACT_SLACK_COUNT + 100):
+        table.park("a", suspend_ms=SUSPEND_MAX_MS)
+        table.arrive(0, [0])
+        table.polls.wake()
+    assert len(table.polls._deadlines) <= COMPACT_SLACK_COUNT + 10

@@ -1,0 +1,133 @@
+"""ClientManager: members, subscriptions, change notices, goodbyes and silence."""
+
+from __future__ import annotations
+
+from pymq.broker.metadata.clients import ClientManager, ConsumerGroup
+from pymq.broker.metadata.groups import GroupManager
+from pymq.broker.metadata.table_saver import TableSaver
+from pymq.clock import ManualClock
+from pymq.config import load_broker_config
+from pymq.model.tables import SubscriptionGroupConfig
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.wire.bodies_client import ConsumerData, SubscriptionData
+from pymq.wire.codes import RequestCode
+from tests.broker.world import FakePeer
+
+
+class Setup:
+    """A ClientManager alone."""
+
+    def __init__(self, **settings: str) -> None:
+        self.clock = ManualClock()
+        files = MemoryFiles()
+        files.makedirs("/c")
+        config = load_broker_config(None, settings)
+        self.groups = GroupManager(TableSaver(JsonTable(files, "/c/g.json")), clock=self.clock, config=config)
+        self.clients = ClientManager(clock=self.clock, config=config, groups=self.groups)
+
+    def consumer(
+        self,
+        peer: FakePeer,
+        client_id: str,
+        *topics: str,
+        version: int = 1,
+        keep: bool = False,
+        model: str = "CLUSTERING",
+    ) -> bool:
+        data = ConsumerData(
+            group_name="g",
+            message_model=model,
+            subscription_data_set=[SubscriptionData(topic=topic, sub_version=version) for topic in topics],
+        )
+        client = self.clients.client(client_id, peer, "JAVA", 479)
+        return self.clients.register_consumer(client, data, keep_subscriptions=keep)
+
+    def group(self, name: str = "g") -> ConsumerGroup:
+        found = self.clients.consumer_group(name)
+        assert found is not None
+        return found
+
+
+def notices(peer: FakePeer) -> list[str]:
+    assert all(command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and command.is_oneway for command in peer.pushed)
+    return [command.ext["consumerGroup"] for command in peer.pushed]
+
+
+def test_members_are_told_when_one_joins_leaves_or_subscribes_otherwise() -> None:
+    setup, first, second = Setup(), FakePeer(), FakePeer()
+    assert setup.consumer(first, "a", "T")
+    assert not setup.consumer(first, "a", "T")
+    assert notices(first) == ["g"]
+    assert setup.consumer(second, "b", "T")
+    assert setup.group().client_ids() == ["a", "b"]
+    assert notices(first) == ["g"] * 2 and notices(second) == ["g"]
+    assert setup.consumer(second, "b", "T", "U")
+    assert notices(first) == ["g"] * 3
+    setup.clients.disconnect(second)
+    assert setup.group().client_ids() == ["a"]
+    assert notices(first) == ["g"] * 4
+    setup.clients.disconnect(first)
+    assert setup.clients.consumer_group("g") is None
+
+
+def test_subscriptions_are_taken_when_newer_and_dropped_when_gone() -> None:
+    setup, peer = Setup(), FakePeer()
+    setup.consumer(peer, "a", "T", "U", version=5)
+    setup.consumer(peer, "a", "T", version=4)
+    found = setup.clients.subscription("g", "T")
+    assert found is not None and found.sub_version == 5
+    assert setup.clients.subscription("g", "U") is None
+    assert setup.clients.groups_of("T") == ["g"] and setup.clients.groups_of("U") == []
+    setup.consumer(peer, "a", version=9, keep=True)
+    assert setup.clients.subscription("g", "T") is not None
+
+
+def test_nobody_is_told_when_notices_are_off() -> None:
+    for settings, config in (({"notifyConsumerIdsChangedEnable": "false"}, True), ({}, False)):
+        setup, peer = Setup(**settings), FakePeer()
+        setup.groups.put([SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=config)])
+        setup.consumer(peer, "a", "T")
+        assert peer.pushed == []
+
+
+def test_a_broadcasting_group_needs_no_notices() -> None:
+    setup, peer = Setup(), FakePeer()
+    setup.consumer(peer, "a", "T", model="BROADCASTING")
+    assert peer.pushed == [] and setup.group().is_broadcasting
+
+
+def test_goodbye() -> None:
+    setup, peer, other = Setup(), FakePeer(), FakePeer()
+    setup.consumer(peer, "a", "T")
+    setup.clients.register_producer("p", setup.clients.client("a", peer, "JAVA", 479))
+    setup.clients.unregister(other, "p", "g")
+    assert len(setup.clients.producers("p")) == 1
+    setup.clients.unregister(peer, "p", "g")
+    assert setup.clients.producers("p") == [] and setup.clients.consumer_group("g") is None
+    assert setup.clients.all_producers() == {} and setup.clients.consumer_groups() == []
+
+
+def test_silent_clients_are_forgotten_and_the_others_told() -> None:
+    setup, silent, alive = Setup(), FakePeer(), FakePeer()
+    setup.consumer(silent, "a", "T")
+    setup.clients.register_producer("p", setup.clients.client("a", silent, "JAVA", 479))
+    setup.clock.advance(100_000)
+    setup.consumer(alive, "b", "T")
+    before = len(alive.pushed)
+    setup.clock.advance(20_001)
+    setup.clients.tick()
+    assert setup.group().client_ids() == ["b"]
+    assert setup.clients.producers("p") == []
+    assert len(alive.pushed) == before + 1
+
+
+def test_a_client_on_two_connections_counts_once_and_the_later_is_found() -> None:
+    setup, old, new = Setup(), FakePeer(), FakePeer()
+    setup.consumer(old, "a", "T")
+    setup.clock.advance(1)
+    setup.consumer(new, "a", "T")
+    assert setup.group().client_ids() == ["a"]
+    found = setup.group().find("a")
+    assert found is not None and found.peer is new
+    assert setup.group().find("nobody") is None

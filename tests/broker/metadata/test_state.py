@@ -1,0 +1,29 @@
+"""Reading tables back: what makes no sense is left out and logged, the rest counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.metadata.state import read_configs, read_numbers, read_version
+from pymq.model.tables import DataVersion, TopicConfig
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [({"0": 5, 1: "6", "x": 7, "2": None}, {0: 5, 1: 6}), (None, {}), ({}, {}), ([1], {}), ("text", {}), (7, {})],
+)
+def test_numbers(value: object, numbers: dict[int, int], caplog: pytest.LogCaptureFixture) -> None:
+    assert read_numbers(value) == numbers
+    assert bool(caplog.records) == (value not in (None, {}))
+
+
+def test_a_config_that_makes_no_sense_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    table = {"topics": {"A": {"topicName": "A", "perm": 4, "attributes": None}, "B": {"perm": "much"}, "C": 3}}
+    assert read_configs(table, "topics", TopicConfig) == {"A": TopicConfig(topic_name="A", perm=4)}
+    assert "'B'" in caplog.text and "'C'" in caplog.text
+    assert read_configs({}, "topics", TopicConfig) == {}
+
+
+def test_a_version_that_makes_no_sense_is_a_fresh_one() -> None:
+    assert read_version({"dataVersion": {"counter": 7}}).counter == 7
+    assert read_version({"dataVersion": {"counter": "x"}}) == read_version({}) == DataVersion()

@@ -1,0 +1,176 @@
+"""TableRequests: who is answered at once, who is held and until when, and how many."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+
+import msgspec
+import pytest
+
+from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
+from pymq.broker.replication.master.table_requests import HELD_COUNT_MAX, HELD_LOG_BYTES, HOLD_MS_MAX, TableRequests
+from pymq.broker.replication.replicated_tables import ReplicatedTable, TableRead
+from pymq.clock import ManualClock
+from pymq.wire.bodies_replication import TEXT_LENGTH_MAX, MetadataTables
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Reply
+from tests.broker.world import FakePeer
+
+SLAVE = "10.0.0.2:10911"
+KNOWN = {"t": "s.0"}
+
+
+class Versions(dict[str, str]):
+    """To which a weak reference can be had."""
+
+
+class Log:
+    physical_max_offset = 1000
+
+
+class Setup:
+    """A master with one table ``t``."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = Log()
+        self.change_count = 0
+        self.is_fenced = False
+        table = ReplicatedTable(
+            "t", "m", "s", lambda: (self.change_count,), lambda known: TableRead({"m": {}}), lambda table, is_part: None
+        )
+        self.requests = TableRequests(
+            tables=[table],
+            store=self.log,  # type: ignore[arg-type]
+            clock=self.clock,
+            is_fenced=lambda: self.is_fenced,
+        )
+
+    def ask(
+        self, slave: str = SLAVE, wait_ms: int = 5000, known: dict[str, str] | None = None, body: bytes = b""
+    ) -> FakePeer:
+        peer = FakePeer()
+        request = Command(9102, body=body)
+        reply = self.requests.ask(slave, KNOWN if known is None else known, wait_ms, request, peer)
+        if reply is not None:
+            peer.answers.append(reply)
+        return peer
+
+
+def answer(peer: FakePeer) -> MetadataTables:
+    (reply,) = peer.answers
+    assert isinstance(reply, Reply) and reply.code == 0
+    return msgspec.json.decode(reply.body, type=MetadataTables)
+
+
+@pytest.mark.parametrize("known", [{}, {"t": "s.1"}, {"t": "other.0"}])
+def test_what_differs_is_told_at_once(known: dict[str, str]) -> None:
+    setup = Setup()
+    told = answer(setup.ask(known=known))
+    assert told.versions == KNOWN and bytes(told.tables["t"]) == b'{"m":{}}' and told.held_ms == 0
+    assert told.log_end == 1000 and setup.requests.held_count == 0
+
+
+def test_what_is_equal_waits_for_a_change_and_goes_at_the_end_of_its_turn() -> None:
+    setup = Setup()
+    peer = setup.ask()
+    setup.clock.advance(700)
+    setup.requests.end_turn()
+    assert not peer.answers
+    setup.change_count += 1
+    setup.requests.tick()
+    assert not peer.answers
+    setup.requests.end_turn()
+    told = answer(peer)
+    assert told.versions == {"t": "s.1"} and told.held_ms == 700
+    assert setup.requests.held_count == 0
+
+
+def test_a_question_that_waits_keeps_nothing_that_a_slave_can_make_large() -> None:
+    """64 of them with bodies of 16 MB would be a gigabyte."""
+    setup = Setup()
+    body, versions = bytes(1 << 20), Versions(KNOWN | {"v" * 1000: "1"})
+    before, gone = sys.getrefcount(body), weakref.ref(versions)
+    peer = setup.ask(known=versions, body=body)
+    del versions
+    assert setup.requests.held_count == 1
+    assert sys.getrefcount(body) == before and gone() is None
+    setup.change_count += 1
+    setup.requests.end_turn()
+    assert answer(peer).versions == {"t": "s.1"}
+
+
+@pytest.mark.parametrize(
+    ("slave", "wait_ms"), [("", 5000), ("a" * (TEXT_LENGTH_MAX + 1), 5000), (SLAVE, 0), (SLAVE, -1)]
+)
+def test_who_does_not_wait_or_does_not_say_who_it_is_is_answered(slave: str, wait_ms: int) -> None:
+    setup = Setup()
+    assert answer(setup.ask(slave, wait_ms)).versions == {}
+    assert answer(setup.ask(wait_ms=0)).log_end == 1000
+
+
+@pytest.mark.parametrize(("asked_ms", "held_ms"), [(1, 1), (HOLD_MS_MAX, HOLD_MS_MAX), (10**9, HOLD_MS_MAX)])
+def test_nobody_waits_longer_than_it_asked_for_or_than_the_limit(asked_ms: int, held_ms: int) -> None:
+    setup = Setup()
+    peer = setup.ask(wait_ms=asked_ms)
+    setup.clock.advance(held_ms - 1)
+    setup.requests.tick()
+    assert not peer.answers
+    setup.clock.advance(1)
+    setup.requests.tick()
+    assert answer(peer).held_ms == held_ms and answer(peer).versions == {}
+
+
+def test_of_one_slave_one_question_is_held() -> None:
+    setup = Setup()
+    first, second = setup.ask(), setup.ask()
+    assert answer(first).versions == {} and not second.answers
+    other = setup.ask("10.0.0.3:10911")
+    assert not second.answers and not other.answers and setup.requests.held_count == 2
+
+
+def test_so_many_are_held_and_no_more() -> None:
+    setup = Setup()
+    assert HELD_COUNT_MAX == CONNECTIONS_MAX
+    held = [setup.ask(f"10.0.0.{number}:1") for number in range(HELD_COUNT_MAX)]
+    assert not any(peer.answers for peer in held)
+    assert answer(setup.ask()).versions == {}
+    assert not setup.ask("10.0.0.0:1").answers, "who was held may be again"
+    assert setup.requests.held_count == HELD_COUNT_MAX
+
+
+def test_a_log_that_grows_is_told_to_the_byte() -> None:
+    setup = Setup()
+    peer = setup.ask()
+    setup.log.physical_max_offset += HELD_LOG_BYTES - 1
+    setup.requests.end_turn()
+    assert not peer.answers
+    setup.log.physical_max_offset += 1
+    setup.requests.end_turn()
+    assert answer(peer).log_end == 1000 + HELD_LOG_BYTES
+
+
+def test_a_slave_that_is_gone_is_forgotten() -> None:
+    setup = Setup()
+    peer = setup.ask()
+    peer.closed = True
+    setup.requests.tick()
+    assert setup.requests.held_count == 0 and not peer.answers
+
+
+def test_a_freeze_answers_all_and_holds_none() -> None:
+    setup = Setup()
+    peer = setup.ask()
+    setup.is_fenced = True
+    setup.requests.end_turn()
+    assert answer(peer).versions == {}
+    assert answer(setup.ask()).versions == {}
+
+
+def test_the_end_answers_all_and_holds_none() -> None:
+    setup = Setup()
+    peers = [setup.ask(), setup.ask("10.0.0.3:1")]
+    setup.requests.close()
+    assert [answer(peer).versions for peer in peers] == [{}, {}]
+    assert answer(setup.ask()).versions == {}

@@ -1,0 +1,136 @@
+"""What a master makes of another one of its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.roles.group_probe import Member
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.roles.role_file import RoleRecord, role_at_start
+from pymq.broker.replication.roles.second_master import Findings, Ourselves, judge
+from pymq.config.values import BROKER_ID_MAX
+from pymq.wire.bodies_replication import EpochEntryBody, HaClientState
+from tests.broker.replication.asking import OURS, THEIRS, THIRD, status
+
+
+def member(address: str, broker_id: int, epoch: int = 0, registered_id: int | None = None, **fields: object) -> Member:
+    told = status(address, broker_id, epoch, **fields)
+    return Member(address, broker_id if registered_id is None else registered_id, answered=True, status=told)
+
+
+def epoch_history(epoch: int = 3, epoch_id: str = "b" * 16) -> EpochHistory:
+    return EpochHistory((EpochEntry(1, 0, epoch_id), EpochEntry(epoch, 70, "f" * 16)))
+
+
+def found(*members: Member, is_starting: bool = False) -> Findings:
+    return judge(Ourselves("DefaultCluster", "broker-a", OURS, epoch_history(), is_starting), members)
+
+
+def test_alone_or_with_slaves_a_master_goes_on() -> None:
+    assert found() == Findings()
+    assert found(member(THEIRS, 1, 3), member(THIRD, 2)) == Findings()
+
+
+def test_an_older_master_does_not_keep_the_newer_one_away() -> None:
+    findings = found(member(THEIRS, 0, 2))
+    assert findings.step_down is None and not findings.second_master
+    (warning,) = findings.warnings
+    for word in (THEIRS, "epoch 2", "ours is 3"):
+        assert word in warning
+
+
+def test_a_newer_master_is_followed_with_the_id_it_left() -> None:
+    findings = found(member(THEIRS, 0, 4, former_id=2), member(THIRD, 1, 4))
+    assert findings.step_down == Role(2, master_address=THEIRS)
+    for word in (THEIRS, "epoch 4", "ours is 3"):
+        assert word in findings.why
+
+
+@pytest.mark.parametrize(
+    ("former_id", "others", "expected"),
+    [
+        (-1, (), 1),
+        (0, (), 1),
+        (1, (1,), 2),
+        (5, (1, 2), 5),
+        (BROKER_ID_MAX, (), BROKER_ID_MAX),
+        (BROKER_ID_MAX + 1, (1,), 2),
+        (-1, (1, 2, 4), 3),
+    ],
+)
+def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int) -> None:
+    slaves = [member(f"10.0.0.{20 + number}:1", number, 4) for number in others]
+    findings = found(member(THEIRS, 0, 4, former_id=former_id), *slaves)
+    assert findings.step_down is not None and findings.step_down.broker_id == expected
+
+
+def test_a_slave_that_knows_a_newer_epoch_proves_another_master_that_is_not_there() -> None:
+    findings = found(member(THEIRS, 2, 5))
+    assert findings.step_down == Role(1)
+    follows = found(member(THEIRS, 2, 5, ha_client=HaClientState(master_address=THIRD)))
+    assert follows.step_down == Role(1, master_address=THIRD)
+    assert "slave 2 of a master that is not there" in findings.why
+
+
+def test_the_newest_master_counts_before_a_slave_as_new() -> None:
+    findings = found(member(THIRD, 1, 5), member(THEIRS, 0, 5))
+    assert findings.step_down is not None and findings.step_down.master_address == THEIRS
+
+
+@pytest.mark.parametrize("broker_id", [0, 1], ids=["master", "slave"])
+def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_history_alone(broker_id: int) -> None:
+    shared = member(THEIRS, broker_id, epoch_history=[EpochEntryBody(1, 0, "b" * 16), EpochEntryBody(9, 50, "c" * 16)])
+    assert found(shared, is_starting=True).step_down is not None
+    other = member(THEIRS, broker_id, epoch_history=[EpochEntryBody(1, 0, "e" * 16), EpochEntryBody(9, 50, "c" * 16)])
+    assert found(other).step_down is not None, "one that serves makes room for the newer"
+    refused = found(other, is_starting=True)
+    assert refused.step_down is None
+    for word in (OURS, THEIRS, "epoch 9", "--id 1" if broker_id == 0 else "--id 2", "store recover"):
+        assert word in refused.second_master
+
+
+@pytest.mark.parametrize(
+    "other",
+    [member(THEIRS, 0, 3), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
+    ids=["same epoch", "without an epoch history", "RocketMQ's"],
+)
+def test_a_master_that_can_not_be_overruled_is_a_rival(other: Member) -> None:
+    findings = found(other)
+    assert findings.step_down is None
+    for word in (OURS, THEIRS, "broker-a", "stop one"):
+        assert word in findings.second_master
+
+
+@pytest.mark.parametrize(("flags_id", "slave_id", "expected"), [(0, 2, 1), (1, 3, 2), (1, 2, 3), (2, 1, 3), (7, 7, 1)])
+def test_beside_a_master_as_old_the_id_that_is_named_makes_it_a_slave(
+    flags_id: int, slave_id: int, expected: int
+) -> None:
+    """A slave that was promoted keeps its flags: with their id it would be the master again."""
+    members = [member(THEIRS, 0, 3), member(THIRD, slave_id, 3)]
+    found = judge(Ourselves("DefaultCluster", "broker-a", OURS, epoch_history(), True, flags_id), members)
+    assert f"--id {expected}" in found.second_master and found.second_master_address == THEIRS
+    kept = RoleRecord(broker_id=0, configured_id=flags_id)
+    assert role_at_start(kept, expected).role == Role(expected, former_id=0)
+    assert role_at_start(kept, flags_id).role.is_master
+
+
+def test_of_two_that_serve_an_operator_chooses_one() -> None:
+    findings = found(member(THEIRS, 0, 3))
+    assert f"pymq broker promote {OURS} --force" in findings.second_master and findings.second_master_address == THEIRS
+
+
+def test_a_registered_master_that_does_not_answer_is_taken_for_dead() -> None:
+    findings = found(Member(THEIRS, 0, answered=False))
+    assert findings.step_down is None and not findings.second_master
+    (warning,) = findings.warnings
+    assert THEIRS in warning
+
+
+def test_who_was_the_master_by_the_name_servers_and_says_it_is_a_slave_is_one() -> None:
+    assert found(member(THEIRS, 1, 3, registered_id=0)) == Findings()
+
+
+@pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
+def test_brokers_of_another_group_at_a_reused_address_count_for_nothing(fields: dict[str, str]) -> None:
+    assert found(member(THEIRS, 0, 9, **fields)) == Findings()

@@ -1,0 +1,272 @@
+"""An epoch that is held: nothing is written where slaves may have confirmed messages, and how it comes to begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pymq.broker.replication.epoch_body import history_to_body
+from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
+from pymq.broker.replication.roles.role import Role, RoleChange
+from pymq.broker.replication.tail_recovery.search import RecoveredTail
+from pymq.model.tables import TopicConfig
+from pymq.wire.bodies_replication import JoinRequest, ReplicationStatus
+from pymq.wire.codes import RequestCode, ResponseCode
+from tests.broker.replication.asking import NAMESRV, status
+from tests.broker.replication.tail_recovery.machines import FIRST, SECOND, SEGMENT, Machines
+from tests.broker.world import ROOT, Caller, World
+
+BODIES = [b"%d" % number for number in range(6)]
+
+
+def machines(slave_count: int = 1, **settings: Any) -> Machines:
+    """Six messages, of which the master's disk has two; every slave has them, and none answers now."""
+    group = Machines(slave_count, namesrvAddr=NAMESRV, brokerRole="SYNC_MASTER", **settings)
+    group.master.parts.topics.put([TopicConfig(topic_name="T")])
+    group.put(*BODIES[:2])
+    group.master.parts.store.sync()
+    group.put(*BODIES[2:])
+    for address in group.slaves:
+        group.copy(address)
+    group.lose_power()
+    return group
+
+
+def opened_without(group: Machines, *addresses: str) -> Machines:
+    for address in addresses:
+        del group.slaves[address]
+    group.begin()
+    return group
+
+
+def group_probe(group: Machines, *there: ReplicationStatus) -> list[RoleChange]:
+    """What the master asks for after it has looked at its group."""
+    group.network.brokers = {one.address: one for one in there}
+    group.master.parts.tail_recovery.tick()
+    group.network.answer_all()
+    return group.master.role_changes
+
+
+def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
+    group = opened_without(machines(), FIRST)
+    parts = group.master.parts
+    assert parts.tail_recovery.is_held and not parts.store.is_writable
+    assert (
+        f"slave 1 at {FIRST}" in parts.tail_recovery.held_for
+        and "brokerRole=ASYNC_MASTER" in parts.tail_recovery.held_for
+    )
+    assert group.epoch_history.newest_start == 0
+    assert group.bodies == BODIES[:2], "reads go on"
+    code, why = Caller(group.master).refused(
+        RequestCode.SEND_MESSAGE, b"x", producerGroup="p", topic="T", defaultTopic="TBW102", defaultTopicQueueNums=4,
+        queueId=0, sysFlag=0, bornTimestamp=0, flag=0, properties="", reconsumeTimes=0, unitMode="false",
+    )  # fmt: skip
+    assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "nothing is stored" in why
+    told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+    assert parts.tail_recovery.held_for in told["problem"]
+
+
+@pytest.mark.parametrize(
+    ("was_clean", "has_caught_up", "flush", "is_in_doubt"),
+    [
+        (False, False, "ASYNC_FLUSH", True),
+        (False, True, "ASYNC_FLUSH", False),
+        (False, False, "SYNC_FLUSH", False),
+        (True, False, "ASYNC_FLUSH", False),
+    ],
+)
+def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
+    was_clean: bool, has_caught_up: bool, flush: str, is_in_doubt: bool
+) -> None:
+    world = World(role=Role(1), namesrvAddr=NAMESRV, flushDiskType=flush)
+    ha_client = world.parts.ha_client
+    assert ha_client is not None
+    world.parts.tail_recovery.was_clean = was_clean
+    ha_client.has_caught_up = has_caught_up
+    told = Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+    assert told["endInDoubt"] is is_in_doubt
+
+
+def test_a_master_has_no_such_doubt() -> None:
+    world = World()
+    world.parts.tail_recovery.was_clean = False
+    assert Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["endInDoubt"] is False
+
+
+def test_no_slave_is_told_to_cut_meanwhile() -> None:
+    group = machines()
+    slave = group.slaves[FIRST].parts
+    opened_without(group, FIRST)
+    joining = JoinRequest(
+        cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
+        log_start=0, log_end=slave.store.physical_max_offset, epoch_history=history_to_body(slave.epoch_history.epoch_history),
+    )  # fmt: skip
+    code, why = Caller(group.master).refused(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
+    assert (code, why) == (ResponseCode.SERVICE_NOT_AVAILABLE, group.master.parts.tail_recovery.held_for)
+
+
+def test_a_consumer_that_is_further_than_the_log_keeps_its_place() -> None:
+    group = machines()
+    group.master.parts.store.sync()
+    opened_without(group, FIRST)
+    pull = {
+        "consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 5, "maxMsgNums": 32, "sysFlag": 4,
+        "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+    reply = Caller(group.master).ask(RequestCode.PULL_MESSAGE, **pull)
+    assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
+    assert reply.ext.next_begin_offset == 5  # type: ignore[union-attr]
+
+
+def test_the_epoch_begins_once_who_is_missing_answers() -> None:
+    group = opened_without(machines(), FIRST)
+    assert group_probe(group) == []
+    (change,) = group_probe(group, status(FIRST, 1, epoch=1))
+    assert change.role == group.master.role and change.truncate_to is None
+    assert group_probe(group, status(FIRST, 1, epoch=1)) == [change], "it is asked for once"
+
+
+@pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
+def test_a_broker_of_another_group_at_a_reused_address_tells_nothing(fields: dict[str, str]) -> None:
+    group = opened_without(machines(), FIRST)
+    assert group_probe(group, status(FIRST, 1, epoch=1, **fields)) == []
+
+
+def test_what_is_answered_after_its_end_asks_for_no_role() -> None:
+    """The broker may be a slave by then, which would become the master again."""
+    group = opened_without(machines(), FIRST)
+    group.network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
+    group.master.parts.tail_recovery.tick()
+    group.master.parts.leave_group("another master was made")
+    group.network.answer_all()
+    assert group.master.role_changes == []
+
+
+def test_the_next_start_is_in_doubt_again_and_regains_all() -> None:
+    group = machines()
+    slave = group.slaves[FIRST]
+    opened_without(group, FIRST)
+    group.master.parts.close()
+    assert group.master.files.exists(f"{ROOT}/abort")
+    group.recover(group.master.files)
+    assert group.master.parts.tail_recovery.is_in_doubt
+    group.slaves[FIRST] = slave
+    group.begin()
+    assert group.bodies == BODIES and not group.master.parts.tail_recovery.is_held
+
+
+def test_an_operator_goes_on_without_them_by_promising_less() -> None:
+    group = opened_without(machines(), FIRST)
+    group.master.config.broker_role = "ASYNC_MASTER"
+    (change,) = group_probe(group)
+    assert f"goes on without slave 1 at {FIRST}" in change.why
+    group.master.parts.close()
+    group.recover(group.master.files, brokerRole="ASYNC_MASTER")
+    group.begin()
+    assert not group.master.parts.tail_recovery.is_held and group.master.parts.store.is_writable
+    assert group.epoch_history.newest_start == group.master.parts.store.physical_max_offset
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_held"),
+    [
+        ({"inSyncReplicas": 2}, True),
+        ({"inSyncReplicas": 3}, True),  # the one that answers may have lost its power too
+        ({"inSyncReplicas": 1}, False),  # no slave is promised anything
+        ({"flushDiskType": "SYNC_FLUSH"}, False),  # the disk has all
+        ({"enableAutoInSyncReplicas": "true", "minInSyncReplicas": 1}, False),  # sends go on without slaves
+        ({"enableAutoInSyncReplicas": "true", "minInSyncReplicas": 2}, True),
+    ],
+)
+def test_when_a_missing_slave_is_reason_enough(
+    settings: dict[str, Any], *, is_held: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = opened_without(machines(2, **settings), SECOND)
+    assert group.master.parts.tail_recovery.is_held is is_held
+    assert f"slave 2 at {SECOND}" in caplog.text, "it is named in any case"
+    assert group.bodies == BODIES, "the other one gave all"
+
+
+def test_an_async_master_goes_on_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    group = machines()
+    group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
+    opened_without(group, FIRST)
+    assert not group.master.parts.tail_recovery.is_held
+    assert f"slave 1 at {FIRST} did not answer" in caplog.text
+
+
+def test_a_newer_master_is_given_way_to_whatever_is_promised() -> None:
+    group = machines()
+    group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
+    newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 10, "e" * 16)))
+    group.slaves[FIRST].parts.epoch_history.follow(newer, 1 << 20)
+    group.begin()
+    assert FIRST in group.master.parts.tail_recovery.held_for
+    assert group_probe(group, status(FIRST, 0, epoch=2)) == [], "the watch steps down"
+    assert len(group_probe(group, status(FIRST, 1, epoch=1))) == 1, "it is gone again"
+
+
+def test_what_was_regained_is_told() -> None:
+    group = machines()
+    start = group.master.parts.store.physical_max_offset
+    group.begin()
+    told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["recoveredTail"]
+    assert (told["start"], told["end"], told["sources"]) == (start, group.epoch_history.newest_start, [FIRST])
+
+
+def test_topics_that_were_lost_with_the_tail_are_made() -> None:
+    group = Machines(1)
+    group.master.parts.store.sync()
+    group.master.put("unsaved", b"1", queue_id=5)
+    group.copy(FIRST)
+    group.lose_power()
+    assert group.master.parts.topics.get("unsaved") is None
+    group.begin()
+    found = group.master.parts.topics.get("unsaved")
+    assert found is not None and found.read_queue_nums == 6
+
+
+def test_a_start_that_is_given_up_leaves_the_doubt() -> None:
+    group = machines()
+    group.master.parts.give_up()
+    group.recover(group.master.files)
+    assert group.master.parts.tail_recovery.is_in_doubt
+
+
+def test_slaves_that_join_are_noted_and_dropped_when_needless() -> None:
+    group = Machines(1)
+    tail, slave = group.master.parts.tail_recovery, group.slaves[FIRST].parts
+    joining = JoinRequest(
+        cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
+        log_start=0, log_end=0, epoch_history=history_to_body(slave.epoch_history.epoch_history),
+    )  # fmt: skip
+    Caller(group.master).ok(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
+    assert group.unsynced == {"1": FIRST}
+    tail.tick()
+    assert group.unsynced == {"1": FIRST}, "it may be on its way"
+    group.clock.advance(group.master.config.ha_housekeeping_interval_ms)
+    tail.tick()
+    assert group.unsynced == {}
+
+
+def test_what_a_new_slave_is_not_sent_is_on_the_disk_before_it_follows() -> None:
+    group = Machines(1)
+    group.put(*(b"%d" % number * 25_000 for number in range(8)))
+    store = group.master.parts.store
+    assert store.synced_offset < SEGMENT
+    joining = JoinRequest(
+        cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
+        log_start=0, log_end=0,
+    )  # fmt: skip
+    answer = Caller(group.master).json(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
+    assert SEGMENT <= answer["start"] <= store.synced_offset
+
+
+def test_a_slave_s_own_tail_is_never_in_doubt() -> None:
+    group = Machines(1)
+    slave = group.slaves[FIRST]
+    assert not slave.parts.tail_recovery.is_in_doubt and slave.parts.tail_recovery.held_for == ""
+    slave.parts.tail_recovery.tick()
+    assert RecoveredTail(1, 5).size_bytes == 4

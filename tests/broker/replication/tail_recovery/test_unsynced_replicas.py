@@ -1,0 +1,132 @@
+"""Who is to be asked after a power loss: noted before the first byte is sent, dropped when the disk has all."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
+from pymq.broker.replication.tail_recovery.unsynced_replicas import HOLDERS_MAX, UnsyncedReplicas
+from pymq.clock import ManualClock
+from pymq.errors import StoreError, StoreUnavailableError
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.wire.bodies_replication import FOLLOWING, GONE, SlaveState
+
+PATH = "/data/config/unsyncedReplicas.json"
+FIRST, SECOND, MOVED = "10.0.0.2:10911", "10.0.0.3:10911", "10.0.0.9:10911"
+JOINING_MS = 20_000
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.files = MemoryFiles()
+        self.files.makedirs("/data/config")
+
+    def unsynced(self) -> UnsyncedReplicas:
+        found = UnsyncedReplicas(JsonTable(self.files, PATH), self.clock, lambda: JOINING_MS)
+        found.load()
+        return found
+
+
+def gone(broker_id: int, sent_offset: int) -> SlaveState:
+    return SlaveState(address=FIRST, broker_id=broker_id, ack_offset=5, sent_offset=sent_offset, state=GONE)
+
+
+def full_disk(call: str, path: str) -> None:
+    if call == "pwrite":
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+
+def test_who_was_noted_is_on_the_disk() -> None:
+    directory = Directory()
+    unsynced = directory.unsynced()
+    unsynced.note(1, FIRST)
+    unsynced.note(2, SECOND)
+    unsynced.note(1, MOVED)
+    assert directory.unsynced().slaves == {1: MOVED, 2: SECOND}
+
+
+def test_no_more_are_noted_than_can_be_connected() -> None:
+    """Whoever joins under ever other ids fills neither memory nor disk."""
+    unsynced = Directory().unsynced()
+    for number in range(1, HOLDERS_MAX + 1):
+        unsynced.note(number, FIRST)
+    with pytest.raises(StoreUnavailableError, match=f"{HOLDERS_MAX} slaves"):
+        unsynced.note(HOLDERS_MAX + 1, FIRST)
+    unsynced.note(HOLDERS_MAX, MOVED)
+    assert len(unsynced.slaves) == HOLDERS_MAX == CONNECTIONS_MAX and unsynced.slaves[HOLDERS_MAX] == MOVED
+
+
+def test_who_can_t_be_noted_is_not_served() -> None:
+    directory = Directory()
+    unsynced = directory.unsynced()
+    directory.files.fault = full_disk
+    with pytest.raises(StoreUnavailableError, match="unsyncedReplicas"):
+        unsynced.note(1, FIRST)
+    assert unsynced.slaves == {}
+    directory.files.fault = None
+    unsynced.note(1, FIRST)
+    directory.files.fault = full_disk
+    unsynced.note(1, FIRST)  # stands there already
+
+
+@pytest.mark.parametrize(("sent_offset", "stays"), [(100, False), (101, True)])
+def test_who_is_gone_is_dropped_once_the_disk_has_what_it_was_sent(sent_offset: int, *, stays: bool) -> None:
+    directory = Directory()
+    unsynced = directory.unsynced()
+    unsynced.note(1, FIRST)
+    directory.clock.advance(JOINING_MS)
+    unsynced.forget_needless([gone(1, sent_offset)], 100)
+    assert directory.unsynced().slaves == ({1: FIRST} if stays else {})
+
+
+def test_who_is_connected_stays() -> None:
+    directory = Directory()
+    unsynced = directory.unsynced()
+    unsynced.note(1, FIRST)
+    directory.clock.advance(JOINING_MS)
+    here = SlaveState(address=FIRST, broker_id=1, ack_offset=5, state=FOLLOWING)
+    unsynced.forget_needless([gone(1, 5), here], 100)
+    assert unsynced.slaves == {1: FIRST}
+
+
+def test_who_was_noted_has_its_time_to_connect() -> None:
+    directory = Directory()
+    unsynced = directory.unsynced()
+    unsynced.note(1, FIRST)
+    directory.clock.advance(JOINING_MS - 1)
+    unsynced.forget_needless([gone(1, 5)], 100)
+    assert unsynced.slaves == {1: FIRST}
+    directory.clock.advance(1)
+    unsynced.forget_needless([gone(1, 5)], 100)
+    assert unsynced.slaves == {}
+
+
+def test_who_was_noted_in_an_earlier_life_and_did_not_come_is_dropped() -> None:
+    directory = Directory()
+    directory.unsynced().note(1, FIRST)
+    unsynced = directory.unsynced()
+    unsynced.forget_needless([], 0)
+    assert directory.unsynced().slaves == {}
+
+
+def test_who_can_t_be_dropped_now_is_later(caplog: pytest.LogCaptureFixture) -> None:
+    directory = Directory()
+    directory.unsynced().note(1, FIRST)
+    unsynced = directory.unsynced()
+    directory.files.fault = full_disk
+    unsynced.forget_needless([], 0)
+    assert unsynced.slaves == {1: FIRST} and "can't be saved" in caplog.text
+    directory.files.fault = None
+    unsynced.forget_needless([], 0)
+    assert directory.unsynced().slaves == {}
+
+
+def test_a_file_that_is_no_such_list_is_told() -> None:
+    directory = Directory()
+    JsonTable(directory.files, PATH).save({"slaves": {"one": FIRST}})
+    with pytest.raises(StoreError, match="unsyncedReplicas"):
+        directory.unsynced()

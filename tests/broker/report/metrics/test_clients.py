@@ -1,0 +1,59 @@
+"""Who is connected, as RocketMQ counts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.broker.report.metrics.clients import ClientMetrics
+from pymq.wire.bodies_client import ConsumerData
+from tests.broker.report.metrics.readings import Table, left_out, table
+from tests.broker.world import FakePeer, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World(metricsOtelCardinalityLimit=100)
+
+
+def figures(world: World) -> Table:
+    return table(ClientMetrics(world.parts))
+
+
+def test_producers_by_language_and_version(world: World) -> None:
+    clients = world.parts.clients
+    for number, (language, version) in enumerate([("JAVA", 479), ("JAVA", 479), ("GO", 401)]):
+        clients.register_producer("p", clients.client(f"c{number}", FakePeer(f"1:{number}"), language, version))
+    assert figures(world)["rocketmq_producer_connections"] == {
+        ("java", "v5_3_3", "remoting"): 2,
+        ("go", "v4_9_4", "remoting"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("consume_type", "mode"),
+    [("CONSUME_PASSIVELY", "push"), ("CONSUME_ACTIVELY", "pull"), ("CONSUME_POP", "pop"), ("ODD", "odd")],
+)
+def test_consumers_by_group_and_mode(world: World, consume_type: str, mode: str) -> None:
+    clients = world.parts.clients
+    for number in range(2):
+        client = clients.client(f"c{number}", FakePeer(f"1:{number}"), "JAVA", 479)
+        clients.register_consumer(client, ConsumerData(group_name="g", consume_type=consume_type))
+    assert figures(world)["rocketmq_consumer_connections"] == {
+        ("g", "java", "v5_3_3", mode, "remoting", "false"): 2,
+    }
+
+
+def test_who_leaves_is_not_counted(world: World) -> None:
+    clients, peer = world.parts.clients, FakePeer()
+    clients.register_consumer(clients.client("c", peer, "JAVA", 479), ConsumerData(group_name="g"))
+    clients.disconnect(peer)
+    assert figures(world) == {"rocketmq_producer_connections": {}, "rocketmq_consumer_connections": {}}
+
+
+def test_groups_over_the_limit_are_left_out_and_counted(world: World) -> None:
+    clients = world.parts.clients
+    for number in range(103):
+        client = clients.client("c", FakePeer(f"1:{number}"), "JAVA", 479)
+        clients.register_consumer(client, ConsumerData(group_name=f"g{number}"))
+    assert len(figures(world)["rocketmq_consumer_connections"]) == 100
+    assert left_out(ClientMetrics(world.parts)) == {"rocketmq_consumer_connections": 3}

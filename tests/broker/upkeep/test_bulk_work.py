@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pymq.broker.upkeep import bulk_work
+from pymq.broker.upkeep.bulk_work import BulkWork
+from pymq.broker.upkeep.worker_threads import Outcome
+
+
+class FakeStore:
+    """What BulkWork looks at and tells."""
+
+    def __init__(self) -> None:
+        self.physical_max_offset = 100
+        self.told: list[bool] = []
+
+    def set_bulk_ready(self, ready: bool) -> None:
+        self.told.append(ready)
+
+
+class Thread:
+    """Runs what it was given when the test says so."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Callable[[], int], Callable[[Outcome], None]]] = []
+
+    def __call__(self, work: Callable[[], int], done: Callable[[Outcome], None]) -> None:
+        self.given.append((work, done))
+
+    def run(self) -> None:
+        ((work, done),) = self.given
+        done(Outcome(work))
+
+
+@pytest.fixture
+def thread() -> Thread:
+    return Thread()
+
+
+@pytest.fixture
+def work(thread: Thread) -> Any:
+    return BulkWork(thread)
+
+
+def test_an_idle_broker_loads_nothing(work: Any, thread: Thread) -> None:
+    store = FakeStore()
+    work.prepare(store, is_awaited=False)
+    work.tick()
+    assert store.told == [False] and not thread.given
+
+
+def test_the_first_message_makes_bulk_ways_ready(work: Any, thread: Thread) -> None:
+    store = FakeStore()
+    work.prepare(store, is_awaited=False)
+    store.physical_max_offset += 1
+    work.tick()
+    work.tick()
+    assert store.told == [False]
+    thread.run()
+    assert store.told == [False, True]
+
+
+def test_who_waits_for_much_has_them_without_a_message(work: Any, thread: Thread) -> None:
+    store = FakeStore()
+    work.prepare(store, is_awaited=True)
+    thread.run()
+    assert store.told == [False, True]
+
+
+def test_a_store_opened_meanwhile_is_told_and_a_later_one_has_them_at_once(work: Any, thread: Thread) -> None:
+    stores = [FakeStore(), FakeStore(), FakeStore()]
+    work.prepare(stores[0], is_awaited=True)
+    work.prepare(stores[1], is_awaited=True)
+    thread.run()
+    work.prepare(stores[2], is_awaited=True)
+    assert [store.told for store in stores] == [[False], [False, True], [True]]
+
+
+def test_without_numpy_plain_ways_go_on(
+    work: Any, thread: Thread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bulk_work, "BULK_MODULES", ("there_is_no_such_module",))
+    store = FakeStore()
+    work.prepare(store, is_awaited=True)
+    thread.run()
+    work.prepare(store, is_awaited=True)
+    assert store.told == [False, False]
+    assert "there_is_no_such_module" in caplog.text

@@ -1,0 +1,104 @@
+"""WorkerThreads: work runs elsewhere, its outcome is told on the loop, and a hanging piece holds up nobody else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from pymq.broker.upkeep.worker_threads import Outcome, WorkerThreads
+
+PATIENCE_S = 30  # a failing test ends
+
+
+class Loop:
+    """What ``call_soon_threadsafe`` gets, run by the test's own thread."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[tuple[Callable[..., None], Any]] = SimpleQueue()
+
+    def call_soon(self, function: Callable[..., None], argument: object) -> None:
+        self.calls.put((function, argument))
+
+    def run_one(self) -> None:
+        function, argument = self.calls.get(timeout=PATIENCE_S)
+        function(argument)
+
+
+def test_the_outcome_is_told_on_the_loop() -> None:
+    loop, seen = Loop(), []
+    workers = WorkerThreads(loop.call_soon, 1, "test")
+
+    def work() -> int:
+        seen.append(threading.current_thread())
+        return 7
+
+    workers(work, lambda outcome: seen.extend((outcome.result(), threading.current_thread())))
+    loop.run_one()
+    workers.stop()
+    assert seen[0] is not threading.current_thread() and seen[1:] == [7, threading.current_thread()]
+
+
+def test_an_error_is_handed_over_and_the_thread_goes_on() -> None:
+    loop, outcomes = Loop(), []
+    workers = WorkerThreads(loop.call_soon, 1, "test")
+
+    def fail() -> int:
+        raise OSError(5, "Input/output error")
+
+    workers(fail, outcomes.append)
+    workers(lambda: 2, outcomes.append)
+    loop.run_one()
+    loop.run_one()
+    workers.stop()
+    failed, second = outcomes
+    with pytest.raises(OSError, match="Input/output error"):
+        failed.result()
+    assert second.result() == 2
+
+
+def test_one_that_hangs_leaves_the_others_at_work() -> None:
+    loop, outcomes = Loop(), list[Outcome]()
+    workers = WorkerThreads(loop.call_soon, 2, "test")
+    may_end = threading.Event()
+    workers(lambda: may_end.wait(PATIENCE_S) and 1, outcomes.append)
+    for _ in range(5):
+        workers(lambda: 2, outcomes.append)
+    for _ in range(5):
+        loop.run_one()
+    assert [outcome.result() for outcome in outcomes] == [2] * 5
+    may_end.set()
+    loop.run_one()
+    assert outcomes[-1].result() == 1
+    workers.stop()
+
+
+def test_a_closed_loop_ends_the_thread() -> None:
+    called = threading.Event()
+
+    def closed(function: Callable[..., None], argument: object) -> None:
+        called.set()
+        raise RuntimeError("Event loop is closed")
+
+    workers = WorkerThreads(closed, 1, "test")
+    workers(lambda: 1, lambda outcome: None)
+    assert called.wait(PATIENCE_S)
+    (thread,) = workers._threads
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def test_stop_ends_what_was_started_after_its_work() -> None:
+    loop, outcomes = Loop(), []
+    workers = WorkerThreads(loop.call_soon, 2, "test")
+    workers.stop()
+    workers(lambda: 1, outcomes.append)
+    workers.stop()
+    loop.run_one()
+    for thread in workers._threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert outcomes[0].result() == 1

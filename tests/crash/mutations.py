@@ -1,0 +1,96 @@
+"""Runs the suites against a seeded bug until one of them notices."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pymq.errors import PymqError
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.memory_fs import MemoryFiles
+from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail
+from tests.crash.exploring import explore
+from tests.crash.flips import TABLE, Flip, FlipSuite
+from tests.crash.seeded_bugs import Bug
+from tests.crash.workloads import workload
+from tests.store.support import ROOT
+
+SEEDS = range(4, 10)
+FLIP_STRIDE = 13
+HANG_SECONDS = 20.0  # many times what a suite needs
+
+
+def caught_by(bug: Bug) -> str | None:
+    """The suite that noticed the bug, None when all of its suites passed."""
+    with bug.planted():
+        for suite in bug.suites:
+            try:
+                with _bounded():
+                    _run(suite)
+            except (AssertionError, PymqError, OSError):
+                return suite
+    return None
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """A bug that makes the store hang is caught as well."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError(f"no end after {HANG_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _run(suite: str) -> None:
+    kind, _, name = suite.rpartition(":")
+    if kind == "errors":
+        _errors(name)
+    elif kind == "flips":
+        _flips(name)
+    else:
+        for seed in SEEDS:
+            explore(workload(name), seed)
+
+
+def _errors(name: str) -> None:
+    work, tally = workload(name), ErrorTally()
+    for call in range(1, call_count(work) + 1):
+        for place, number in enumerate(NUMBERS):
+            fail(work, Failure(name, call, number, (call + place) % 2 == 0), tally)
+
+
+def _flips(part: str) -> None:
+    if part == "table":
+        _table()
+        return
+    suite = FlipSuite()
+    if part == "commitlog-end":
+        positions = suite.positions("commitlog")[-300::7]
+    elif part == "consumequeue-end":
+        positions = [(path, at) for path, at in suite.positions("consumequeue") if 340 <= at < 400]
+    else:
+        positions = suite.positions(part)[::FLIP_STRIDE]
+    for number, (path, at) in enumerate(positions):
+        seen = suite.check(Flip(path, at, at % 8, number % 2 == 0), keys=range(0, 100, 20))
+        if part.startswith("commitlog"):
+            assert len(seen.refused) == 1, "a flip in the log is not noticed"
+
+
+def _table() -> None:
+    """A table that is damaged after it was saved twice is read from its backup."""
+    files = MemoryFiles()
+    files.makedirs(f"{ROOT}/config")
+    for number in (1, 2):
+        table = JsonTable(files, TABLE)
+        table.load()
+        table.save({"topicConfigTable": {"T": number}})
+    files.nodes[TABLE].data[0] = 0
+    assert JsonTable(files, TABLE).load() == {"topicConfigTable": {"T": 1}}

@@ -1,0 +1,196 @@
+"""Both file systems keep the same promises, and the one in memory forgets exactly what was not synced."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from pymq.errors import StoreError
+from pymq.store.disk.fs import Files, RealFiles, make_directory
+from pymq.store.disk.memory_fs import MemoryFiles
+
+
+@pytest.fixture(params=["memory", "real"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    if request.param == "real":
+        return RealFiles(), str(tmp_path)
+    files = MemoryFiles()
+    files.makedirs("/d")
+    return files, "/d"
+
+
+def test_positions_sizes_and_vectors(place: tuple[Files, str]) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True, size=100)
+    assert (file.size(), file.pread(90, 50)) == (100, bytes(10))
+    file.pwritev(3, [b"ab", bytearray(b"cd"), memoryview(b"ef")])
+    assert file.pread(0, 12) == b"\0\0\0abcdef\0\0\0"
+    file.pwritev(0, [b"%d" % (i % 10) for i in range(3000)])
+    assert file.pread(2990, 99) == b"0123456789"
+    file.truncate(4)
+    file.truncate(8)
+    assert file.pread(0, 99) == b"0123\0\0\0\0"
+    assert file.next_data(0) == 0
+    file.close()
+
+
+def test_views_see_later_writes(place: tuple[Files, str]) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True, size=8192)
+    view = file.view()
+    file.pwrite(5000, b"later")
+    assert (bytes(view[5000:5005]), view.readonly) == (b"later", True)
+    file.release(view)
+    assert bytes(view[5000:5005]) == b"later"
+    file.allocate(0, 4096)
+    writable = file.writable_view()
+    writable[10:13] = b"abc"
+    assert file.pread(10, 3) == b"abc"
+    file.sync()
+    file.close()
+    assert bytes(view[10:13]) == b"abc"
+
+
+def test_holes_are_skipped(place: tuple[Files, str]) -> None:
+    files, root = place
+    file = files.open(f"{root}/f", create=True, size=1 << 20)
+    assert file.next_data(0) in (None, 0)
+    file.pwrite(700_000, b"x")
+    found = file.next_data(0)
+    assert found is not None
+    assert found <= 700_000
+    file.close()
+
+
+def test_directories(place: tuple[Files, str]) -> None:
+    files, root = place
+    files.makedirs(f"{root}/a/b")
+    files.open(f"{root}/a/f", create=True).close()
+    assert files.listdir(f"{root}/a") == ["b", "f"]
+    assert files.listdir(f"{root}/none") == []
+    assert (files.is_dir(f"{root}/a/b"), files.is_dir(f"{root}/a/f"), files.exists(f"{root}/a/f")) == (
+        True,
+        False,
+        True,
+    )
+    files.replace(f"{root}/a/f", f"{root}/a/g")
+    files.sync_dir(f"{root}/a")
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/a/f")
+    with pytest.raises(FileNotFoundError):
+        files.read_bytes(f"{root}/a/f")
+    files.remove(f"{root}/a/g")
+    files.remove_tree(f"{root}/a")
+    assert not files.exists(f"{root}/a")
+    assert 0 < files.free_bytes(root) <= files.total_bytes(root)
+
+
+def test_a_lock_is_held_once(place: tuple[Files, str]) -> None:
+    files, root = place
+    lock = files.lock(f"{root}/lock")
+    with pytest.raises(StoreError, match="locked"):
+        files.lock(f"{root}/lock")
+    lock.release()
+    files.lock(f"{root}/lock").release()
+
+
+def filled() -> MemoryFiles:
+    """/d/synced with an unsynced change, /d/entry whose content and /d/nothing whose entry too was never synced."""
+    files = MemoryFiles()
+    files.makedirs("/d")
+    files.sync_dir("/")
+    for name in ("synced", "entry", "nothing"):
+        file = files.open(f"/d/{name}", create=True)
+        file.pwrite(0, b"1" * 2048)
+        if name == "synced":
+            file.sync()
+            files.sync_dir("/d")
+        elif name == "entry":
+            files.sync_dir("/d")
+    files.open("/d/synced").pwrite(512, b"2" * 1024)
+    return files
+
+
+def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
+    files = filled()
+    after = files.after_power_loss(lambda _path, page: page == 1, lambda _path: False)
+    assert after.listdir("/d") == ["entry", "synced"]
+    assert after.read_bytes("/d/synced") == b"1" * 512 + b"2" * 512 + b"1" * 1024
+    assert after.read_bytes("/d/entry") == bytes(512) + b"1" * 512 + bytes(1024)
+    assert files.after_power_loss(lambda *_: True, lambda _path: True).listdir("/d") == ["entry", "nothing", "synced"]
+
+
+def test_a_new_size_may_be_lost_but_for_the_pages_that_survive() -> None:
+    files = filled()
+    for page, size in ((None, 0), (1, 2048)):
+        after = files.after_power_loss(lambda _, p, page=page: p == page, lambda _: False, lambda _: False)
+        assert len(after.read_bytes("/d/entry")) == size
+        assert len(after.read_bytes("/d/synced")) == 2048
+    files.open("/d/synced").truncate(700)
+    for kept, size in ((True, 700), (False, 2048)):
+        after = files.after_power_loss(lambda *_: False, lambda _: True, lambda _, kept=kept: kept)
+        assert after.read_bytes("/d/synced") == b"1" * size
+
+
+def test_directories_are_lost_with_what_is_in_them() -> None:
+    files = filled()
+    files.makedirs("/d/new")
+    file = files.open("/d/new/f", create=True)
+    file.sync()
+    files.sync_dir("/d/new")
+    assert not files.after_power_loss(lambda *_: True, lambda _: False).exists("/d/new")
+    files.sync_dir("/d")
+    assert files.after_power_loss(lambda *_: True, lambda _: False).listdir("/d/new") == ["f"]
+    files.remove_tree("/d/new")
+    assert files.after_power_loss(lambda *_: True, lambda _: False).listdir("/d/new") == ["f"]
+    assert not files.after_power_loss(lambda *_: True, lambda _: True).exists("/d/new")
+    files.makedirs("/d/new")  # another one of the same name
+    assert files.after_power_loss(lambda *_: True, lambda _: True).listdir("/d/new") == []
+
+
+def test_a_kept_state_stays_as_it_was() -> None:
+    files = filled()
+    frozen = files.snapshot()
+    again = files.snapshot()
+    files.open("/d/synced").pwrite(0, b"3")
+    files.remove("/d/entry")
+    image = frozen.image()
+    assert sorted(image.files) == ["/d/entry", "/d/nothing", "/d/synced"]
+    assert image.files["/d/synced"] == b"1" * 512 + b"2" * 1024 + b"1" * 512
+    assert all(one is other for one, other in zip(image.files.values(), again.image().files.values(), strict=True))
+    restored = MemoryFiles.restored(image)
+    assert restored.listdir("/d") == ["entry", "nothing", "synced"]
+    assert restored.after_power_loss(lambda *_: False, lambda _: False).snapshot().image() == image
+
+
+def test_a_directory_is_made_for_good(place: tuple[Files, str]) -> None:
+    files, root = place
+    make_directory(files, f"{root}/a/b")
+    make_directory(files, f"{root}/a/b")
+    assert files.is_dir(f"{root}/a/b")
+    if isinstance(files, MemoryFiles):
+        files.sync_dir("/")
+        assert files.after_power_loss(lambda *_: False, lambda _: False).is_dir(f"{root}/a/b")
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.EIO, True), (errno.EACCES, False), (errno.EINVAL, False)])
+def test_a_directory_whose_entry_an_earlier_try_left_unsynced(number: int, refused: bool) -> None:
+    files = MemoryFiles()
+    failing = True
+
+    def fault(call: str, path: str) -> None:
+        if call == "sync_dir" and failing:
+            raise OSError(number, os.strerror(number), path)
+
+    files.fault = fault
+    with pytest.raises(OSError, match=os.strerror(number)):
+        make_directory(files, "/d")
+    with pytest.raises(OSError, match=os.strerror(number)) if refused else nullcontext():
+        make_directory(files, "/d")  # it is there by now
+    failing = False
+    make_directory(files, "/d")
+    assert files.after_power_loss(lambda *_: False, lambda _: False).is_dir("/d")

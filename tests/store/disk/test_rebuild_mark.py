@@ -1,0 +1,41 @@
+"""A directory that is being rebuilt from another broker opens for nobody until it is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.errors import StoreError
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.disk.rebuild_mark import mark_finished, mark_unfinished, unfinished_path
+from tests.store.support import make_store
+
+ROOT = "/store"
+
+
+def test_a_marked_directory_opens_for_nobody_until_it_is_whole() -> None:
+    files = MemoryFiles()
+    files.makedirs(ROOT)
+    mark_unfinished(files, ROOT, b"{}")
+    store = make_store(files, root=ROOT)
+    with pytest.raises(StoreError, match="store recover"):
+        store.open()
+    mark_finished(files, ROOT)
+    store.open()
+    store.close()
+
+
+def test_the_mark_is_on_the_disk_at_once_and_so_is_its_end() -> None:
+    files = MemoryFiles()
+    files.makedirs(ROOT)
+    files.sync_dir("/")
+    mark_unfinished(files, ROOT, b"a")
+    mark_unfinished(files, ROOT, b"bc")
+
+    def lost(_: str, __: int = 0) -> bool:
+        return False
+
+    after = files.after_power_loss(lost, lost)
+    assert after.read_bytes(unfinished_path(ROOT)) == b"bc"
+    mark_finished(files, ROOT)
+    mark_finished(files, ROOT)
+    assert not files.after_power_loss(lost, lost).exists(unfinished_path(ROOT))

@@ -1,0 +1,70 @@
+"""Keys found in bulk are those of the plain way, also where records of a batch share their properties."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pymq.model.javahash import index_key_hash
+from pymq.store.index import bulk_keys
+from pymq.store.index.bulk_keys import waiting_keys
+from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows
+
+PROPERTIES = st.sampled_from(
+    [
+        b"UNIQ_KEY\x01ABC\x02",
+        b"KEYS\x01one two\x02UNIQ_KEY\x01\xc3\xa9\x02",
+        b"a\x01KEY\x02",
+        b"KEYS\x01 \x02",
+        b"x\x01y\x02KEYS\x01b b\x02",
+    ]
+)
+RUNS = st.lists(st.tuples(st.sampled_from(["T", "Other"]), PROPERTIES, st.integers(1, 5)), max_size=12)
+
+
+def records_of(runs: list[tuple[str, bytes, int]]) -> KeyedRecords:
+    """Each run's records share one object as properties, which no other run has."""
+    records = KeyedRecords()
+    for topic, properties, count in runs:
+        shared = bytes(bytearray(properties))
+        for _ in range(count):
+            records.add(topic, shared, 100 * len(records), 7 * len(records))
+    return records
+
+
+def plain_columns(records: KeyedRecords) -> list[list[int]]:
+    rows = KeyRows()
+    for record in zip(records.topics, records.properties, records.offsets, records.times_ms, strict=True):
+        rows.add_record(*record)
+    keys = [key.decode("utf-8", "replace") for key in rows.keys]
+    hashes = [index_key_hash(topic, key) for topic, key in zip(rows.topics, keys, strict=True)]
+    return [hashes, rows.offsets, rows.times_ms]
+
+
+def as_lists(columns: KeyColumns) -> list[list[int]]:
+    return [column.tolist() for column in columns]
+
+
+@given(RUNS)
+def test_keys_of_batches_and_single_records_equal_the_plain_ones(runs: list[tuple[str, bytes, int]]) -> None:
+    records = records_of(runs)
+    assert as_lists(waiting_keys(records)) == plain_columns(records)
+
+
+@pytest.mark.parametrize("batch_size", [8, 32, 61, 100])
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_a_batch_is_read_once_wherever_it_begins(batch_size: int, before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+
+    class Counting(bulk_keys.Properties):
+        def __init__(self, properties: list[bytes]) -> None:
+            nonlocal read
+            read += len(properties)
+            super().__init__(properties)
+
+    monkeypatch.setattr(bulk_keys, "Properties", Counting)
+    batches = [("T", b"UNIQ_KEY\x01%d\x02" % i, batch_size) for i in range(2048 // batch_size)]
+    records = records_of([("T", b"UNIQ_KEY\x01single\x02", 1)] * before + batches)
+    assert as_lists(waiting_keys(records)) == plain_columns(records)
+    assert read == before + len(batches)

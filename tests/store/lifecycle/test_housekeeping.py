@@ -1,0 +1,97 @@
+"""Housekeeping: what is written behind messages, and that nothing is done at rest."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from pymq.clock import ManualClock
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.store import MessageStore
+from tests.store.support import make_store, put
+
+MESSAGE_COUNT = 20  # more than one segment
+TICK_MS = 1000  # every one of them may write
+
+
+def filled() -> tuple[MemoryFiles, ManualClock, MessageStore]:
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock)
+    store.open()
+    for number in range(MESSAGE_COUNT):
+        put(store, "T", number % 2, b"x" * 300, keys=f"k{number}")
+    return files, clock, store
+
+
+def tick(clock: ManualClock, store: MessageStore, count: int = 1) -> None:
+    for _ in range(count):
+        clock.advance(TICK_MS)
+        store.tick()
+
+
+def calls_of(files: MemoryFiles) -> list[tuple[str, str]]:
+    """Calls of the file system from now on."""
+    calls: list[tuple[str, str]] = []
+    files.fault = lambda call, path: calls.append((call, path))
+    return calls
+
+
+def test_a_tick_writes_what_messages_brought() -> None:
+    files, clock, store = filled()
+    calls = calls_of(files)
+    tick(clock, store, 3)
+    written = {path.rsplit("/", 2)[0] for call, path in calls if call == "pwrite"}
+    assert "/store/consumequeue/T" in written
+    assert any("digests" in path for call, path in calls)
+    assert store.checkpoints._written[2] == MESSAGE_COUNT
+
+
+def test_at_rest_ticks_touch_no_file() -> None:
+    files, clock, store = filled()
+    tick(clock, store, 3)
+    calls = calls_of(files)
+    tick(clock, store, 20)
+    assert calls == []
+    put(store, "T", 0, b"one more")
+    tick(clock, store, 3)
+    assert any("consumequeue" in path for _, path in calls)
+
+
+def test_a_segment_that_was_synced_settles_without_another_message() -> None:
+    files, clock, store = filled()
+    tick(clock, store, 3)
+    assert store.log.segments[0].sealed
+    calls = calls_of(files)
+    store.sync()
+    tick(clock, store)
+    assert any(call == "pwrite" and "digests" in path for call, path in calls)
+
+
+@pytest.mark.parametrize("place", ["consumequeue", "digests"])
+def test_what_could_not_be_written_is_tried_again(place: str) -> None:
+    files, clock, store = filled()
+
+    def full(call: str, path: str) -> None:
+        if place in path and call in ("pwrite", "open", "allocate"):
+            raise OSError(errno.ENOSPC, "full", path)
+
+    files.fault = full
+    tick(clock, store, 3)
+    assert any("full" in problem for problem in store.problems)
+    files.fault = None
+    tick(clock, store)
+    assert store.problems == []
+
+
+def test_keys_that_are_inserted_later_move_the_checkpoint() -> None:
+    """One batch a tick: the last one comes when the queues have long been written."""
+    files, clock = MemoryFiles(), ManualClock()
+    store = make_store(files, clock, index_batch_count=100_000)
+    store.open()
+    for number in range(1000):
+        put(store, "T", 0, b"x", keys=f"k{number}")
+    assert store.index is not None
+    while store.index.waiting:
+        tick(clock, store)
+    assert store.checkpoints._written[3] == store.index.position()

@@ -1,0 +1,46 @@
+"""StoreTimes: the newest record's time counts, but for one that is alone far ahead of the clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.store.lifecycle.store_times import STORE_TIME_AHEAD_MAX_MS, StoreTimes
+
+NOW_MS = 1_700_000_000_000
+EDGE_MS = NOW_MS + STORE_TIME_AHEAD_MAX_MS
+FAR_MS = EDGE_MS + 1
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_ms", "records", "last_ms"),
+    [
+        (0, [], 0),
+        (NOW_MS, [], NOW_MS),
+        (FAR_MS, [], FAR_MS),  # another clock's: nothing speaks against it
+        (NOW_MS - 9, [NOW_MS - 5, NOW_MS - 3], NOW_MS - 3),
+        (NOW_MS - 9, [FAR_MS, NOW_MS - 3], NOW_MS - 3),
+        (FAR_MS, [NOW_MS - 3], NOW_MS - 3),
+        (NOW_MS - 9, [NOW_MS - 5, FAR_MS], NOW_MS - 5),
+        (NOW_MS - 9, [FAR_MS], NOW_MS - 9),
+        (0, [FAR_MS], 0),
+        (NOW_MS - 9, [NOW_MS - 5, EDGE_MS], EDGE_MS),  # the clock was set back by a day
+        (NOW_MS - 9, [FAR_MS, FAR_MS + 1], FAR_MS + 1),
+        (FAR_MS, [FAR_MS + 1], FAR_MS + 1),
+    ],
+)
+def test_the_time_that_counts(checkpoint_ms: int, records: list[int], last_ms: int) -> None:
+    times = StoreTimes(checkpoint_ms, NOW_MS)
+    for one_ms in records:
+        times.add(one_ms)
+    assert times.last_ms == last_ms and times.has_record == bool(records)
+    together = StoreTimes(checkpoint_ms, NOW_MS)
+    if records:
+        together.add(*records[-2:])
+    assert together.last_ms == last_ms
+
+
+def test_another_reading_begins_anew() -> None:
+    times = StoreTimes(NOW_MS, NOW_MS)
+    times.add(1, 2)
+    times.restart()
+    assert times.last_ms == NOW_MS and not times.has_record

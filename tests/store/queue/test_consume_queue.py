@@ -1,0 +1,104 @@
+"""ConsumeQueue: the minimum follows the log, also past blank records; files go when nobody needs them, none too early."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue, QueueFiles
+
+UNITS_PER_FILE = 10
+GAP = -1
+
+
+def make_queue(physical_offsets: list[int], first: int = 0) -> tuple[MemoryFiles, ConsumeQueue]:
+    """A queue in files with one unit of 10 bytes for each physical offset, a blank record for each GAP."""
+    files = MemoryFiles()
+    files.makedirs("/q")
+    queue = ConsumeQueue(QueueFiles(files, "/q", UNITS_PER_FILE * 20, 4), "T", 0)
+    if first:
+        queue.start_at(first)
+    for offset in physical_offsets:
+        if offset == GAP:
+            queue.skip_to(queue.max_offset + 1)
+        else:
+            queue.append(offset, 10, 0)
+    queue.write_tail()
+    return files, queue
+
+
+@pytest.mark.parametrize(
+    ("log_min", "expected"), [(0, 0), (1, 1), (100, 10), (101, 11), (240, 24), (241, 25), (999, 25)]
+)
+def test_the_minimum_is_the_first_unit_still_in_the_log(log_min: int, expected: int) -> None:
+    _, queue = make_queue(list(range(0, 250, 10)))
+    queue.raise_min(log_min)
+    assert queue.min_offset == expected
+    queue.raise_min(0)
+    assert queue.min_offset == expected  # it never goes back
+
+
+def test_records_that_were_lost_do_not_move_the_minimum_past_good_ones() -> None:
+    _, queue = make_queue([0, 10, 20, *[GAP] * 30, 330, 340])
+    queue.raise_min(10)
+    assert queue.min_offset == 1
+    queue.raise_min(25)
+    assert queue.min_offset == 33
+
+
+def test_a_queue_that_ends_with_blank_keeps_what_is_before_them() -> None:
+    _, queue = make_queue([0, 10, GAP, GAP])
+    queue.truncate(4)
+    queue.raise_min(10)
+    assert queue.min_offset == 1
+    queue.raise_min(11)
+    assert queue.min_offset == queue.max_offset == 4
+
+
+def test_a_queue_that_begins_later_begins_at_its_first_unit() -> None:
+    _, queue = make_queue([500, 510], first=17)
+    queue.min_offset = 10  # where its first file begins, as a start finds it
+    queue.raise_min(0)
+    assert queue.min_offset == 17
+
+
+@given(st.lists(st.booleans(), max_size=60), st.integers(0, 700))
+def test_the_minimum_is_what_a_walk_finds(is_gap: list[bool], log_min: int) -> None:
+    offsets = [GAP if gap else 10 * number for number, gap in enumerate(is_gap)]
+    _, queue = make_queue(offsets)
+    queue.raise_min(log_min)
+    good = [number for number, offset in enumerate(offsets) if offset >= log_min]
+    assert queue.min_offset == (good[0] if good else len(offsets))
+
+
+@pytest.mark.parametrize(("minimum", "left"), [(0, 4), (10, 4), (11, 3), (20, 3), (21, 2), (30, 2), (31, 1), (35, 1)])
+def test_a_file_goes_when_its_successor_too_begins_below_the_minimum(minimum: int, left: int) -> None:
+    files, queue = make_queue(list(range(0, 350, 10)))
+    queue.min_offset = minimum
+    removed = queue.drop_old_files(100)
+    assert (len(files.nodes), removed) == (left, 4 - left)
+    assert queue.base_offset == removed * UNITS_PER_FILE
+    assert queue.unit(34) == (340, 10, 0)
+
+
+def test_files_go_in_slices() -> None:
+    files, queue = make_queue(list(range(0, 1000, 10)))
+    queue.min_offset = 95
+    assert [queue.drop_old_files(4) for _ in range(4)] == [4, 4, 1, 0]
+    assert len(files.nodes) == 1
+
+
+def test_a_file_that_a_power_loss_brought_back_goes_with_the_next() -> None:
+    files, queue = make_queue(list(range(0, 350, 10)))
+    files.remove(f"{queue.directory}/{200:020d}")
+    again = ConsumeQueue(QueueFiles(files, "/q", UNITS_PER_FILE * 20, 4), "T", 0)
+    again.end_with(again.open_files(), 600, 35)
+    assert again.base_offset == 20
+    again.raise_min(320)
+    assert again.drop_old_files(100) == 2 and len(files.nodes) == 1
+
+
+def test_a_blank_has_the_bytes_that_rocketmq_writes() -> None:
+    assert UNIT.unpack(BLANK_UNIT) == (0, BLANK_UNIT_SIZE, 0) == (0, 2147483647, 0)

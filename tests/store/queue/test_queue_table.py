@@ -1,0 +1,51 @@
+"""QueueTable: what a start makes of queue files, also when a power loss took one from their midst."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.store.disk.memory_fs import MemoryFiles
+from tests.store.support import ROOT, die, everything, make_store, put
+
+QUEUE = f"{ROOT}/consumequeue/T/0"
+
+
+def queue_file(number: int) -> str:
+    return f"{QUEUE}/{number * 200:020d}"
+
+
+@pytest.mark.parametrize("lost", [2, 3, 4])
+def test_a_file_that_was_never_synced_takes_no_older_one_with_it(lost: int) -> None:
+    files = MemoryFiles()
+    store = make_store(files)
+    store.open()
+    for number in range(20):
+        put(store, "T", 0, b"%d" % number)
+    store.housekeeping.write()
+    store.checkpoint()
+    for number in range(20, 60):
+        put(store, "T", 0, b"%d" % number)
+    store.housekeeping.write()
+    # The log's newer bytes are gone, and of the queue's newer files one is.
+    after = files.after_power_loss(lambda path, _: "commitlog" not in path, lambda path: path != queue_file(lost))
+    die(store)
+    store = make_store(after)
+    store.open()
+    assert store.max_offset("T", 0) == 20
+    assert everything(store) == {("T", 0): [b"%d" % number for number in range(20)]}
+    assert put(store, "T", 0, b"next").queue_offset == 20
+    store.housekeeping.write()
+    assert [path for path in sorted(after.nodes) if path.startswith(QUEUE)] == [queue_file(n) for n in range(3)]
+
+
+def test_an_old_file_deleted_by_hand_leaves_what_is_behind_it() -> None:
+    files = MemoryFiles()
+    store = make_store(files)
+    store.open()
+    for number in range(60):
+        put(store, "T", 0, b"%d" % number)
+    store.close()
+    files.remove(queue_file(1))
+    store = make_store(files)
+    store.open()
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (20, 60)

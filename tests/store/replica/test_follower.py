@@ -1,0 +1,513 @@
+"""A log that grows by another's bytes: equal files, queues and keys, wherever the pieces are cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.clock import ManualClock
+from pymq.errors import NotFoundError, StoreError, StoreUnavailableError
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.store.disk.checkpoint import CheckpointFile
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.replica import follower as following
+from pymq.store.replica.follower import Follower
+from pymq.store.settings import UNIT_SIZE_BYTES
+from pymq.store.store import MessageStore
+from tests.store.support import (
+    BORN,
+    ROOT,
+    SMALL,
+    bodies,
+    die,
+    everything,
+    found_by_key,
+    make_store,
+    put,
+    read_all,
+)
+from tests.store.test_golden_stores import SETTINGS, check_all, check_keys, open_store, unpack
+
+SEGMENT_BYTES = SMALL["segment_size_bytes"]
+TOPICS = ["T", "Other", SCHEDULE_TOPIC, "%RETRY%" + "g" * 150]  # the last one makes version 2 records
+PROPERTIES = (b"", b"TAGS\x01A\x02", b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", b"DELAY\x012\x02", b"X\x01nul\0\x02")
+MESSAGES = st.lists(
+    st.tuples(
+        st.sampled_from(TOPICS),
+        st.integers(0, 2),
+        st.binary(max_size=700),
+        st.sampled_from(
+            [b"", b"TAGS\x01A\x02", b"KEYS\x01a b\x02UNIQ_KEY\x01u\x02", b"DELAY\x012\x02", b"X\x01nul\0\x02"]
+        ),
+        st.sampled_from([0, 0, 0, 0x4, 0xC]),  # transaction states
+        st.sampled_from([BORN, BORN, bytes(20)]),
+    ),
+    max_size=80,
+)
+
+
+def opened(files: MemoryFiles | None = None, clock: ManualClock | None = None, **settings: Any) -> MessageStore:
+    store = make_store(files or MemoryFiles(), clock, **settings)
+    store.open()
+    return store
+
+
+def master_with(count: int, **settings: Any) -> MessageStore:
+    master = opened(**settings)
+    for number, body in enumerate(bodies(count)):
+        put(master, "T", number % 3, body, tags="TagA", keys=f"k{number}")
+    return master
+
+
+def dispatcher(follower: Follower, master: MessageStore, size: int, end: int | None = None) -> None:
+    """What the master has (up to ``end``), in pieces of at most ``size`` bytes."""
+    end = master.physical_max_offset if end is None else end
+    while follower.end < end:
+        follower.append(follower.end, master.read_log(follower.end, min(size, end - follower.end)))
+        follower.dispatch()
+
+
+def raw(log: CommitLog) -> bytes:
+    """All bytes of all segments, also those behind the log's end."""
+    return b"".join(segment.file.pread(0, segment.end - segment.start) for segment in log.segments)
+
+
+def derived(files: MemoryFiles) -> dict[str, bytes]:
+    """What a stopped store made of its log."""
+    parts = tuple(f"{ROOT}/{name}/" for name in ("consumequeue", "index", "digests"))
+    return {path: bytes(node.data) for path, node in files.nodes.items() if path.startswith(parts)}
+
+
+class Heard:
+    """What the arrival listeners of a store were told: every unit of each queue, in order."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.units: dict[tuple[str, int], bytes] = {}
+        store.add_arrival_listener(self._on_arrival)
+
+    def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
+        before = self.units.get((topic, queue_id), b"")
+        assert (len(before) + len(units)) // UNIT_SIZE_BYTES == max_offset
+        self.units[topic, queue_id] = before + units
+
+
+# -- equal to the master --------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(MESSAGES, st.lists(st.integers(1, 9000), min_size=1, max_size=12), st.data())
+def test_whatever_is_sent_in_whatever_pieces(messages: list, sizes: list[int], data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(following, "BULK_BYTES_MIN", data.draw(st.sampled_from([0, 400, 1 << 20])))
+        files, clock = [MemoryFiles(), MemoryFiles()], ManualClock()
+        master, slave = (opened(each, clock, index_batch_count=7) for each in files)
+        heard_there, heard_here = Heard(master), Heard(slave)
+        for topic, queue_id, body, properties, sys_flag, host in messages:
+            master.stage(
+                topic, queue_id, body=body, properties=properties, sys_flag=sys_flag, born_timestamp_ms=5,
+                born_host=host, tags_code=tags_code_of(master, topic, properties),
+            )  # fmt: skip
+            master.commit()
+        follower = Follower(slave)
+        number = 0
+        while follower.end < master.physical_max_offset:
+            size = sizes[number % len(sizes)]
+            follower.append(follower.end, master.read_log(follower.end, size))
+            if data.draw(st.booleans()):
+                follower.dispatch(data.draw(st.sampled_from([None, 1, 300, 5000])))
+            number += 1
+        follower.dispatch()
+        assert follower.dispatched_end == follower.end == master.physical_max_offset
+        assert not slave.problems
+        assert heard_here.units == heard_there.units
+        assert raw(slave.log) == raw(master.log)
+        assert slave.log.last_store_ms == master.log.last_store_ms
+        master.close()
+        slave.close()
+        assert derived(files[1]) == derived(files[0])
+
+
+def tags_code_of(store: MessageStore, topic: str, properties: bytes) -> int:
+    if topic == SCHEDULE_TOPIC and b"DELAY" in properties:
+        return store.settings.schedule_deliver_ms(2, store.clock.now_ms())
+    return ord("A") if b"TAGS" in properties else 0
+
+
+@pytest.mark.parametrize("name", ["store-clean", "store-killed"])
+@pytest.mark.parametrize("size", [77, 32768])
+def test_a_log_of_rocketmq_gives_the_same_queues_and_keys(name: str, size: int, tmp_path: Path) -> None:
+    root, manifest = unpack(name, tmp_path)
+    master = open_store(root)
+    slave = make_store(MemoryFiles(), ManualClock(1_800_000_000_000), root="/copy", **vars_of(SETTINGS))
+    slave.open()
+    dispatcher(Follower(slave), master, size)
+    assert not slave.problems
+    assert raw(slave.log) == raw(master.log)
+    check_all(slave, manifest)
+    check_keys(slave, manifest)
+    master.close()
+    slave.close()
+    again = make_store(slave._files, ManualClock(1_800_000_000_000), root="/copy", **vars_of(SETTINGS))
+    assert again.open().clean
+    check_all(again, manifest)
+
+
+def vars_of(settings: Any) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in SMALL if name != "queue_tail_bytes"}
+
+
+def test_only_whole_records_are_seen() -> None:
+    master, slave = master_with(3), opened()
+    follower = Follower(slave)
+    second = master.log.max_offset // 3
+    dispatcher(follower, master, 1, end=second - 1)
+    assert (follower.end, follower.dispatched_end) == (second - 1, 0)
+    assert everything(slave) == {}
+    assert follower.dispatch() == 0
+    follower.append(second - 1, master.read_log(second - 1, 1))
+    assert follower.dispatch() == 1
+    assert (follower.end, follower.dispatched_end) == (second, second)
+    assert everything(slave) == {("T", 0): [b"body-0"]}
+    assert found_by_key(slave, "T", "k0") == [b"body-0"]
+
+
+def test_a_limited_dispatch_leaves_the_rest_for_later() -> None:
+    master, slave = master_with(20), opened()
+    follower = Follower(slave)
+    size = master.read_log(0, 4)
+    record = int.from_bytes(size, "big")
+    follower.append(0, master.read_log(0, 1 << 20))
+    assert follower.dispatch(1) == 1  # the first one is larger, and goes all the same
+    assert follower.dispatch(2 * record) == 2
+    assert follower.dispatch(3 * record - 1) == 2
+    assert follower.dispatched_end == 5 * record
+    assert follower.dispatch() == 15
+
+
+def test_numpy_is_left_alone_until_it_is_loaded() -> None:
+    code = (
+        "import sys\n"
+        "from tests.store.replica.test_follower import *\n"
+        "master, slave = opened(), opened()\n"
+        "for store in (master, slave):\n"
+        "    store.set_bulk_ready(False)\n"
+        "for body in bodies(300):\n"
+        "    put(master, 'T', 0, body, keys='k')\n"
+        "dispatcher(Follower(slave), master, 1 << 20)\n"
+        "assert slave.max_offset('T', 0) == 300\n"
+        "assert 'pymq.store.scan.bulk' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- where it begins ------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_log_begins_at_any_segment() -> None:
+    master, slave = master_with(200), opened()
+    start = master.log.segments[-2].start
+    follower = Follower(slave)
+    follower.start_at(SEGMENT_BYTES)  # nothing has come yet, so it may begin elsewhere
+    follower.start_at(start)
+    assert follower.end == follower.dispatched_end == start
+    dispatcher(follower, master, 501)
+    assert slave.physical_min_offset == start
+    assert not slave.problems
+    for queue_id in range(3):
+        first = slave.min_offset("T", queue_id)
+        assert 0 < first < slave.max_offset("T", queue_id) == master.max_offset("T", queue_id)
+        wanted = [message.body for message in read_all(master, "T", queue_id)]
+        assert [message.body for message in read_all(slave, "T", queue_id)] == wanted[first:]
+    files = slave._files
+    die(slave)
+    again = opened(files)
+    assert again.physical_min_offset == start
+    assert everything(again) == everything(slave_of(master, start))
+
+
+def slave_of(master: MessageStore, start: int) -> MessageStore:
+    slave = opened()
+    follower = Follower(slave)
+    follower.start_at(start)
+    dispatcher(follower, master, 1 << 20)
+    return slave
+
+
+@pytest.mark.parametrize("offset", [1, SEGMENT_BYTES - 1, SEGMENT_BYTES + 20, -SEGMENT_BYTES])
+def test_a_log_begins_nowhere_else(offset: int) -> None:
+    with pytest.raises(StoreError, match=str(offset)):
+        Follower(opened()).start_at(offset)
+
+
+def test_a_log_with_bytes_begins_where_it_begins() -> None:
+    follower = Follower(opened())
+    follower.append(0, b"x")
+    with pytest.raises(StoreError, match="from 0 to 1"):
+        follower.start_at(SEGMENT_BYTES)
+
+
+def test_a_segment_that_was_made_but_not_written_holds_nothing_back() -> None:
+    """Power went between the two."""
+    files = MemoryFiles()
+    follower = Follower(opened(files))
+    follower.start_at(3 * SEGMENT_BYTES)
+    follower.append(3 * SEGMENT_BYTES, b"x")
+    die(follower._store)
+    slave = opened(files)
+    again = Follower(slave)
+    assert slave.physical_min_offset == again.end == 3 * SEGMENT_BYTES
+    again.start_at(5 * SEGMENT_BYTES)
+    assert slave.physical_min_offset == again.end == 5 * SEGMENT_BYTES
+    assert not files.listdir(f"{ROOT}/commitlog")
+
+
+# -- stops and starts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("step", [1, 50, 333])
+def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int) -> None:
+    files, master = MemoryFiles(), master_with(40)
+    ends = range(0, master.physical_max_offset + step, step * 7)
+    end = 0
+    for wanted in ends:
+        slave = opened(files)
+        follower = Follower(slave)
+        assert end - 400 < follower.end <= max(end, follower.end)
+        dispatcher(follower, master, step, end=min(wanted, master.physical_max_offset))
+        end = follower.end
+        slave.tick()
+        if clean:
+            slave.close()
+        else:
+            die(slave)
+    slave = opened(files)
+    dispatcher(Follower(slave), master, 1000)
+    assert everything(slave) == everything(master)
+    assert raw(slave.log) == raw(master.log)
+    assert found_by_key(slave, "T", "k39") == [b"body-39"]
+
+
+def test_a_clean_stop_within_a_record_vouches_for_whole_ones_alone() -> None:
+    files, master = MemoryFiles(), master_with(10)
+    slave = opened(files)
+    follower = Follower(slave)
+    dispatcher(follower, master, 1 << 20, end=master.physical_max_offset - 5)
+    whole = follower.dispatched_end
+    assert slave.sync() == slave.synced_offset == master.physical_max_offset - 5  # what a slave tells its master
+    slave.close()
+    durable = CheckpointFile(files, f"{ROOT}/checkpoint").load().durable
+    assert durable is not None
+    assert durable.log_offset == durable.queue_offset == whole
+    slave = opened(files)
+    assert slave.physical_max_offset == whole
+
+
+def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
+    """Bytes and records come on while the disk works."""
+    files, master = MemoryFiles(), master_with(10)
+    slave = opened(files)
+    follower = Follower(slave)
+    end = master.physical_max_offset
+    dispatcher(follower, master, 1 << 20, end=end - 5)
+
+    def meanwhile(call: str, path: str) -> None:
+        if call == "sync" and "commitlog" in path:
+            files.fault = None
+            dispatcher(follower, master, 1 << 20)
+
+    files.fault = meanwhile
+    assert slave.log.sync() == end - 5
+    assert slave.log.synced_whole_offset < end - 5
+    assert follower.dispatched_end == end
+
+
+def test_a_checkpoint_never_vouches_for_bytes_that_were_not_handed_on() -> None:
+    """Queues are written out, and the checkpoint moves, between a record's arrival and its dispatch."""
+    files, master, clock = MemoryFiles(), master_with(9), ManualClock()
+    slave = opened(files, clock)
+    follower = Follower(slave)
+    dispatcher(follower, master, 1 << 20)
+    known = follower.dispatched_end
+    put(master, "T", 0, b"new", tags="TagA", keys="new")
+    follower.append(follower.end, master.read_log(follower.end, 1 << 20))
+    assert slave.log.visible_end[0] == known < follower.end
+    clock.advance(slave.settings.checkpoint_interval_ms)
+    slave.tick()
+    slave.sync()
+    durable = CheckpointFile(files, f"{ROOT}/checkpoint").load().durable
+    assert durable is not None
+    assert durable.queue_offset == known
+    follower.dispatch()
+    die(slave)
+    slave = opened(files)
+    assert everything(slave) == everything(master)
+    assert found_by_key(slave, "T", "new") == [b"new"]
+
+
+def test_a_slave_becomes_the_master_behind_its_last_whole_record() -> None:
+    files, master = MemoryFiles(), master_with(10)
+    slave = opened(files)
+    dispatcher(Follower(slave), master, 64, end=master.physical_max_offset - 5)
+    slave.close()
+    slave = opened(files)
+    placed = put(slave, "T", 0, b"mine")
+    assert placed.queue_offset == 3  # the tenth message, whose end never came, was the fourth of this queue
+    assert [message.body for message in read_all(slave, "T", 0)] == [b"body-0", b"body-3", b"body-6", b"mine"]
+
+
+def test_retention_and_compression_work_on_a_slave() -> None:
+    clock = ManualClock()
+    files = MemoryFiles(now_ms=clock.now_ms)
+    master, slave = master_with(150), opened(files, clock)
+    follower = Follower(slave)
+    dispatcher(follower, master, 700, end=master.physical_max_offset - 3)
+    slave.tick()
+    clock.advance(3_600_000)
+    slave.checkpoint()
+    while (piece := slave.cold_compressor.next_piece(clock.now_ms())) is not None:
+        piece.run()
+        slave.cold_compressor.finish(piece)
+    assert slave.cold_segment_count == len(slave.log.segments) - 1 > 3
+    first = slave.log.segments[1].start
+    assert slave.expiry.drop_oldest() == first == slave.physical_min_offset
+    dispatcher(follower, master, 700)
+    for queue_id in range(3):
+        wanted = [message.body for message in read_all(master, "T", queue_id)][slave.min_offset("T", queue_id) :]
+        assert [message.body for message in read_all(slave, "T", queue_id)] == wanted
+    slave.close()
+    assert everything(opened(files, clock)) == everything(slave_of(master, first))
+
+
+def test_the_oldest_segment_stays_while_its_records_wait() -> None:
+    master, slave = master_with(100), opened()
+    follower = Follower(slave)
+    while follower.end < master.physical_max_offset:
+        follower.append(follower.end, master.read_log(follower.end, 1 << 20))
+    with pytest.raises(StoreUnavailableError, match="before the queue units"):
+        slave.expiry.drop_oldest()
+    follower.dispatch()
+    slave.tick()
+    assert slave.expiry.drop_oldest() == SEGMENT_BYTES
+
+
+# -- refusals and failing disks -------------------------------------------------------------------------------------
+
+
+def test_bytes_must_begin_where_the_log_ends() -> None:
+    follower = Follower(opened())
+    follower.append(0, b"abc")
+    for position in (0, 2, 4):
+        with pytest.raises(StoreError, match=f"ends at 3, bytes from {position} on"):
+            follower.append(position, b"x")
+    assert follower.end == 3
+
+
+def test_a_store_that_is_not_open_takes_nothing() -> None:
+    follower = Follower(make_store(MemoryFiles()))
+    with pytest.raises(StoreUnavailableError):
+        follower.append(0, b"x")
+    with pytest.raises(StoreUnavailableError):
+        follower.start_at(0)
+
+
+def test_a_full_disk_keeps_nothing_of_a_piece_and_takes_it_later() -> None:
+    files, master = MemoryFiles(), master_with(60)
+    slave = opened(files)
+    follower = Follower(slave)
+    dispatcher(follower, master, 1 << 20, end=1000)
+
+    def full(call: str, path: str) -> None:
+        if call == "pwrite" and path.endswith(f"{SEGMENT_BYTES:020d}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    files.fault = full
+    piece = bytes(master.read_log(1000, 1 << 20)) + bytes(master.read_log(SEGMENT_BYTES, 500))
+    with pytest.raises(StoreUnavailableError, match="No space left"):
+        follower.append(1000, piece)
+    assert follower.end == 1000
+    assert any("No space left" in problem for problem in slave.problems)
+    assert not any(raw(slave.log)[1000:])
+    files.fault = None
+    follower.append(1000, piece)
+    assert not slave.problems
+    dispatcher(follower, master, 1 << 20)
+    assert raw(slave.log) == raw(master.log)
+    assert everything(slave) == everything(master)
+
+
+def test_a_failed_fsync_ends_the_following() -> None:
+    files = MemoryFiles()
+    slave = opened(files)
+    follower = Follower(slave)
+    follower.append(0, b"x")
+
+    def broken(call: str, path: str) -> None:
+        if call == "sync":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = broken
+    with pytest.raises(StoreUnavailableError):
+        slave.sync()
+    with pytest.raises(StoreUnavailableError, match="read-only"):
+        follower.append(1, b"x")
+
+
+def test_records_wait_for_a_disk_that_can_not_be_read() -> None:
+    files, master = MemoryFiles(), master_with(100)
+    slave = opened(files)
+    follower = Follower(slave)
+    heard = Heard(slave)
+    while follower.end < master.physical_max_offset:
+        follower.append(follower.end, master.read_log(follower.end, 1 << 20))
+
+    def broken(call: str, path: str) -> None:
+        if call == "pread" and path.endswith(f"{SEGMENT_BYTES:020d}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    files.fault = broken
+    first = follower.dispatch()
+    assert 0 < first < 100
+    assert any("can't be handed on" in problem for problem in slave.problems)
+    files.fault = None
+    assert first + follower.dispatch() == 100
+    assert not slave.problems
+    assert {queue: len(units) // UNIT_SIZE_BYTES for queue, units in heard.units.items()} == {
+        ("T", 0): 34, ("T", 1): 33, ("T", 2): 33,
+    }  # fmt: skip
+
+
+# -- reading it -----------------------------------------------------------------------------------------------------
+
+
+def test_bytes_of_the_log_end_with_their_segment_and_the_log() -> None:
+    master = master_with(60)
+    end = master.physical_max_offset
+    assert len(master.read_log(0, 1 << 20)) == SEGMENT_BYTES
+    assert len(master.read_log(10, 20)) == 20
+    assert len(master.read_log(SEGMENT_BYTES - 1, 20)) == 1
+    assert len(master.read_log(end - 1, 20)) == 1
+    assert len(master.read_log(end, 20)) == 0
+    for outside in (-1, end + 1):
+        with pytest.raises(NotFoundError):
+            master.read_log(outside, 1)
+    assert len(opened().read_log(0, 1)) == 0
+
+
+def test_a_digest_of_the_logs_end_spans_segments() -> None:
+    one, other = master_with(200), master_with(201)
+    end = one.physical_max_offset
+    assert one.tail_digest(end, 6000) == other.tail_digest(end, 6000) != other.tail_digest(end, 5999)
+    assert one.tail_digest(end, 0) == other.tail_digest(0, 0)
+    for wrong_end, size in ((end, end + 1), (end + 1, 10)):
+        with pytest.raises(NotFoundError):
+            one.tail_digest(wrong_end, size)

@@ -1,0 +1,134 @@
+"""The fast write paths store the same bytes as the plain encoder."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymq.clock import ManualClock
+from pymq.errors import StoreError
+from pymq.model.hosts import pack_host
+from pymq.model.record import encode_record
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.consume_queue import tags_codes
+from pymq.store.store import MessageStore, StoreSettings
+from pymq.store.write.appender import Placed, PlacedBatch
+from pymq.store.write.plain_stager import PlainStager
+from tests.store.support import HOST, make_store
+
+SETTINGS = StoreSettings(segment_size_bytes=1 << 16)
+NOW_MS = 1_700_000_000_000
+V6 = bytes(range(16)) + b"\x00\x00\x2a\x9f"
+TOPICS = st.sampled_from(["T", "%RETRY%" + "g" * 119, "%RETRY%" + "g" * 121, "%DLQ%" + "x" * 200])
+ENTRIES = st.lists(
+    st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=40), st.binary(max_size=2000), st.integers(-9, 9)),
+    min_size=1,
+    max_size=5,
+)
+
+
+def open_store(store_host: bytes = HOST) -> MessageStore:
+    store = MessageStore(
+        root="/s", files=MemoryFiles(), clock=ManualClock(NOW_MS), settings=SETTINGS, store_host=store_host
+    )
+    store.open()
+    return store
+
+
+def plain(topic: str, offset: int, physical: int, entry: tuple[int, bytes, bytes, int], **more: object) -> bytes:
+    fields = {"sys_flag": 1, "born_timestamp_ms": 5, "born_host": HOST, "store_host": HOST, **more}
+    return encode_record(
+        topic=topic.encode(), queue_id=3, queue_offset=offset, physical_offset=physical, body=entry[1],
+        properties=entry[2], flag=entry[0], store_timestamp_ms=NOW_MS, **fields,
+    )  # fmt: skip
+
+
+@settings(deadline=None)
+@given(TOPICS, ENTRIES)
+def test_batches_singles_and_the_short_way_equal_the_plain_encoder(topic: str, entries: list) -> None:
+    for way in ("batch", "single", "short"):
+        store = open_store()
+        if way == "batch":
+            store.stage_many(topic, 3, entries, sys_flag=1, born_timestamp_ms=5, born_host=HOST)
+        short = PlainStager(store, HOST)
+        for flag, body, properties, tags_code in entries if way != "batch" else []:
+            queue = short.queue(topic, 3) if way == "short" else None
+            if queue is not None:
+                short.stage(queue, body, properties, properties, tags_code, flag, 1, 5, HOST)
+            else:
+                store.stage(
+                    topic, 3, body=body, properties=properties, tags_code=tags_code, flag=flag, sys_flag=1,
+                    born_timestamp_ms=5, born_host=HOST,
+                )  # fmt: skip
+        store.commit()
+        at = 0
+        for offset, entry in enumerate(entries):
+            wanted = plain(topic, offset, at, entry)
+            assert bytes(store.record_at(at)) == wanted
+            assert store.queue_table.make(topic, 3).unit(offset) == (at, len(wanted), entry[3])
+            at += len(wanted)
+        assert store.physical_max_offset == at
+        store._release()
+
+
+@settings(deadline=None)
+@given(st.sampled_from([HOST, V6]), st.sampled_from([HOST, V6]), ENTRIES)
+def test_hosts_of_both_families(born_host: bytes, store_host: bytes, entries: list) -> None:
+    store = open_store(store_host)
+    placed = store.stage_many("T", 3, entries, sys_flag=0x31, born_timestamp_ms=5, born_host=born_host)
+    store.commit()
+    for offset, (entry, place) in enumerate(zip(entries, placed, strict=True)):
+        wanted = plain("T", offset, place.physical_offset, entry, born_host=born_host, store_host=store_host)
+        assert bytes(store.record_at(place.physical_offset)) == wanted
+        assert place.size_bytes == len(wanted)
+    assert store.store_time("T", 3, 0) == NOW_MS
+
+
+def test_what_a_batch_returns_is_a_sequence_of_places() -> None:
+    placed = PlacedBatch(5, [100, 210, 330], [110, 120, 130])
+    assert list(placed) == [Placed(5, 100, 110), Placed(6, 210, 120), Placed(7, 330, 130)]
+    assert (len(placed), placed[-1], placed[1:]) == (3, Placed(7, 330, 130), [Placed(6, 210, 120), Placed(7, 330, 130)])
+    assert len(PlacedBatch(5, [], [])) == 0
+
+
+def test_half_messages_and_rollbacks_take_no_queue_offset() -> None:
+    store = open_store()
+    for sys_flag in (0x4, 0xC, 0x8, 0x0):
+        store.stage(
+            "T", 0, body=b"", properties=b"", tags_code=0, sys_flag=sys_flag, born_timestamp_ms=0, born_host=HOST
+        )
+    store.commit()
+    assert store.max_offset("T", 0) == 2
+
+
+def test_listeners_hear_of_each_queue_once_a_commit() -> None:
+    store, heard = open_store(), []
+    store.add_arrival_listener(lambda topic, queue, end, units: heard.append((topic, queue, end, tags_codes(units))))
+    store.stage_many("T", 1, [(0, b"", b"", 7), (0, b"", b"", 8)], born_timestamp_ms=0, born_host=HOST)
+    store.stage("U", 0, body=b"", properties=b"", tags_code=9, born_timestamp_ms=0, born_host=HOST)
+    assert heard == []
+    store.commit()
+    assert heard == [("T", 1, 2, [7, 8]), ("U", 0, 1, [9])]
+
+
+def test_store_time_never_goes_back() -> None:
+    clock = ManualClock(NOW_MS)
+    store = make_store(MemoryFiles(), clock)
+    store.open()
+    times = []
+    for now_ms in (NOW_MS, NOW_MS - 3_600_000, NOW_MS + 5):
+        clock.set_wall(now_ms)
+        store.stage("T", 0, body=b"", properties=b"", tags_code=0, born_timestamp_ms=0, born_host=HOST)
+        store.commit()
+        times.append(store.store_time("T", 0, store.max_offset("T", 0) - 1))
+    assert times == [NOW_MS, NOW_MS, NOW_MS + 5]
+
+
+def test_a_batch_of_an_ipv6_client_is_staged_whole_or_not_at_all() -> None:
+    store = open_store()
+    entries = [(0, b"fits", b"", 0), (0, b"x" * SETTINGS.segment_size_bytes, b"", 0)]
+    with pytest.raises(StoreError, match="can't be stored"):
+        store.stage_many("T", 0, entries, born_timestamp_ms=0, born_host=pack_host("::1", 1))
+    store.commit()
+    assert store.max_offset("T", 0) == 0
