@@ -17,9 +17,9 @@ from pymq.clock import Clock
 from pymq.errors import PymqError, RefusedError, RequestTimeoutError, UnreachableError
 from pymq.model.route import MASTER_ID
 from pymq.wire.bodies_replication import (
-    FOLLOWING,
     FENCE,
     FENCE_MS_MAX,
+    FOLLOWING,
     PROMOTE,
     RESUME,
     STEP_DOWN,

@@ -127,7 +127,9 @@ def _choice(
         target or masters[0],
         None,
         second_masters=second_masters,
-        risks=tuple(_risk_of_second_master(target, second_master) for second_master in second_masters) if target is not None else (),
+        risks=tuple(_risk_of_second_master(target, second_master) for second_master in second_masters)
+        if target is not None
+        else (),
         obstacles=() if target is not None else (which,),
     )
 
@@ -234,7 +236,9 @@ def _risks(members: Sequence[GroupMember], target: GroupMember, lost_master: str
 
 def _risk_of_lost_master(members: Sequence[GroupMember], target: ReplicationStatus, lost_master: str) -> str:
     where = f"the master {f'at {lost_master} ' if lost_master else ''}does not answer"
-    known_end = max((one.status.ha_client.master_log_end for one in members if one.status and one.status.ha_client), default=-1)
+    known_end = max(
+        (one.status.ha_client.master_log_end for one in members if one.status and one.status.ha_client), default=-1
+    )
     missing = known_end - target.log_end
     if missing > 0:
         return f"{where}, and it had {missing} bytes after offset {target.log_end} that {target.address} lacks"
@@ -248,7 +252,9 @@ def _answers(members: Sequence[GroupMember], address: str) -> bool:
 
 
 def _follows(member: GroupMember) -> bool:
-    return member.status is not None and member.status.ha_client is not None and member.status.ha_client.state == FOLLOWING
+    return (
+        member.status is not None and member.status.ha_client is not None and member.status.ha_client.state == FOLLOWING
+    )
 
 
 def _end(member: GroupMember) -> int:

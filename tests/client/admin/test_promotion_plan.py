@@ -75,7 +75,9 @@ def test_another_slave_that_has_more_or_does_not_answer_is_a_risk() -> None:
 
 def test_a_former_master_that_has_stepped_down_is_no_risk() -> None:
     """A promotion that broke off between its two halves is run again without force."""
-    found = plan(slave(A, 1, state="joining", ha_client=ha_client("joining", B)), slave(B, 1, state="waiting"), target=B)
+    found = plan(
+        slave(A, 1, state="joining", ha_client=ha_client("joining", B)), slave(B, 1, state="waiting"), target=B
+    )
     assert found.risks == () and found.master is None
 
 
