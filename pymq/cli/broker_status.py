@@ -148,6 +148,8 @@ def _ha_client_fields(ha_client: dict[str, Any]) -> dict[str, Any]:
         f"{shown_ms(ha_client['lag_ms'])}",
         "receiving": _rate(ha_client["bytes_per_second"]),
         "last heard": local_time(ha_client["last_heard_ms"]),
-        "tables copied": "-" if ha_client["metadata_age_ms"] < 0 else f"{format_duration_ms(ha_client['metadata_age_ms'])} ago",
+        "tables copied": "-"
+        if ha_client["metadata_age_ms"] < 0
+        else f"{format_duration_ms(ha_client['metadata_age_ms'])} ago",
         "problem": ha_client["problem"] or "none",
     }

@@ -11,8 +11,8 @@ from pymq.filter.raw_properties import SEPARATOR
 from pymq.model.properties import encode_properties
 
 if TYPE_CHECKING:
-    from pymq.filter.prefilter import Prefilter
     from pymq.filter.nodes import Node
+    from pymq.filter.prefilter import Prefilter
 
 EXPRESSION_CACHE_COUNT = 512
 
