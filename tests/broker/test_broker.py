@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -284,7 +285,11 @@ def test_answers_under_sync_flush_come_after_the_disk_has_them(tmp_path: Path) -
 
 def test_an_operator_has_old_messages_deleted_and_consumers_are_told(tmp_path: Path) -> None:
     async def scenario() -> None:
-        settings = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "fileReservedTime": "0"}
+        settings: dict[str, Any] = {
+            "mappedFileSizeCommitLog": "65536",
+            "mappedFileSizeConsumeQueue": "400",
+            "fileReservedTime": "0",
+        }
         queue = MessageQueue("T", "broker-a", 0)
         async with name_server() as namesrv:
             broker = make_broker(tmp_path / "data", namesrv.address, **settings)

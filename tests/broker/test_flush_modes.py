@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ class HeldSync:
 Scenario = Callable[[Broker, Producer, PullConsumer, Admin], Awaitable[None]]
 
 
-def run(scenario: Scenario, tmp_path: Path, **settings: str) -> None:
+def run(scenario: Scenario, tmp_path: Path, **settings: Any) -> None:
     async def whole() -> None:
         async with name_server() as namesrv:
             broker = make_broker(tmp_path / "data", namesrv.address, **settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.broker.test_broker import make_broker, name_server, until
 from tests.broker.test_role_changes import is_following, running
 
 WAIT_MS = 300
-PROMISING = {"brokerRole": "SYNC_MASTER"}
+PROMISING: dict[str, Any] = {"brokerRole": "SYNC_MASTER"}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def is_held(broker: Broker) -> bool:
     return broker.parts is not None and broker.parts.tail_recovery.is_held
 
 
-def restarted(directory: Path, namesrv: str, address: str, **settings: str) -> Broker:
+def restarted(directory: Path, namesrv: str, address: str, **settings: Any) -> Broker:
     return make_broker(directory, namesrv, listenPort=address.rpartition(":")[2], **settings)
 
 

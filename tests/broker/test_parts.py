@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_a_table_that_can_t_be_read_frees_the_directory(table: str) -> None:
 def test_an_arrival_reaches_parked_pulls_and_delays() -> None:
     world = World()
     caller = Caller(world)
-    pull = {
+    pull: dict[str, Any] = {
         "consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 6,
         "commitOffset": 0, "suspendTimeoutMillis": 1000, "subVersion": 0, "subscription": "*",
     }  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ class Two:
         self.slave = self._make(1, 0)
 
     def _make(self, broker_id: int, port: int) -> Broker:
-        settings = {**self._settings, "brokerId": str(broker_id), "listenPort": str(port)}
+        settings: dict[str, Any] = {**self._settings, "brokerId": str(broker_id), "listenPort": str(port)}
         if broker_id:
             settings["brokerRole"] = "SLAVE"
         return make_broker(self._directory / str(broker_id), self._namesrv.address, **settings)

@@ -165,7 +165,7 @@ class Caller:
         )
         return self._dispatcher.dispatch(self.peer, command)
 
-    def ok(self, code: int, body: bytes = b"", **ext: object) -> Reply:
+    def ok(self, code: int, body: bytes = b"", **ext: Any) -> Reply:
         """The reply, now or late, which must be a success."""
         reply = self.ask(code, body, **ext)
         if reply is None:
@@ -174,7 +174,7 @@ class Caller:
         assert reply.code == 0, reply.remark
         return reply
 
-    def refused(self, code: int, body: bytes = b"", **ext: object) -> tuple[int, str]:
+    def refused(self, code: int, body: bytes = b"", **ext: Any) -> tuple[int, str]:
         """(code, remark) of a reply, now or late, that must be a refusal."""
         reply = self.ask(code, body, **ext)
         if reply is None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pymq.client.admin import Admin
 from pymq.errors import PymqError
@@ -130,7 +130,7 @@ class Group:
         await asyncio.to_thread(self.namesrv.kill)
         await asyncio.sleep(down_s)
         await asyncio.to_thread(self.namesrv.start)
-        told = set()
+        told: set[Any] = set()
         deadline = asyncio.get_running_loop().time() + HEAL_TIMEOUT_S
         while told != {broker.told for broker in self.brokers}:
             assert asyncio.get_running_loop().time() < deadline, (
@@ -188,7 +188,9 @@ class Group:
 
 def _healthy_master(found: dict[Broker, ReplicationStatus | str]) -> Broker | None:
     """The only master, if it has the others in sync and they say that they follow it."""
-    masters = [broker for broker, status in found.items() if isinstance(status, ReplicationStatus) and not status.link]
+    masters = [
+        broker for broker, status in found.items() if isinstance(status, ReplicationStatus) and not status.ha_client
+    ]
     if len(masters) != 1:
         return None
     (master,) = masters
@@ -202,6 +204,6 @@ def _healthy_master(found: dict[Broker, ReplicationStatus | str]) -> Broker | No
 
 
 def _follows(status: ReplicationStatus | str, master: Broker) -> bool:
-    if isinstance(status, str) or status.link is None:
+    if isinstance(status, str) or status.ha_client is None:
         return False
-    return status.link.state == FOLLOWING and status.link.master_address == master.told
+    return status.ha_client.state == FOLLOWING and status.ha_client.master_address == master.told

@@ -79,7 +79,7 @@ class ChaosRounds:
             doubled = await side.check(await group.healed())
             stored_count = await check_all(group, load.ledger, watcher.seen)
             statuses = await group.statuses()
-            cut_count = sum(len(status.cuts) for status in statuses.values() if not isinstance(status, str))
+            cut_count = sum(len(status.truncations) for status in statuses.values() if not isinstance(status, str))
             sends = load.ledger.counts
             return Outcome(
                 round_count,

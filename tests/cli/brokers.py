@@ -9,6 +9,7 @@ import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from signal import Signals
 from types import TracebackType
 from typing import Any
 
@@ -76,11 +77,11 @@ class Brokers:
         """kill -9."""
         self._end(name, signal.SIGKILL)
 
-    def signal(self, name: str, which: signal.Signals) -> None:
+    def signal(self, name: str, which: Signals) -> None:
         """Sends a running broker a signal: SIGSTOP and SIGCONT."""
         os.kill(self._running[name].pid, which)
 
-    def _end(self, name: str, how: signal.Signals) -> None:
+    def _end(self, name: str, how: Signals) -> None:
         running = self._running.pop(name)
         os.kill(running.pid, how)
         running.wait(STOP_TIMEOUT_S)

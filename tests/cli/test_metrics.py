@@ -25,6 +25,7 @@ from pymq.client import Message, Producer, PushConsumer
 from pymq.errors import EXIT_OK, EXIT_USAGE
 from pymq.filterserver.metrics import FILTER_SERVER_METRICS
 from pymq.metrics.exposition import LEFT_OUT
+from pymq.model.record import StoredMessage
 from pymq.namesrv.metrics import NAMESRV_METRICS
 
 from .test_servers import STOP_TIMEOUT_S, first_line, process
@@ -111,7 +112,7 @@ async def exchange(namesrv: str, metrics: str, count: int) -> list[Scraped]:
     seen = 0
     scrapes: list[Scraped] = []
 
-    def consume(messages: list[object]) -> None:
+    def consume(messages: list[StoredMessage]) -> None:
         nonlocal seen
         seen += len(messages)
 

@@ -52,7 +52,7 @@ def process(*arguments: str, home: Path) -> Iterator[subprocess.Popen[str]]:
 def first_line(running: subprocess.Popen[str]) -> str:
     assert running.stdout is not None
     readable, _, _ = select.select([running.stdout], [], [], START_TIMEOUT_S)
-    assert readable, f"neither ready nor ended after {START_TIMEOUT_S} s: {running.args}"
+    assert readable, f"neither ready nor ended after {START_TIMEOUT_S} s: {running.args!r}"
     return running.stdout.readline()
 
 

@@ -71,10 +71,10 @@ class Group:
         return loaded
 
     def topics(self) -> dict[str, Any]:
-        return self.table(1, "topics")["topicConfigTable"]  # type: ignore[no-any-return]
+        return self.table(1, "topics")["topicConfigTable"]
 
     def offsets(self, broker_id: int) -> dict[str, Any]:
-        return self.table(broker_id, "consumerOffset")["offsetTable"]  # type: ignore[no-any-return]
+        return self.table(broker_id, "consumerOffset")["offsetTable"]
 
     def queue_files(self, broker_id: int, topic: str) -> list[Path]:
         return sorted((self.home / str(broker_id) / "consumequeue" / topic).glob("*/*"))

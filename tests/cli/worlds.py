@@ -36,7 +36,7 @@ class Connection:
         replaced = self.answers.get((address, code))
         if replaced is not None:
             return replaced(Command(code, body=raw))
-        fields = encode_header(header) if header is not None else {}
+        fields: dict[str, Any] = encode_header(header) if header is not None else {}
         reply = Caller(world).ask(code, raw, **fields)
         assert reply is not None
         if reply.code != 0:

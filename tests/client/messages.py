@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
 from pymq.model.record import StoredMessage, decode_record, encode_record
@@ -36,6 +38,6 @@ def record(
     )
 
 
-def message(body: bytes = b"x", **options: object) -> StoredMessage:
+def message(body: bytes = b"x", **options: Any) -> StoredMessage:
     """The same, decoded."""
     return decode_record(record(body, **options))

@@ -11,7 +11,7 @@ import itertools
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pymq.client import (
@@ -481,7 +481,7 @@ async def a_topic_that_comes_later(namesrv: str, directory: Path) -> None:
 async def selected_queue_keeps_order(namesrv: str, directory: Path) -> None:
     topic = await make_topic(namesrv, 4)
 
-    def by_key(queues: list[MessageQueue], message: Message) -> MessageQueue:
+    def by_key(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         return queues[int(message.keys) % len(queues)]
 
     async with Producer(fresh("P"), namesrv=namesrv) as producer:

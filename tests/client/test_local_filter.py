@@ -178,7 +178,7 @@ def test_a_pull_has_what_the_filter_takes_and_moves_past_the_rest() -> None:
 
 def test_a_pull_ends_before_a_message_that_stops() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
-        wanted = {"filter": "length", "expression": "4", "on_error": "stop"}
+        wanted: dict[str, Any] = {"filter": "length", "expression": "4", "on_error": "stop"}
         before = await pull.pull(QUEUE, 0, **wanted)
         assert (before.next_offset, [message.body for message in before.messages()]) == (2, [b"long"])
         with pytest.raises(FilterStopError, match="T b/0@2: it is a riddle"):

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from pymq.client.offset_store import BrokerOffsets, FileOffsets
+from pymq.client.queue_offsets import QueueOffsets
 from pymq.errors import UnreachableError
 from pymq.model.message import MessageQueue
 
@@ -14,7 +15,7 @@ QUEUE = MessageQueue("T", "b", 0)
 OTHER = MessageQueue("T", "b", 1)
 
 
-class FakeRequests:
+class FakeRequests(QueueOffsets):
     """Offsets at a broker that can be out of reach, and that answers only while its gate is open."""
 
     def __init__(self):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymq.client.outgoing import prepare
 from pymq.clock import ManualClock
 from pymq.model.ids import UniqueIdMaker
@@ -11,7 +13,7 @@ from pymq.wire.headers.send import SendMessageV2Header, send_v2_fields
 
 
 def test_the_short_way_to_the_named_fields_equals_the_typed_header():
-    values = {
+    values: dict[str, Any] = {
         "producer_group": "P",
         "topic": "T",
         "default_topic": "TBW102",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ def run(scenario, body):
         server = await FakeServer().start()
         server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda command: body(command))
         remoting = RemotingClient(clock=SystemClock())
-        changed = []
+        changed: list[Any] = []
         cache = RouteCache(NameServers(server.address, remoting, random.Random(1)), changed.append)
         try:
             await scenario(server, cache, changed)

@@ -211,7 +211,7 @@ class Driver:
         self._number += 1
         number = self._number
         body = (b"%d|" % number + bytes([number % 251 + 1]) * size)[: max(size, len(b"%d|" % number))]
-        keys = (f"k{number}",) if keyed else ()
+        keys: tuple[str, ...] = (f"k{number}",) if keyed else ()
         properties = b"TAGS\x01TagA\x02"
         if keyed:
             properties += b"KEYS\x01k%d all\x02UNIQ_KEY\x01U%d\x02" % (number, number)

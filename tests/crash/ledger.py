@@ -31,7 +31,7 @@ class Promise(NamedTuple):
     """
 
     records: list[Record]
-    count: int
+    count: int  # type: ignore[assignment]  # hides the tuple's own method
     acked_end: int
     synced_end: int
     gone: tuple[tuple[str, int], ...]

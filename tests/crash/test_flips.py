@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from xxhash import xxh3_64_digest
 
 from pymq.errors import StoreError
 from pymq.store.disk.json_table import JsonTable
@@ -40,7 +41,7 @@ def know_the_answer(monkeypatch: pytest.MonkeyPatch, suite: FlipSuite) -> None:
 
     def find(block: bytes, wanted: bytes, positions: range) -> int | None:
         for original in blocks:
-            if damage.xxh3_64_digest(original) == wanted and len(original) == len(block):
+            if xxh3_64_digest(original) == wanted and len(original) == len(block):
                 changed = int.from_bytes(block, "little") ^ int.from_bytes(original, "little")
                 if changed.bit_count() == 1:
                     return changed.bit_length() - 1

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs 
 
 def limit_files(pid: int, size_bytes: int) -> None:
     """No file of the process grows beyond ``size_bytes``; only the soft limit is set, so that it can be lifted."""
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))  # type: ignore[attr-defined]
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
 
 
 class Sender:

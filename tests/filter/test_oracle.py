@@ -78,11 +78,11 @@ def test_closures_equal_the_oracle(tree: nodes.Node, messages: list[dict[str, st
     for properties in messages:
         source = SEPARATOR + encode_properties(properties)
         try:
-            expected = evaluate(tree, properties)
+            expected: bool | str | None = evaluate(tree, properties)
         except Thrown:
             expected = "thrown"
         try:
-            answer = test(source)
+            answer: bool | str | None = test(source)
         except ValueError:
             answer = "thrown"
         assert answer is expected or answer == expected == "thrown"

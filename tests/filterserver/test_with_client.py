@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.filterserver.test_server import Cluster, run, until
 RETRY_S = 0.05
 MESSAGE_COUNT = 60
 QUEUE = MessageQueue("T", "broker-a", 0)
-OBEY = {"filter": "hostile", "expression": "obey", "via": "filter-server"}
+OBEY: dict[str, Any] = {"filter": "hostile", "expression": "obey", "via": "filter-server"}
 
 
 def make_consumer(made: Cluster, got: list[bytes]) -> PushConsumer:
@@ -94,7 +95,7 @@ def test_without_a_filter_server_the_next_step_is_told(tmp_path: Path, caplog: p
 async def read(pull: PullConsumer, offset: int, end: int, got: list[bytes], **wanted: object) -> int:
     """Pulls [offset, end) four messages at a time; the offset to go on at."""
     while offset < end:
-        result = await pull.pull(QUEUE, offset, 4, **{**OBEY, **wanted})  # type: ignore[arg-type]
+        result = await pull.pull(QUEUE, offset, 4, **{**OBEY, **wanted})
         assert result.next_offset > offset and len(result.messages()) <= 4
         got += [message.body for message in result.messages()]
         offset = result.next_offset
@@ -126,7 +127,7 @@ def test_two_expressions_of_one_group_do_not_disturb_each_other(tmp_path: Path) 
             for _ in range(2):
                 obeyed = await pull.pull(QUEUE, 0, **OBEY)
                 assert [message.body for message in obeyed.messages()] == [b"yes"]
-                all_of_them = {**OBEY, "filter": "sql92", "expression": "TAGS IS NULL"}
+                all_of_them: dict[str, Any] = {**OBEY, "filter": "sql92", "expression": "TAGS IS NULL"}
                 assert len((await pull.pull(QUEUE, 0, **all_of_them)).messages()) == 2
         figures = await made.figures()
         counted = [name for name in figures if name.startswith("filter.Reader.T#") and name.endswith(".matched")]
@@ -184,7 +185,7 @@ def test_what_can_not_be_meant_is_refused(arguments: dict[str, str]) -> None:
     async def scenario() -> None:
         consumer = PushConsumer("G", namesrv="127.0.0.1:1", on_message=lambda _: None)
         with pytest.raises(UsageError):
-            consumer.subscribe("T", **arguments)  # type: ignore[arg-type]
+            consumer.subscribe("T", **arguments)
         await consumer.stop()
 
     asyncio.run(scenario())

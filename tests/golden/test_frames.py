@@ -9,6 +9,7 @@ import pytest
 
 from pymq.model import fastjson
 from pymq.model.record import decode_batch, decode_records, encode_batch_entry, encode_record
+from pymq.model.route import TopicRoute
 from pymq.wire import bodies_admin as admin_bodies
 from pymq.wire import bodies_client as client_bodies
 from pymq.wire import bodies_route as route_bodies
@@ -95,7 +96,7 @@ REQUEST_BODIES: dict[int, Any] = {
 ANSWER_BODIES: dict[int, Any] = {
     38: client_bodies.ConsumerListAnswer,
     41: client_bodies.LockAnswer,
-    105: route_bodies.TopicRoute,
+    105: TopicRoute,
     106: route_bodies.ClusterInfo,
     202: admin_bodies.TopicStats,
     203: admin_bodies.ConsumerConnections,

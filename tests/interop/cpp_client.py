@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from rocketmq.client import Message, MessageModel, Producer, PullConsumer, PushConsumer, SendStatus
 from rocketmq.exceptions import ProducerSendSyncFailed
@@ -19,7 +20,7 @@ WAIT_S = 120
 NAMESRV, PREFIX = sys.argv[1:3]
 
 
-KEPT = []
+KEPT: list[Any] = []
 
 
 def kept(client):
@@ -134,7 +135,8 @@ def sync_send(topic):
 
 def async_send(topic):
     made = producer(topic)
-    results, failures = [], []
+    results: list[Any] = []
+    failures: list[Any] = []
     for i in range(50):
         made.send_async(message(topic, str(i)), results.append, failures.append)
     until("50 answers", lambda: len(results) + len(failures) == 50)

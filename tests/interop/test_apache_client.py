@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,5 +14,7 @@ from tests.interop.support.apache import ApacheServer
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_scenario(scenario: Callable[[str, Path], Awaitable[None]], apache: ApacheServer, tmp_path: Path) -> None:
+def test_scenario(
+    scenario: Callable[[str, Path], Coroutine[Any, Any, None]], apache: ApacheServer, tmp_path: Path
+) -> None:
     asyncio.run(scenario(apache.namesrv, tmp_path))

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -75,7 +76,7 @@ async def run_traffic(namesrv: str, url: str) -> tuple[str, Scraped]:
     async def hold(messages: list[StoredMessage]) -> None:
         await may_end.wait()
 
-    options = {"consume_from": "first", "delay_level": 1, "max_reconsume_times": 1}
+    options: dict[str, Any] = {"consume_from": "first", "delay_level": 1, "max_reconsume_times": 1}
     good = PushConsumer(GOOD, namesrv=namesrv, on_message=inbox, **options)
     holding = PushConsumer(HOLDING, namesrv=namesrv, on_message=hold, **options)
     good.subscribe(topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def serve(
     now_s: Callable[[], float] | None = None,
 ) -> None:
     async def main() -> None:
-        clock = {} if now_s is None else {"now_s": now_s}
+        clock: dict[str, Any] = {} if now_s is None else {"now_s": now_s}
         endpoint = MetricsEndpoint(lambda: collectors, lambda: {"node_id": "n"}, **clock)
         await endpoint.start("127.0.0.1", 0)
         try:

@@ -20,7 +20,7 @@ def test_a_single_reading_has_no_label() -> None:
 
 def test_a_state_set_says_no_to_all_states_but_one() -> None:
     metric = gauge("a", "", "state")
-    assert [tuple(each)[:2] for each in state_set(metric, ("up", "down"), "down").readings] == [
+    assert [tuple(each or ())[:2] for each in state_set(metric, ("up", "down"), "down").readings] == [
         (("up",), 0.0),
         (("down",), 1.0),
     ]

@@ -15,8 +15,8 @@ from pymq.model.ids import UniqueIdMaker, decode_offset_id, encode_offset_id
 IP = bytes([10, 0, 0, 7])
 
 
-def ms(*date: int) -> int:
-    return int(datetime(*date, tzinfo=UTC).timestamp()) * 1000
+def ms(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> int:
+    return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()) * 1000
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6), st.integers(0, 65535), st.integers(0, 2**63 - 1))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.model.hosts import pack_host
-from pymq.model.record import MalformedRecordError, _decode_plain, decode_record, decode_records, encode_record
+from pymq.model.record import (
+    MalformedRecordError,
+    StoredMessage,
+    _decode_plain,
+    decode_record,
+    decode_records,
+    encode_record,
+)
 
 V4 = pack_host("10.1.2.3", 10911)
 V6 = pack_host("2001:db8::1", 10911)
@@ -38,7 +47,7 @@ records = st.builds(
 )
 
 
-def complete(buffer: bytes) -> list[object]:
+def complete(buffer: bytes) -> list[StoredMessage]:
     """decode_records as it is without the short way."""
     result, at = [], 0
     while at < len(buffer):
@@ -71,8 +80,13 @@ def test_damaged_records(record, data):
 
 def test_plain_records_take_the_short_way_and_others_do_not():
     def make(**options):
-        fields = {"born_host": V4, "store_host": V4, "topic": b"T", "properties": b"a\x01b\x02"} | options
-        numbers = {"queue_id": 1, "queue_offset": 2, "physical_offset": 3, "flag": 0, "sys_flag": 0}
+        fields: dict[str, Any] = {
+            "born_host": V4,
+            "store_host": V4,
+            "topic": b"T",
+            "properties": b"a\x01b\x02",
+        } | options
+        numbers: dict[str, Any] = {"queue_id": 1, "queue_offset": 2, "physical_offset": 3, "flag": 0, "sys_flag": 0}
         return encode_record(body=b"x", born_timestamp_ms=4, store_timestamp_ms=5, **numbers, **fields)
 
     assert _decode_plain(make(), 0) == decode_record(make())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -155,7 +156,8 @@ def test_a_wrong_checksum_is_refused(world: World) -> None:
     ],
 )
 def test_identities_nobody_can_use_are_refused(world: World, field: str, value: str) -> None:
-    answer = world.register(**{field: value})
+    fields: dict[str, Any] = {field: value}
+    answer = world.register(**fields)
     assert answer.code == 29
     assert field in (answer.remark or "")
     assert len(world.table.brokers) == 0

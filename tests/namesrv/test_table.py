@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.clock import ManualClock
@@ -182,7 +184,7 @@ def version(state: int) -> DataVersion:
     ids=["nothing", "same epoch", "newer epoch", "same state", "newer state", "slave", "a slave's epoch"],
 )
 def test_an_id_stays_with_its_living_broker(
-    table: RouteTable, broker_id: int, fields: dict[str, object], is_taken: bool
+    table: RouteTable, broker_id: int, fields: dict[str, Any], is_taken: bool
 ) -> None:
     table.register(report(identity(broker_id=broker_id, port=1), "T", epoch=2, data_version=version(5)))
     holder = table.conflicting_broker(report(identity(broker_id=broker_id, port=2), "T", **fields))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_a_short_deadline_is_kept_behind_a_long_one():
 
 
 def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects():
-    lost = []
+    lost: list[Any] = []
 
     async def scenario(server, client):
         pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import uvloop
@@ -14,6 +15,7 @@ from pymq.net.client import RemotingClient
 from pymq.net.streams import WRITE_HIGH_BYTES, SocketNetwork, SocketStream, StreamServer
 from pymq.wire.command import Command, request
 from pymq.wire.dispatch import Reply
+from pymq.wire.streams import Stream
 from tests.client.fake_broker import FakeServer
 
 ECHO, SILENT = 901, 902
@@ -25,13 +27,13 @@ class Handler:
 
     def __init__(self, changed: asyncio.Event | None = None) -> None:
         """``changed``: set with each event; shared by those who are waited for together."""
-        self.stream: SocketStream | None = None
+        self.stream: Any = None
         self.data = bytearray()
         self.why: str | None = None
         self.writable_count = 0
         self.changed = changed or asyncio.Event()
 
-    def opened(self, stream: SocketStream) -> None:
+    def opened(self, stream: Stream) -> None:
         self.stream = stream
         self.changed.set()
 
@@ -102,7 +104,7 @@ async def connected() -> Pair:
     return Pair(network, server, here, accepted[0])
 
 
-def test_bytes_go_both_ways(run) -> None:  # type: ignore[no-untyped-def]
+def test_bytes_go_both_ways(run) -> None:
     async def scenario() -> None:
         pair = await connected()
         pair.ours.write(b"hello")
@@ -118,7 +120,7 @@ def test_bytes_go_both_ways(run) -> None:  # type: ignore[no-untyped-def]
     run(scenario)
 
 
-def test_small_writes_leave_at_once(run) -> None:  # type: ignore[no-untyped-def]
+def test_small_writes_leave_at_once(run) -> None:
     async def scenario() -> None:
         pair = await connected()
         for stream in (pair.ours, pair.theirs):
@@ -131,7 +133,7 @@ def test_small_writes_leave_at_once(run) -> None:  # type: ignore[no-untyped-def
     run(scenario)
 
 
-def test_room_to_write_is_told_once_for_each_wish(run) -> None:  # type: ignore[no-untyped-def]
+def test_room_to_write_is_told_once_for_each_wish(run) -> None:
     async def scenario() -> None:
         pair = await connected()
         pair.ours.want_writable()
@@ -147,7 +149,7 @@ def test_room_to_write_is_told_once_for_each_wish(run) -> None:  # type: ignore[
     run(scenario)
 
 
-def test_a_peer_that_takes_nothing_is_waited_for(run) -> None:  # type: ignore[no-untyped-def]
+def test_a_peer_that_takes_nothing_is_waited_for(run) -> None:
     async def scenario() -> None:
         pair = await connected()
         assert pair.theirs._transport is not None
@@ -171,7 +173,7 @@ def test_a_peer_that_takes_nothing_is_waited_for(run) -> None:  # type: ignore[n
     run(scenario)
 
 
-def test_a_close_lets_go_what_was_written_before(run) -> None:  # type: ignore[no-untyped-def]
+def test_a_close_lets_go_what_was_written_before(run) -> None:
     async def scenario() -> None:
         pair = await connected()
         pair.ours.write(b"x" * 300_000)
@@ -186,7 +188,7 @@ def test_a_close_lets_go_what_was_written_before(run) -> None:  # type: ignore[n
     run(scenario)
 
 
-def test_a_peer_that_takes_nothing_does_not_keep_a_closed_stream(run, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_peer_that_takes_nothing_does_not_keep_a_closed_stream(run, monkeypatch) -> None:
     monkeypatch.setattr("pymq.net.streams.CLOSE_TIMEOUT_S", 0.01)
 
     async def scenario() -> None:
@@ -207,7 +209,7 @@ def test_a_peer_that_takes_nothing_does_not_keep_a_closed_stream(run, monkeypatc
 @pytest.mark.parametrize(
     ("address", "text"), [("127.0.0.1:1", "is a broker running there"), ("nonsense", "write host:port")]
 )
-def test_a_connection_that_can_not_be_opened_is_told(run, address: str, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_connection_that_can_not_be_opened_is_told(run, address: str, text: str) -> None:
     async def scenario() -> None:
         handler = Handler()
         SocketNetwork(RemotingClient(clock=SystemClock())).connect(address, handler)
@@ -219,7 +221,7 @@ def test_a_connection_that_can_not_be_opened_is_told(run, address: str, text: st
     run(scenario)
 
 
-def test_questions_are_answered_or_why_not(run) -> None:  # type: ignore[no-untyped-def]
+def test_questions_are_answered_or_why_not(run) -> None:
     async def scenario() -> None:
         server = await FakeServer().start()
         server.on(ECHO, lambda command: Reply(code=7, body=command.body))
@@ -251,7 +253,7 @@ def test_questions_are_answered_or_why_not(run) -> None:  # type: ignore[no-unty
     run(scenario)
 
 
-def test_a_closed_network_answers_nobody(run) -> None:  # type: ignore[no-untyped-def]
+def test_a_closed_network_answers_nobody(run) -> None:
     async def scenario() -> None:
         pair = await connected()
         answers: list[Command | str] = []
@@ -264,7 +266,7 @@ def test_a_closed_network_answers_nobody(run) -> None:  # type: ignore[no-untype
     run(scenario)
 
 
-def test_a_connection_that_is_being_opened_when_the_network_closes_ends(run) -> None:  # type: ignore[no-untyped-def]
+def test_a_connection_that_is_being_opened_when_the_network_closes_ends(run) -> None:
     async def scenario() -> None:
         server = StreamServer(Handler)
         port = await server.start("127.0.0.1", 0)

@@ -296,7 +296,7 @@ def test_reading_tools_can_not_write(tmp_path: Path) -> None:
 
 def test_lost_offsets_of_the_first_segment_have_placeholders(tmp_path: Path) -> None:
     """RocketMQ would pass over good messages behind a blank record there; PyMQ sees a blank record in either."""
-    sizes = {"segment_size_bytes": 1 << 20, "queue_file_size_bytes": 2000}
+    sizes: dict[str, Any] = {"segment_size_bytes": 1 << 20, "queue_file_size_bytes": 2000}
     root = small_store(tmp_path / "s", **sizes)
     found = [record for record in records(root) if (record.topic, record.queue_id) == ("orders", 1)]
     victims = [found[0], found[1], found[10], found[11], found[-1]]

@@ -105,13 +105,14 @@ class SimJobRunner:
 @contextmanager
 def simulated_parts(tick_us: int) -> Iterator[None]:
     """For as long as this lasts brokers are made with simulated threads and jobs."""
-    real = composition.WorkerThreads, composition.JobRunner
-    composition.WorkerThreads, composition.JobRunner = SimWorkerThreads, SimJobRunner  # type: ignore[misc, assignment]
+    names: Any = composition
+    real = names.WorkerThreads, names.JobRunner
+    names.WorkerThreads, names.JobRunner = SimWorkerThreads, SimJobRunner
     SimJobRunner.tick_us = tick_us
     try:
         yield
     finally:
-        composition.WorkerThreads, composition.JobRunner = real  # type: ignore[misc]
+        names.WorkerThreads, names.JobRunner = real
 
 
 class SimBroker:
@@ -216,7 +217,7 @@ class SimBroker:
         self._network.hosts_down.discard(self.host)
         self.process = Process(self._timeline, self.name, self.host)
         chance = random.Random(self._rng.getrandbits(64))
-        loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)
+        loop = SimLoop(self._timeline, self.process, self._network, chance, self._failed, self.disk)  # type: ignore[abstract]
         settings = {**self._settings, "brokerId": self.configured_id}
         config = load_broker_config(None, {key: str(value) for key, value in settings.items()})
         broker = Broker(config, clock=self.clock, files=self.disk.files, rng=random.Random(chance.getrandbits(64)))

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pymq.broker.parts import BrokerParts
 from pymq.broker.replication import epoch_history
@@ -76,7 +76,7 @@ class Cluster:
         ]  # fmt: skip
         self.watcher = Watcher(self.brokers, self.history, plan.copies_needed, is_sync_flush=plan.is_sync_flush)
         self.followings = Followings(self.brokers, self.network)
-        common = {
+        common: dict[str, Any] = {
             "timeline": self.timeline, "network": self.network, "history": self.history,
             "name_servers": addresses, "broker_name": BROKER_NAME,
         }  # fmt: skip
@@ -194,7 +194,8 @@ class Cluster:
     def end(self) -> None:
         """Nobody lives any more."""
         clients = (*self.producers, *self.consumers, self.operator)
-        for node in (*self.brokers, *self.name_servers, *clients):
+        nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
+        for node in nodes:
             node.process.die()
 
     def describe(self) -> str:

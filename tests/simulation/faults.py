@@ -104,16 +104,18 @@ class Faults:
         living = [broker for broker in self._cluster.brokers if broker.is_alive]
         return self._rng.choice(living) if living else None
 
+    def _nodes(self) -> list[SimBroker | SimNameServer]:
+        return [*self._cluster.brokers, *self._cluster.name_servers]
+
     def _any_node(self) -> SimBroker | SimNameServer | None:
-        living = [node for node in (*self._cluster.brokers, *self._cluster.name_servers) if node.is_alive]
+        living = [node for node in self._nodes() if node.is_alive]
         return self._rng.choice(living) if living else None
 
     def _master(self) -> SimBroker | None:
         return next((broker for broker in self._cluster.brokers if broker.is_master), None)
 
     def _hosts(self) -> list[str]:
-        cluster = self._cluster
-        return [node.host for node in (*cluster.brokers, *cluster.name_servers)]
+        return [node.host for node in self._nodes()]
 
     # -- machines -----------------------------------------------------------------------------------------------
 
@@ -193,7 +195,7 @@ class Faults:
         return True
 
     def _clock_jump(self) -> bool:
-        node = self._rng.choice((*self._cluster.brokers, *self._cluster.name_servers))
+        node = self._rng.choice(self._nodes())
         jump_ms = int(self._rng.choice((1, -1)) * self._rng.choice((500, 10_000, HOUR_MS)) * self._rng.random())
         self._note(f"clock of {node.name} {jump_ms:+} ms")
         node.clock.skew_ms += jump_ms
@@ -267,7 +269,7 @@ class Faults:
         longest_us = self._rng.choice((SECOND, SECOND, 30 * SECOND))
         for stream in streams:
             stream.break_now("connection lost")
-            self._later(longest_us, lambda other=stream.other: other.break_now("connection lost"))  # type: ignore[misc]
+            self._later(longest_us, lambda other=stream.other: other.break_now("connection lost"))
         if streams:
             self._note(f"{len(streams)} connections are cut")
         return bool(streams)

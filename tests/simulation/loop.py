@@ -109,9 +109,9 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(
+    def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: Any = None, context: Any = None
-    ) -> asyncio.Task[Any]:  # type: ignore[override]
+    ) -> asyncio.Task[Any]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._tasks.append(task)
         if len(self._tasks) > self._task_count_max:
@@ -149,14 +149,14 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # -- connections --------------------------------------------------------------------------------------------
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         address = f"{host}:{port}"
         if self.network.is_listening(address):
             raise OSError(98, f"{address} is taken")
         self.network.listen(self.process, address, lambda _: SimTransport(self, protocol_factory))
         return SimListener(self.network, address)
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         connected = self.create_future()
         transport = SimTransport(self, protocol_factory, connected)
         self.network.connect(self.process, f"{host}:{port}", transport)

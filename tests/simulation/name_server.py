@@ -36,7 +36,7 @@ class SimNameServer:
     def start(self) -> None:
         self._network.hosts_down.discard(self.host)
         self.process = Process(self._timeline, self.name, self.host)
-        loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)
+        loop = SimLoop(self._timeline, self.process, self._network, random.Random(1), self._failed)  # type: ignore[abstract]
         self._graves.append(loop)
         config = NamesrvConfig(bind_address=self.host, listen_port=PORT)
         start(loop, NameServer(clock=self.clock, config=config).start())

@@ -41,7 +41,7 @@ class Operator(ClientNode):
     def __init__(self, name: str, host: str, *, cluster: Cluster, **common: Any) -> None:
         super().__init__(name, host, **common)
         self._cluster = cluster
-        self._loop = SimLoop(
+        self._loop = SimLoop(  # type: ignore[abstract]
             self._timeline, self.process, cluster.network, random.Random(self._rng.getrandbits(64)), self._failed
         )
         self._clock = NodeClock(self._timeline)

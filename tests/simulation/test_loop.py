@@ -18,7 +18,7 @@ class World:
 
     def loop(self, name: str) -> SimLoop:
         process = Process(self.timeline, name, "10.0.0.1")
-        return SimLoop(self.timeline, process, self.network, random.Random(2), self._failed)
+        return SimLoop(self.timeline, process, self.network, random.Random(2), self._failed)  # type: ignore[abstract]
 
     def _failed(self, what: str, error: BaseException | None) -> None:
         self.errors.append(f"{what}: {error}")

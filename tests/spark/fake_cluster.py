@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 
 from pymq.model.names import is_system_topic
 from pymq.spark.ranges import QueueRange
@@ -29,7 +30,7 @@ class FakeCluster:
         """Codes to answer the next pulls with, before anything else; -1 closes the connection."""
         self.remark = "scripted"
         self.filter_servers: list[str] = []
-        self.select = None
+        self.select: Callable[[bytes, str], bool] | None = None
         """Broker-side filter: (raw record, subscription) -> bool."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"

@@ -63,6 +63,7 @@ def test_a_server_cap_is_learned_and_two_pulls_overlap():
 def test_a_lost_connection_asks_again():
     window = PullWindow(0, 100, count_max=10)
     first = window.next_ask()
+    assert first is not None
     assert window.answered(first, 10, b"x") and window.next_ask() and window.next_ask()
     assert window.in_flight_count == 2
     window.give_back_all()

@@ -18,7 +18,7 @@ def check(**fields) -> Selection:
 
 def test_tag_expressions():
     assert parse_tags("*") is None and parse_tags("") is None and parse_tags("A || *") is None
-    assert parse_tags("A||B ") == {"A", "B"}
+    assert parse_tags("A||B ") == frozenset({"A", "B"})
     with pytest.raises(UsageError):
         parse_tags("||")
 

@@ -12,6 +12,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import UNCHECKED_AGE_MS_MAX, Follower
+from pymq.store.scan.scanner import find_later_record
 from pymq.store.store import MessageStore, Placed
 from tests.store.support import BORN, bodies, die, everything, found_by_key, make_store, put, read_all
 
@@ -119,7 +120,7 @@ def test_damage_at_the_end_waits_for_a_record_behind_it() -> None:
 def test_a_long_damaged_place_is_not_searched_with_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_SEARCH_BYTES", 100)
     searched: list[int] = []
-    real = following.find_later_record
+    real = find_later_record
     monkeypatch.setattr(following, "find_later_record", lambda log, at, ms: searched.append(at) or real(log, at, ms))
     slave = opened()
     follower = Follower(slave)

@@ -286,7 +286,7 @@ def test_an_index_that_is_off_costs_nothing_and_finds_nothing() -> None:
     put(store, "T", 0, b"x", keys="k")
     assert store.find_by_key("T", "k", 9) == []
     store.close()
-    again = make_store(store._files)  # type: ignore[arg-type]
+    again = make_store(store._files)
     again.open()
     assert found_by_key(again, "T", "k") == [b"x"]
 

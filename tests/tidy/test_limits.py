@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from tests.tidy.sources import ROOT
 
@@ -25,7 +26,7 @@ def path_of(module: str) -> Path:
 def in_code() -> dict[tuple[str, str], int]:
     """(module as the page names it, constant) -> value."""
     modules = [*PACKAGES, *(str(path.relative_to(REPLICATION)) for path in REPLICATION.rglob("*.py"))]
-    found = {}
+    found: dict[Any, Any] = {}
     for module in modules:
         path = path_of(module)
         names = NAME.findall(path.read_text(encoding="utf-8"))

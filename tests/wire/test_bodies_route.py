@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pymq.errors import Refusal
 from pymq.model.route import BrokerData, QueueData, TopicRoute
 from pymq.model.tables import DataVersion, TopicConfig
+from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import (
     TopicList,
     TopicTable,
@@ -20,7 +21,6 @@ from pymq.wire.bodies_route import (
     decode_cluster_info,
     decode_registration,
     decode_route,
-    encode_body,
     encode_cluster_info,
     encode_registration,
     encode_route,

@@ -165,7 +165,8 @@ def test_brackets_inside_strings_are_no_nesting() -> None:
 def test_commands_compare_by_value_and_show_themselves() -> None:
     assert Command(1, opaque=2) == Command(1, opaque=2)
     assert Command(1, opaque=2) != Command(1, opaque=3)
-    assert Command(1) != "command"
+    other: object = "command"
+    assert Command(1) != other
     assert "code=7" in repr(Command(7, flag=FLAG_RESPONSE))
 
 

@@ -65,7 +65,7 @@ def test_it_finds_what_a_walk_finds(document: Any, steps: list[tuple[str, Any]])
 @settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries({}, optional={"p": st.integers(-9, 9) | st.none()})), st.integers(-9, 9))
 def test_conditions(items: list[dict[str, int | None]], limit: int) -> None:
-    expected = any(one.get("p") is not None and one["p"] > limit for one in items)
+    expected = any((price := one.get("p")) is not None and price > limit for one in items)
     assert judged(f"$.items[?@.p > {limit}]", {"items": items}) is expected
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_entries_of_a_consume_queue() -> None:
     placed = [world.put("T", TAGS=tag) for tag in ("A", "B", "C")]
     caller = Caller(world)
     caller.ok(Code.HEART_BEAT, beat())
-    fields = {"topic": "T", "queueId": 0}
+    fields: dict[str, Any] = {"topic": "T", "queueId": 0}
     shown = caller.json(Code.QUERY_CONSUME_QUEUE, **fields, index=1, count=5, consumerGroup="g")
     assert (shown["minQueueIndex"], shown["maxQueueIndex"]) == (0, 3)
     assert [(row["physicOffset"], row["physicSize"], row["tagsCode"], row["eval"]) for row in shown["queueData"]] == [

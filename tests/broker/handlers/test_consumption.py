@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.model.message import MessageQueue
@@ -42,7 +44,8 @@ def test_consume_stats(world: World) -> None:
     assert (row.broker_offset, row.consumer_offset, row.pull_offset, row.lag) == (5, 2, 4, 3)
     assert row.last_timestamp == world.clock.now_ms() - 4000
     assert len(stats.offset_table) == 2
-    for fields in ({"topic": "T"}, {"topicList": "T;Nope"}):
+    narrower: list[dict[str, Any]] = [{"topic": "T"}, {"topicList": "T;Nope"}]
+    for fields in narrower:
         found = decode_admin_body(ConsumeStats, caller.ok(Code.GET_CONSUME_STATS, consumerGroup="g", **fields).body)
         assert found.offset_table == stats.offset_table
     assert caller.json(Code.GET_CONSUME_STATS, consumerGroup="nobody")["offsetTable"] == {}
@@ -87,7 +90,7 @@ def test_correction_offsets(world: World) -> None:
     world.parts.cursors.commit("h", "T", 0, 4)
     caller = Caller(world)
 
-    def least(**fields: str) -> dict[int, int]:
+    def least(**fields: Any) -> dict[int, int]:
         reply = caller.ok(Code.QUERY_CORRECTION_OFFSET, topic="T", **fields)
         return decode_admin_body(CorrectionOffsets, reply.body).correction_offsets
 

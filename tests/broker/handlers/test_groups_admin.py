@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from pymq.model.message import MessageQueue
 from pymq.model.tables import TopicConfig
@@ -76,7 +77,8 @@ def test_offsets_go_with_a_group_only_when_asked() -> None:
         world.parts.groups.ensure("g")
         world.parts.cursors.commit("g", "T", 0, 1)
         world.parts.leaser.lock_batch("g", "a", [MessageQueue("T", "broker-a", 0)])
-        Caller(world).ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", **({field: "true"} if field else {}))
+        fields: dict[str, Any] = {field: "true"} if field else {}
+        Caller(world).ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", **fields)
         assert world.parts.cursors.query("g", "T", 0) == (-1 if field else 1)
         assert not world.parts.leaser.is_ordered("g")
 
@@ -102,7 +104,7 @@ def test_bad_bodies_are_refused() -> None:
 def test_forbidding_a_group_to_read() -> None:
     world = World()
     caller = Caller(world)
-    fields = {"group": "g", "topic": "T"}
+    fields: dict[str, Any] = {"group": "g", "topic": "T"}
     assert caller.refused(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     world.parts.groups.ensure("g")
     assert caller.refused(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)[0] == ResponseCode.TOPIC_NOT_EXIST

@@ -79,7 +79,7 @@ def test_commit_and_query(world: World) -> None:
 )
 def test_commits_that_can_t_be_are_refused(world: World, change: dict[str, Any], code: int) -> None:
     world.put("T")
-    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": 1, **change}
+    fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": 1, **change}
     assert Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields)[0] == code
 
 
@@ -98,7 +98,7 @@ def test_a_commit_that_only_goes_forward(world: World) -> None:
     for _ in range(3):
         world.put("T")
     world.parts.groups.ensure("g")
-    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0}
+    fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0}
     update = Code.UPDATE_CONSUMER_OFFSET
     assert caller.header(update, **fields, commitOffset=2, pymqOnlyForward="true") == {"offset": "2"}
     assert world.parts.cursors.query("g", "T", 0) == 2
@@ -109,7 +109,8 @@ def test_a_commit_that_only_goes_forward(world: World) -> None:
 
 
 def test_what_a_slave_brings_makes_its_group() -> None:
-    world, fields = World(), {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 1}
+    world = World()
+    fields: dict[str, Any] = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 1}
     world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     world.put("T")
     caller, update = Caller(world), Code.UPDATE_CONSUMER_OFFSET
@@ -121,7 +122,13 @@ def test_what_a_slave_brings_makes_its_group() -> None:
 def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
     world = World(autoCreateSubscriptionGroup="false")
     world.parts.topics.put([TopicConfig(topic_name="T")])
-    fields = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 0, "pymqOnlyForward": "true"}
+    fields: dict[str, Any] = {
+        "consumerGroup": "new",
+        "topic": "T",
+        "queueId": 0,
+        "commitOffset": 0,
+        "pymqOnlyForward": "true",
+    }
     refused = Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields)
     assert refused[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and world.parts.groups.get("new") is None
 

@@ -200,7 +200,7 @@ def test_the_broker_s_own_limits() -> None:
 
 @pytest.mark.parametrize("old_client", [True, False])
 def test_tags_are_filtered(world: World, old_client: bool) -> None:
-    kind = {"expressionType": None if old_client else "TAG"}
+    kind: dict[str, Any] = {"expressionType": None if old_client else "TAG"}
     reply = pull(world, subscription="B || C", **kind)
     assert bodies(reply) == [b"1", b"3", b"5", b"7", b"9"] and places(reply) == (10, 0, 10)
     assert len(bodies(pull(world, subscription="A||B", **kind))) == 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.model.ids import encode_offset_id
@@ -25,7 +27,13 @@ class Setup:
 
 def test_running_info_goes_through_unread() -> None:
     setup = Setup()
-    fields = {"consumerGroup": "g", "clientId": "c1", "jstackEnable": "true", "Signature": "s", "AccessKey": "k"}
+    fields: dict[str, Any] = {
+        "consumerGroup": "g",
+        "clientId": "c1",
+        "jstackEnable": "true",
+        "Signature": "s",
+        "AccessKey": "k",
+    }
     assert setup.operator.ask(Code.GET_CONSUMER_RUNNING_INFO, **fields) is None
     ((question, on_answer, timeout_ms),) = setup.consumer.peer.asked
     assert question.code == Code.GET_CONSUMER_RUNNING_INFO and timeout_ms == 10_000
@@ -55,7 +63,7 @@ def test_a_stored_message_is_added_to_the_question() -> None:
     setup = Setup()
     placed = setup.world.put("T", b"body")
     message_id = encode_offset_id(setup.world.parts.store_host, placed.physical_offset)
-    fields = {"consumerGroup": "g", "clientId": "c1", "brokerName": "broker-a"}
+    fields: dict[str, Any] = {"consumerGroup": "g", "clientId": "c1", "brokerName": "broker-a"}
     assert setup.operator.ask(Code.CONSUME_MESSAGE_DIRECTLY, **fields, msgId=message_id) is None
     question = setup.consumer.peer.asked[0][0]
     assert decode_records(question.body)[0].body == b"body" and question.ext["msgId"] == message_id
@@ -80,7 +88,7 @@ def test_the_status_of_all_members_is_gathered() -> None:
 
 def test_the_status_of_one_member() -> None:
     setup = Setup()
-    fields = {"topic": "T", "group": "g"}
+    fields: dict[str, Any] = {"topic": "T", "group": "g"}
     setup.operator.ask(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, **fields, clientAddr="c1")
     setup.consumer.peer.asked[0][1](Command(0, flag=1, body=b"garbage"))
     assert setup.operator.peer.answers[0].body == b'{"consumerTable":{"c1":{}}}'

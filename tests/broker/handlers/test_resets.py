@@ -17,7 +17,7 @@ from tests.broker.world import Caller, World
 RESET: dict[str, Any] = {"topic": "T", "group": "g", "isForce": "true"}
 
 
-def make(**settings: str) -> World:
+def make(**settings: Any) -> World:
     """T with two queues of four messages, a second apart; g has consumed three of each."""
     world = World(**settings)
     world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])

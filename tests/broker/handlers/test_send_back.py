@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.world import Caller, World
@@ -11,7 +13,7 @@ def test_the_answer_waits_for_the_commit() -> None:
     world = World()
     caller = Caller(world)
     placed = world.put("T")
-    fields = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
+    fields: dict[str, Any] = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
     assert caller.ask(Code.CONSUMER_SEND_MSG_BACK, **fields) is None
     assert caller.peer.frames == []
     world.parts.writer.commit()
@@ -24,7 +26,7 @@ def test_one_way_and_refused() -> None:
     world = World()
     caller = Caller(world)
     placed = world.put("T")
-    fields = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
+    fields: dict[str, Any] = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
     assert caller.ask(Code.CONSUMER_SEND_MSG_BACK, oneway=True, **fields) is None
     world.parts.writer.commit()
     assert caller.peer.frames == []

@@ -137,7 +137,9 @@ def test_bad_topics_are_refused(change: dict[str, Any], code: int, part: str) ->
 def test_a_list_is_taken_whole_or_not_at_all() -> None:
     world = World()
     caller = Caller(world)
-    topics = [{"topicName": name, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1} for name in ("A", "B")]
+    topics: list[dict[str, Any]] = [
+        {"topicName": name, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1} for name in ("A", "B")
+    ]
     topics[0]["attributes"] = {"+message.type": "DELAY"}
     caller.ok(Code.UPDATE_AND_CREATE_TOPIC_LIST, json.dumps({"topicConfigList": topics}).encode())
     assert world.parts.topics.require("A").attributes == {"message.type": "DELAY"}

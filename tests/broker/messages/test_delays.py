@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,7 @@ from tests.broker.disk import Threads, failing
 from tests.broker.world import World
 
 
-def world_with_topic(**keys: str) -> World:
+def world_with_topic(**keys: Any) -> World:
     world = World(**keys)
     world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
     return world

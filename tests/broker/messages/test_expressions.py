@@ -21,7 +21,7 @@ from tests.broker.handlers.test_clients import beat
 from tests.broker.handlers.test_pull import SUBSCRIPTION, SUSPEND, bodies, fields, places, pull, refusal
 from tests.broker.world import BORN_HOST, Caller, World
 
-MATCHING = {"size": "9", "color": "red"}
+MATCHING: dict[str, Any] = {"size": "9", "color": "red"}
 
 
 @pytest.fixture
@@ -30,7 +30,8 @@ def world() -> World:
     world = opened()
     for number in range(12):
         color = ("red", "blue", None)[number % 3]
-        world.put("T", b"%d" % number, size=str(number), **({"color": color} if color else {}))
+        properties: dict[str, Any] = {"color": color} if color else {}
+        world.put("T", b"%d" % number, size=str(number), **properties)
     return world
 
 
@@ -148,7 +149,7 @@ STATEMENTS = st.sampled_from(
     st.booleans(),
 )
 def test_what_is_left_out_by_columns_never_matches(
-    messages: list[dict[str, str]], statements: list[str], joint: str, are_others_between: bool
+    messages: list[dict[str, Any]], statements: list[str], joint: str, are_others_between: bool
 ) -> None:
     """A read looks at each message, another at what a prefilter leaves, a third at what was remembered."""
     world = opened()

@@ -72,7 +72,13 @@ def test_dead_letters_after_the_last_try(
     times: int, level: int, limit: int | None, version: int, is_dead: bool
 ) -> None:
     world = World()
-    earlier = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "ID", "DELAY": "5", "REAL_TOPIC": "%RETRY%g", "REAL_QID": "0"}
+    earlier: dict[str, Any] = {
+        "RETRY_TOPIC": "T",
+        "ORIGIN_MESSAGE_ID": "ID",
+        "DELAY": "5",
+        "REAL_TOPIC": "%RETRY%g",
+        "REAL_QID": "0",
+    }
     placed = world.put("%RETRY%g", reconsume_times=times, **earlier)
     send_back(world, placed.physical_offset, level=level, version=version, max_reconsume_times=limit)
     dead = world.messages("%DLQ%g")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import threading
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def world() -> World:
     return opened()
 
 
-def opened(**settings: str) -> World:
+def opened(**settings: Any) -> World:
     world = World(**settings)
     world.parts.topics.put([TopicConfig(topic_name="T")])
     return world
@@ -316,8 +317,15 @@ def test_a_message_is_seen_when_it_is_on_the_disk(synced: tuple[World, Threads])
 def test_a_parked_pull_is_answered_after_the_sync(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     caller = Caller(world)
-    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
-    more = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
+    fields: dict[str, Any] = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 0,
+        "maxMsgNums": 32,
+        "sysFlag": 6,
+    }
+    more: dict[str, Any] = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
     assert caller.ask(RequestCode.PULL_MESSAGE, **fields, **more) is None
     stage(world, b"1")
     world.parts.writer.commit()

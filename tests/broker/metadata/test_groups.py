@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.broker.metadata.groups import GroupManager
@@ -49,7 +51,7 @@ def test_illegal_names_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("change", [{"retry_queue_nums": 65}, {"retry_max_times": -2}, {"consume_timeout_minute": 0}])
-def test_out_of_range_values_are_refused(change: dict[str, int]) -> None:
+def test_out_of_range_values_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as error:
         manager().put([SubscriptionGroupConfig(group_name="g", **change)])
     assert error.value.code == ResponseCode.INVALID_PARAMETER

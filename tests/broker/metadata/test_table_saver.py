@@ -39,7 +39,8 @@ class Later:
 
 
 def test_a_state_is_saved_when_a_thread_has_time() -> None:
-    kept, later, errors = Kept(), Later(), []
+    kept, later = Kept(), Later()
+    errors: list[Exception | None] = []
     saver = TableSaver(kept, later)
     assert saver.load() == {"n": 0}
     saver.save_soon(lambda: {"n": 1}, errors.append)
@@ -49,7 +50,8 @@ def test_a_state_is_saved_when_a_thread_has_time() -> None:
 
 
 def test_a_state_that_was_overtaken_is_dropped() -> None:
-    kept, later, errors = Kept(), Later(), []
+    kept, later = Kept(), Later()
+    errors: list[Exception | None] = []
     saver = TableSaver(kept, later)
     saver.save_soon(lambda: {"n": 1}, errors.append)
     saver.save({"n": 2})
@@ -61,7 +63,8 @@ def test_nothing_is_written_when_what_must_come_first_fails() -> None:
     def fail() -> None:
         raise StoreUnavailableError("the log is read-only")
 
-    kept, later, errors = Kept(), Later(), []
+    kept, later = Kept(), Later()
+    errors: list[Exception | None] = []
     saver = TableSaver(kept, later, before=fail)
     saver.save_soon(lambda: {"n": 1}, errors.append)
     later.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 import pytest
 
@@ -116,8 +117,9 @@ def test_unacceptable_configurations_are_refused_and_change_nothing(change: dict
     topics = manager()
     before = topics.all()
     good = TopicConfig(topic_name="Good")
+    fields: dict[str, Any] = {"topic_name": "T", **change}
     with pytest.raises(Refusal) as error:
-        topics.put([good, TopicConfig(**{"topic_name": "T", **change})])
+        topics.put([good, TopicConfig(**fields)])
     assert error.value.code == ResponseCode.INVALID_PARAMETER
     assert topics.all() == before
 

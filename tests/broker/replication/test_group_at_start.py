@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -43,7 +43,8 @@ def at_start(world: World, network: Asking) -> GroupAtStart:
 
 
 def role_of(record: RoleRecord, network: Asking, **settings: str) -> tuple[RoleRecord, int]:
-    world = World(**{"namesrvAddr": NAMESRV, **settings})
+    options: dict[str, Any] = {"namesrvAddr": NAMESRV, **settings}
+    world = World(**options)
     found, role = asyncio.run(at_start(world, network).role(record))
     return found, role.broker_id
 

@@ -28,7 +28,7 @@ class FakeLink:
         self.is_following = is_following
 
 
-def filled(world: World, **group: int) -> World:
+def filled(world: World, **group: Any) -> World:
     """A queue with five messages, 20 KB apart."""
     world.parts.read_advice._memory_bytes = MEMORY_BYTES
     world.parts.topics.put([TopicConfig(topic_name="T")])
@@ -38,13 +38,13 @@ def filled(world: World, **group: int) -> World:
     return world
 
 
-def master(slaves: int = 1, *, group: dict[str, int] | None = None, **settings: str) -> World:
+def master(slaves: int = 1, *, group: dict[str, int] | None = None, **settings: Any) -> World:
     world = filled(World(**settings), **(group or {}))
     FakeSlaves(world, slaves)
     return world
 
 
-def slave(*, is_following: bool, group: dict[str, int] | None = None, **settings: str) -> World:
+def slave(*, is_following: bool, group: dict[str, int] | None = None, **settings: Any) -> World:
     """A slave with the directory of such a master."""
     before = filled(World(), **(group or {}))
     before.parts.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode as Code
 from tests.broker.replication.pair import Pair
 from tests.broker.world import Caller
 
 
-def put_both(pair: Pair, topic: str, count: int = 1, **properties: str) -> None:
+def put_both(pair: Pair, topic: str, count: int = 1, **properties: Any) -> None:
     """The same records on both: what replication of the log does."""
     for world in (pair.master, pair.slave):
         for _ in range(count):

@@ -52,7 +52,7 @@ def report_of(world: World, role: Role, ha_service: HaService | None = None, **m
     return StatusReport(config=world.config, store=store, role=role, sync_mode=sync_mode, ha_service=ha_service, **more)
 
 
-def sync_master(*slaves: SlaveState, **settings: object) -> tuple[World, StatusReport]:
+def sync_master(*slaves: SlaveState, **settings: Any) -> tuple[World, StatusReport]:
     """With one message, which it took before."""
     world = World(**settings)
     world.put("orders", b"x")
@@ -129,7 +129,14 @@ def test_epoch_history_and_troubles_are_asked_each_time() -> None:
 
 def test_cuts_are_read_once_and_a_record_that_can_t_be_read_is_a_problem() -> None:
     world = World()
-    state = {"start": 5, "end": 9, "message_count": 1, "time_ms": 1, "path": "diverged/5.log", "why": "it rejoins"}
+    state: dict[str, Any] = {
+        "start": 5,
+        "end": 9,
+        "message_count": 1,
+        "time_ms": 1,
+        "path": "diverged/5.log",
+        "why": "it rejoins",
+    }
     raw = json.dumps(state).encode()
     put_file(world, "diverged/5.json", raw)
     report = report_of(world, Role(0), truncations=TruncationHistory(world.files, ROOT))

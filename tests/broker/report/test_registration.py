@@ -48,7 +48,8 @@ class Setup:
     """A registrar over two recorded name servers."""
 
     def __init__(self, **settings: str) -> None:
-        self.world = World(**{"namesrvAddr": f"{A};{B}", **settings})
+        options: dict[str, Any] = {"namesrvAddr": f"{A};{B}", **settings}
+        self.world = World(**options)
         self.servers = Servers()
         self.wakes = 0
         self.listen()

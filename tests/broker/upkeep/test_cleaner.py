@@ -59,7 +59,7 @@ class Retained:
         self.store = parts.store
         self.caller = Caller(self.world)
 
-    def fill(self, segments: int, topic: str = "T", **properties: str) -> None:
+    def fill(self, segments: int, topic: str = "T", **properties: Any) -> None:
         """Messages until the log has so many segments more."""
         if self.world.parts.topics.get(topic) is None:
             self.world.parts.topics.put([TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)])
@@ -86,8 +86,8 @@ class Retained:
     def segment_count(self) -> int:
         return len(self.store.log.segments)
 
-    def pull(self, offset: int) -> tuple[int, dict[str, str]]:
-        fields = {
+    def pull(self, offset: int) -> tuple[int, dict[str, Any]]:
+        fields: dict[str, Any] = {
             "consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": offset, "maxMsgNums": 1, "sysFlag": 4,
             "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0,
         }  # fmt: skip

@@ -153,7 +153,7 @@ class TimerLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_ms / 1000
 
-    def call_at(self, when: float, callback, *args, context=None):  # type: ignore[no-untyped-def]
+    def call_at(self, when: float, callback, *args, context=None):  # type: ignore[override]
         self.times_ms.append(round(when * 1000, 6))
         return super().call_at(when, callback, *args, context=context)
 

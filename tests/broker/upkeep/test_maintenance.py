@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_after_a_stop_nothing_happens() -> None:
 # -- a whole broker -------------------------------------------------------------------------------------------------
 
 
-def kept(**settings: object) -> tuple[World, Threads]:
+def kept(**settings: Any) -> tuple[World, Threads]:
     """A broker with several full segments and a maintenance whose threads work at once."""
     clock = ManualClock()
     files = MemoryFiles(now_ms=clock.now_ms)
@@ -218,7 +219,7 @@ def test_a_corrupt_message_is_refused_counted_and_passed_by() -> None:
     offset = world.parts.store.queue_table.make("T", 0).unit(3)[0]
     world.files.nodes[f"{ROOT}/commitlog/{0:020d}"].data[offset + 50] ^= 4
     caller = Caller(world)
-    fields = {
+    fields: dict[str, Any] = {
         "consumerGroup": "g", "topic": "T", "queueId": 0, "maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0,
         "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
     }  # fmt: skip

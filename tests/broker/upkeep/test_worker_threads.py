@@ -29,21 +29,23 @@ class Loop:
 
 
 def test_the_outcome_is_told_on_the_loop() -> None:
-    loop, seen = Loop(), []
+    loop = Loop()
+    seen: list[Any] = []
     workers = WorkerThreads(loop.call_soon, 1, "test")
 
     def work() -> int:
         seen.append(threading.current_thread())
         return 7
 
-    workers(work, lambda outcome: seen.extend((outcome.result(), threading.current_thread())))
+    workers(work, lambda outcome: seen.extend([outcome.result(), threading.current_thread()]))
     loop.run_one()
     workers.stop()
     assert seen[0] is not threading.current_thread() and seen[1:] == [7, threading.current_thread()]
 
 
 def test_an_error_is_handed_over_and_the_thread_goes_on() -> None:
-    loop, outcomes = Loop(), []
+    loop = Loop()
+    outcomes: list[Any] = []
     workers = WorkerThreads(loop.call_soon, 1, "test")
 
     def fail() -> int:
@@ -92,7 +94,8 @@ def test_a_closed_loop_ends_the_thread() -> None:
 
 
 def test_stop_ends_what_was_started_after_its_work() -> None:
-    loop, outcomes = Loop(), []
+    loop = Loop()
+    outcomes: list[Any] = []
     workers = WorkerThreads(loop.call_soon, 2, "test")
     workers.stop()
     workers(lambda: 1, outcomes.append)

@@ -176,7 +176,7 @@ def test_producers_are_listed_while_they_live(call: Call, server: StandaloneProc
         async with Producer("listed_producers", namesrv=server.namesrv, instance_name="me") as producer:
             await producer.send(Message("produced", b"body"))
             async with asyncio.timeout(10):  # the heartbeat goes beside the send
-                online = []
+                online: list[Any] = []
                 while not online:
                     online = await admin.brokers.producer_connections(server.broker, "listed_producers")
             assert [one.client_id for one in online] == [producer.client_id]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ from tests.store.support import ROOT, die, everything, make_store, put, stage
 LOG = f"{ROOT}/commitlog"
 SIDE = f"{ROOT}/digests"
 SEGMENT_BYTES = 1 << 15
-SIZES = {"segment_size_bytes": SEGMENT_BYTES, "queue_file_size_bytes": 4000}
+SIZES: dict[str, Any] = {"segment_size_bytes": SEGMENT_BYTES, "queue_file_size_bytes": 4000}
 
 
 def filled(files: MemoryFiles, count: int, **sizes: int) -> MessageStore:
@@ -280,7 +281,7 @@ def test_another_brokers_writing_voids_what_it_may_have_changed() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     store.close()
-    settled = {start: store.digests.table.header(start).settled for start in store.digests.table.segment_starts()}  # type: ignore[union-attr]
+    settled = {start: store.digests.table.header(start).settled for start in store.digests.table.segment_starts()}
     newest = max(settled)
     assert [start for start, done in settled.items() if not done] == [newest]
     files.nodes[f"{ROOT}/checkpoint"].data[64:140] = bytes(76)  # as Apache leaves it

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -218,7 +219,7 @@ def test_queues_index_and_digests_are_made_again_from_cold_segments() -> None:
     assert [found_by_key(store, "A", f"k{i}") for i in range(200)] == keys
     store.tick()
     assert run_pass(store).found == {}
-    assert UNKNOWN not in split_digests(store.digests.table.get(0, 0, 8))  # type: ignore[union-attr]
+    assert UNKNOWN not in split_digests(store.digests.table.get(0, 0, 8))
 
 
 def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
@@ -411,7 +412,7 @@ def test_any_call_of_freezing_may_fail_and_the_next_try_succeeds(code: int) -> N
         store.close()
         store = reopened(files)
         wanted = everything(store)
-        calls = []
+        calls: list[Any] = []
 
         def fault(call: str, path: str, number: int = number, calls: list[str] = calls) -> None:
             if COLD in path or LOG in path:

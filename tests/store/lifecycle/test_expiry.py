@@ -355,6 +355,7 @@ def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: 
         store.housekeeping.write()
         store.expiry.drop_oldest()
         low = store.min_offset("A", 0)
+        assert isinstance(store._files, MemoryFiles)
         first_file = int(paths(store._files, "consumequeue/A/0")[0][-20:]) // 20
         assert first_file > low - 3 * UNITS_PER_FILE
         assert put(store, "B", 0, b"b").queue_offset == 5

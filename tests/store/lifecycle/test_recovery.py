@@ -28,7 +28,8 @@ LOG = f"{ROOT}/commitlog/{0:020d}"
 
 
 def filled(files: MemoryFiles, count: int = 20, **settings: int) -> MessageStore:
-    store = make_store(files, **{"segment_size_bytes": 1 << 16, **settings})
+    sizes: dict[str, Any] = {"segment_size_bytes": 1 << 16, **settings}
+    store = make_store(files, **sizes)
     store.open()
     for i, body in enumerate(bodies(count)):
         put(store, "T", i % 2, body, tags="A", keys=f"k{i}")
@@ -36,7 +37,8 @@ def filled(files: MemoryFiles, count: int = 20, **settings: int) -> MessageStore
 
 
 def reopen(files: MemoryFiles, **settings: int) -> tuple[MessageStore, RecoveryReport]:
-    store = make_store(files, **{"segment_size_bytes": 1 << 16, **settings})
+    sizes: dict[str, Any] = {"segment_size_bytes": 1 << 16, **settings}
+    store = make_store(files, **sizes)
     return store, store.open()
 
 
@@ -196,7 +198,7 @@ def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, m
     if bulk:
         monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
     files, clock = MemoryFiles(), ManualClock()
-    settings = {"segment_size_bytes": 1 << 16, "digests_enabled": False}
+    settings: dict[str, Any] = {"segment_size_bytes": 1 << 16, "digests_enabled": False}
     store = make_store(files, clock, **settings)
     store.open()
     for body in bodies(10):
@@ -304,7 +306,7 @@ def _readable(store: MessageStore, queue_id: int) -> list:
 
 def test_the_index_survives_a_kill() -> None:
     files, clock = MemoryFiles(), ManualClock()
-    sizes = {"segment_size_bytes": 1 << 16, "index_slot_count": 50, "index_entry_count": 60}
+    sizes: dict[str, Any] = {"segment_size_bytes": 1 << 16, "index_slot_count": 50, "index_entry_count": 60}
     store = make_store(files, clock, **sizes)
     store.open()
     for i, body in enumerate(bodies(150)):
@@ -334,7 +336,7 @@ def test_a_power_loss_during_a_rebuild_is_not_taken_for_queues_on_the_disk(
 ) -> None:
     """The old checkpoint vouches for units that the rebuild writes again and has not synced yet."""
     files, clock = MemoryFiles(), ManualClock()
-    sizes = {"segment_size_bytes": 1 << 18, "queue_file_size_bytes": 20_000}
+    sizes: dict[str, Any] = {"segment_size_bytes": 1 << 18, "queue_file_size_bytes": 20_000}
     store = make_store(files, clock, **sizes)
     store.open()
     for body in bodies(400):
@@ -352,7 +354,7 @@ def test_a_power_loss_during_a_rebuild_is_not_taken_for_queues_on_the_disk(
         forget_block(files)
     files.remove_tree(f"{ROOT}/{lost}")
     files.sync_dir(f"{ROOT}/{lost}".rpartition("/")[0])
-    frozen = []
+    frozen: list[Any] = []
 
     def at_first_sync_of_a_queue(call: str, path: str) -> None:
         if call == "sync" and "/consumequeue/T/1/" in path and not frozen:
@@ -371,7 +373,7 @@ def test_a_power_loss_during_a_rebuild_is_not_taken_for_queues_on_the_disk(
 @pytest.mark.parametrize("foreign", [False, True])
 def test_a_power_loss_during_a_rebuild_of_the_index_costs_no_key(foreign: bool) -> None:
     files, clock = MemoryFiles(), ManualClock()
-    sizes = {"segment_size_bytes": 1 << 18, "index_slot_count": 500, "index_entry_count": 100}
+    sizes: dict[str, Any] = {"segment_size_bytes": 1 << 18, "index_slot_count": 500, "index_entry_count": 100}
     store = make_store(files, clock, **sizes)
     store.open()
     for i, body in enumerate(bodies(250)):
@@ -382,7 +384,7 @@ def test_a_power_loss_during_a_rebuild_of_the_index_costs_no_key(foreign: bool) 
         forget_block(files)
     files.remove_tree(f"{ROOT}/index")
     files.sync_dir(ROOT)
-    frozen = []
+    frozen: list[Any] = []
 
     def at_first_sync_of_the_index(call: str, path: str) -> None:
         if call == "sync" and "/index/" in path and not frozen:
@@ -609,7 +611,11 @@ class CountingFiles:
 @pytest.mark.parametrize("by", ["time", "bytes"])
 def test_a_start_after_a_kill_reads_little_of_a_long_log(by: str) -> None:
     files, clock = MemoryFiles(), ManualClock()
-    sizes = {"segment_size_bytes": 8 << 20, "queue_file_size_bytes": 20_000, "checkpoint_bytes": 4 << 20}
+    sizes: dict[str, Any] = {
+        "segment_size_bytes": 8 << 20,
+        "queue_file_size_bytes": 20_000,
+        "checkpoint_bytes": 4 << 20,
+    }
     store = make_store(files, clock, **sizes)
     store.open()
     for _ in range(140):

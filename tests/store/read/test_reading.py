@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from pymq.store.store import GetResult, MessageStore
 from tests.store.support import bodies, make_store, put, read_all
 
 
-def filled(count: int, **settings: int) -> MessageStore:
+def filled(count: int, **settings: Any) -> MessageStore:
     store = make_store(MemoryFiles(), **settings)
     store.open()
     for body in bodies(count):

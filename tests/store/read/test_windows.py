@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -34,7 +35,7 @@ class Counted(MemoryFiles):
         if "/commitlog/" not in path:
             return file
         assert isinstance(file, MemoryFile)
-        return _CountedFile(self, file)
+        return cast(File, _CountedFile(self, file))
 
 
 class _CountedFile:
@@ -190,7 +191,8 @@ def test_any_order_of_any_sizes_is_pulled_as_it_was_put(
         patch.setattr(windows_module, "CHUNK_SHIFT", shift)
         patch.setattr("pymq.store.read.reading.CHUNK_SHIFT", shift)
         patch.setattr(windows_module, "CHUNK_BYTES", 1 << shift)
-        files, sizes = MemoryFiles(), {"segment_size_bytes": 40_001, "queue_file_size_bytes": 2000}
+        files = MemoryFiles()
+        sizes: dict[str, Any] = {"segment_size_bytes": 40_001, "queue_file_size_bytes": 2000}
         store = make_store(files, **sizes)
         store.open()
         wanted: dict[int, list[bytes]] = {}

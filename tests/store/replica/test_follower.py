@@ -229,6 +229,7 @@ def test_an_empty_log_begins_at_any_segment() -> None:
         assert [message.body for message in read_all(slave, "T", queue_id)] == wanted[first:]
     files = slave._files
     die(slave)
+    assert isinstance(files, MemoryFiles)
     again = opened(files)
     assert again.physical_min_offset == start
     assert everything(again) == everything(slave_of(master, start))

@@ -66,9 +66,9 @@ def store_of(
     return store, files
 
 
-def spread(parts: Any) -> list[Scanned | End]:
+def spread(parts: Any) -> list[Any]:
     """Columns as single records."""
-    found: list[Scanned | End] = []
+    found: list[Any] = []
     for part in parts:
         found += [part.at(i) for i in range(len(part))] if isinstance(part, Records) else [part]
     return found

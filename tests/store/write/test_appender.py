@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +39,7 @@ def open_store(store_host: bytes = HOST) -> MessageStore:
 
 
 def plain(topic: str, offset: int, physical: int, entry: tuple[int, bytes, bytes, int], **more: object) -> bytes:
-    fields = {"sys_flag": 1, "born_timestamp_ms": 5, "born_host": HOST, "store_host": HOST, **more}
+    fields: dict[str, Any] = {"sys_flag": 1, "born_timestamp_ms": 5, "born_host": HOST, "store_host": HOST, **more}
     return encode_record(
         topic=topic.encode(), queue_id=3, queue_offset=offset, physical_offset=physical, body=entry[1],
         properties=entry[2], flag=entry[0], store_timestamp_ms=NOW_MS, **fields,

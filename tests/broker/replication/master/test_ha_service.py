@@ -13,6 +13,7 @@ from pymq.broker.replication.master.rate_limited_log import AGAIN_MS, LINES_MAX
 from pymq.broker.replication.master.rejected_peers import REJECTED_PEERS_MAX, SHOWN_MS
 from pymq.clock import ManualClock
 from pymq.wire.ha import encode_report
+from pymq.wire.streams import Stream
 from tests.broker.replication.cable import Cable, End
 from tests.broker.replication.group import MASTER, MASTER_HA, SEGMENT, Master, Slave, following
 from tests.store.support import put
@@ -32,7 +33,8 @@ class Peer:
         cable.connect(MASTER_HA, self)
         cable.settle()
 
-    def opened(self, stream: End) -> None:
+    def opened(self, stream: Stream) -> None:
+        assert isinstance(stream, End)
         self.stream = stream
         if self.first:
             stream.write(b"".join(map(encode_report, self.first)))

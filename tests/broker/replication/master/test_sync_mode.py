@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,7 +24,7 @@ SEND = {
 }  # fmt: skip
 
 
-def opened(slaves: int = 1, **settings: str) -> tuple[World, FakeSlaves]:
+def opened(slaves: int = 1, **settings: Any) -> tuple[World, FakeSlaves]:
     world = World(brokerRole="SYNC_MASTER", **settings)
     world.parts.topics.put([TopicConfig(topic_name="T")])
     return world, FakeSlaves(world, slaves)
@@ -97,7 +98,7 @@ def test_under_sync_flush_disk_and_slave_are_waited_for(first: str) -> None:
     world, slaves = opened(flushDiskType="SYNC_FLUSH")
     threads = Threads.of(world)
     peer = commit_one(world, 1)
-    steps = [threads.run_one, slaves.ack]
+    steps: list[Callable[[], object]] = [threads.run_one, slaves.ack]
     for step in steps if first == "disk" else reversed(steps):
         assert codes(peer) == [[]] and bodies(world) == []
         step()
@@ -116,8 +117,15 @@ def test_slow_slaves_keep_no_disk_busy() -> None:
 def test_a_parked_pull_is_woken_by_the_slave_s_ack() -> None:
     world, slaves = opened()
     caller = Caller(world)
-    fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6}
-    more = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
+    fields: dict[str, Any] = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 0,
+        "maxMsgNums": 32,
+        "sysFlag": 6,
+    }
+    more: dict[str, Any] = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
     assert caller.ask(RequestCode.PULL_MESSAGE, **fields, **more) is None
     commit_one(world, 1)
     world.parts.pulls.long_polls.wake()
@@ -169,7 +177,7 @@ def test_every_way_in_is_closed() -> None:
     caller = Caller(world)
     world.clock.advance(5000)
     assert not world.parts.delays.tick(), "delays rest"
-    back = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
+    back: dict[str, Any] = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
     assert caller.refused(RequestCode.CONSUMER_SEND_MSG_BACK, **back)[0] == ResponseCode.SERVICE_NOT_AVAILABLE
     assert send_refusal(world, batch="true")[0] != 0
     slaves.come()

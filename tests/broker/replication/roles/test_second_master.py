@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
@@ -132,5 +134,5 @@ def test_who_was_the_master_by_the_name_servers_and_says_it_is_a_slave_is_one() 
 
 
 @pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
-def test_brokers_of_another_group_at_a_reused_address_count_for_nothing(fields: dict[str, str]) -> None:
+def test_brokers_of_another_group_at_a_reused_address_count_for_nothing(fields: dict[str, Any]) -> None:
     assert found(member(THEIRS, 0, 9, **fields)) == Findings()

@@ -10,7 +10,8 @@ from pymq.errors import Refusal
 from pymq.wire.bodies_replication import FENCE_MS_MAX
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import request
-from tests.broker.replication.master.test_sync_mode import bodies, commit_one, opened, send_refusal
+from tests.broker.messages.test_writer import bodies
+from tests.broker.replication.master.test_sync_mode import commit_one, opened, send_refusal
 from tests.broker.world import Caller, FakePeer, World
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.replication.slave.cursors import KEYS_SAVED_PER_MS, SAVE_INTERVAL_MS
+from pymq.broker.replication.slave.cursors import KEYS_SAVED_PER_MS, SAVE_INTERVAL_MS, SlaveCursors
 from tests.broker.replication.pair import Pair
 
 SMALL_COUNT = SAVE_INTERVAL_MS * KEYS_SAVED_PER_MS
@@ -25,6 +25,7 @@ def test_large_tables_are_saved_less_often(group_count: int, interval_ms: int) -
     pair = Pair()
     table: dict[str, Any] = {"offsetTable": {f"T@g{number}": {"0": 1} for number in range(group_count)}}
     cursors = pair.slave.parts.cursors
+    assert isinstance(cursors, SlaveCursors)
     cursors.take_over(table, is_part=False)
     pair.clock.advance(interval_ms)
     cursors.tick()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -438,7 +439,7 @@ class Apache:
     def closed(self, why: str) -> None: ...
 
 
-def joined(cable: Cable, clock: ManualClock, **settings: str) -> Slave:
+def joined(cable: Cable, clock: ManualClock, **settings: Any) -> Slave:
     slave = Slave(cable, clock, **settings)
     slave.ha_client.note_master(MASTER, MASTER_HA)
     slave.run(20)

@@ -96,7 +96,12 @@ def test_numbers_and_texts_beyond_their_limits_are_not_gone_by(fields: dict[str,
 
 def test_at_their_limits_they_are() -> None:
     epoch_history = [{"epoch": EPOCH_MAX, "start": OFFSET_MAX, "epochId": "x" * TEXT_LENGTH_MAX}]
-    fields = {"token": -OFFSET_MAX, "start": OFFSET_MAX, "logEnd": OFFSET_MAX, "haAddress": "h" * TEXT_LENGTH_MAX}
+    fields: dict[str, Any] = {
+        "token": -OFFSET_MAX,
+        "start": OFFSET_MAX,
+        "logEnd": OFFSET_MAX,
+        "haAddress": "h" * TEXT_LENGTH_MAX,
+    }
     assert isinstance(answered(epoch_history=epoch_history, **fields), Joined)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def heartbeat(group: str) -> bytes:
     return json.dumps({"clientID": "c", "consumerDataSet": [consumer], "producerDataSet": []}).encode()
 
 
-PULL = {
+PULL: dict[str, Any] = {
     "consumerGroup": "new", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 0,
     "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 1,
 }  # fmt: skip
@@ -112,7 +113,7 @@ def test_a_group_the_master_has_not_met_may_commit() -> None:
     pair.master.parts.topics.put([TopicConfig(topic_name="T")])
     pair.run(1000)
     caller = Caller(pair.slave)
-    commit = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 7}
+    commit: dict[str, Any] = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 7}
     caller.ok(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
     assert pair.slave.parts.cursors.query("new", "T", 0) == 7
     code, _ = Caller(pair.master).refused(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)

@@ -111,13 +111,13 @@ def test_a_consumer_that_is_further_than_the_log_keeps_its_place() -> None:
     group = machines()
     group.master.parts.store.sync()
     opened_without(group, FIRST)
-    pull = {
+    pull: dict[str, Any] = {
         "consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 5, "maxMsgNums": 32, "sysFlag": 4,
         "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
     }  # fmt: skip
     reply = Caller(group.master).ask(RequestCode.PULL_MESSAGE, **pull)
     assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
-    assert reply.ext.next_begin_offset == 5  # type: ignore[union-attr]
+    assert reply.ext.next_begin_offset == 5
 
 
 def test_the_epoch_begins_once_who_is_missing_answers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -151,7 +152,7 @@ def test_bytes_that_do_not_fit_their_digest_are_asked_for_again() -> None:
     group = machines()
     group.copy(FIRST)
     group.lose_power()
-    spoiled = []
+    spoiled: list[Any] = []
 
     def spoil_once(address: str, request: Command, body: bytes) -> bytes:
         if request.code == RequestCode.PYMQ_READ_LOG and not spoiled:

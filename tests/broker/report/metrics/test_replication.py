@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.metrics.replication import ReplicationMetrics
@@ -19,7 +20,7 @@ def figures(world: World) -> Table:
     return table(ReplicationMetrics(world.parts))
 
 
-def master(*slaves: SlaveState, **settings: object) -> World:
+def master(*slaves: SlaveState, **settings: Any) -> World:
     world = World(**settings)
     for number in range(4):
         world.put("orders", queue_id=number % 2)
