@@ -129,7 +129,7 @@ def dump(
         raise UsageError(f"-o {output!r}: use one of {', '.join(DUMP_FORMATS)}")
     if output == "parquet" and target is None:
         raise UsageError("-o parquet needs a file: give --out FILE")
-    wanted = work.parse_wanted(topics or (), begin, end, time.time_ns() // 1_000_000)
+    wanted = work.parse_selection(topics or (), begin, end, time.time_ns() // 1_000_000)
     if not work.run_dump(work.StoreLocation(directory, commit_log, None, while_running), output, target, wanted):
         raise typer.Exit(EXIT_FAILED)
 

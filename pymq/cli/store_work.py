@@ -291,20 +291,20 @@ def _print_message(message: StoredMessage) -> None:
 # -- dump -------------------------------------------------------------------------------------------------------------
 
 
-def parse_wanted(topics: Sequence[str], begin: str | None, end: str | None, now_ms: int) -> dump.Wanted:
+def parse_selection(topics: Sequence[str], begin: str | None, end: str | None, now_ms: int) -> dump.DumpSelection:
     """Parses ``--from`` and ``--to``: plain numbers up to 999,999,999,999 are queue offsets, others points in time."""
     from_offset, from_ms = _offset_or_time(begin, now_ms) if begin else (0, 0)
     to_offset, to_ms = _offset_or_time(end, now_ms) if end else (None, None)
-    wanted = dump.Wanted(
+    selection = dump.DumpSelection(
         topics=frozenset(topics),
         from_offset=from_offset or 0,
         to_offset=dump.OFFSET_LAST if to_offset is None else to_offset,
         from_ms=from_ms or 0,
         to_ms=dump.OFFSET_LAST if to_ms is None else to_ms,
     )
-    if wanted.from_offset >= wanted.to_offset or wanted.from_ms >= wanted.to_ms:
+    if selection.from_offset >= selection.to_offset or selection.from_ms >= selection.to_ms:
         raise UsageError("--from is not before --to: give a --from before --to")
-    return wanted
+    return selection
 
 
 def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
@@ -313,10 +313,10 @@ def _offset_or_time(text: str, now_ms: int) -> tuple[int | None, int | None]:
     return None, parse_time_ms(text, now_ms)
 
 
-def run_dump(place: StoreLocation, kind: str, target: str | None, wanted: dump.Wanted) -> bool:
+def run_dump(place: StoreLocation, kind: str, target: str | None, selection: dump.DumpSelection) -> bool:
     """Writes the messages; returns True if all of them could be read."""
     with _opened_or_kept(place) as directory, _log_progress("dump", directory) as advance:
-        messages = dump.Messages(directory.log, wanted, lambda text: print_note(f"pymq: {text}"), advance)
+        messages = dump.Messages(directory.log, selection, lambda text: print_note(f"pymq: {text}"), advance)
         if target is None:
             _write_lines(sys.stdout.buffer, messages)
         else:

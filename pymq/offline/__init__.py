@@ -1,1 +1,1 @@
-"""Work on a store directory without a broker: verify, inspect, dump, repair."""
+"""Works on a store directory without a broker: verify, inspect, dump, repair."""

@@ -1,8 +1,8 @@
-"""What stands in a repaired log where damage was: records and blanks that every broker reads past.
+"""Replaces damage in a repaired log by records and blanks that every broker skips.
 
 RocketMQ ends its log at the first bad record and skips nothing. So a damaged range becomes whole records again, of the
-transaction type "rolled back", which neither broker shows in a queue or in the index. Where the range reaches the
-segment's end, a blank closes it. All other records stay where they are.
+transaction type "rolled back", which neither broker shows in a queue or in the index. A range at the segment's end
+ends in a blank. All other records stay where they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOST = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 
 
 def blank_record(offset: int, size: int, store_ms: int, lost: tuple[int, int]) -> bytes:
-    """A record of exactly ``size`` bytes for physical offset ``offset``; its body tells the range, if there is room."""
+    """Return a record of ``size`` bytes for physical offset ``offset``; its body names the lost range, if it fits."""
     assert BLANK_RECORD_BYTES_MIN <= size <= BLANK_RECORD_BYTES_MAX
     topic = BLANK_RECORD_TOPIC[: size - RECORD_OVERHEAD_BYTES]
     room = size - RECORD_OVERHEAD_BYTES - len(topic)
@@ -41,15 +41,15 @@ def blank_record(offset: int, size: int, store_ms: int, lost: tuple[int, int]) -
 
 
 def fill(start: int, end: int, segment_end: int, store_ms: int) -> list[tuple[int, bytes]]:
-    """(physical offset, bytes) of everything that makes ``start`` to ``end`` of one segment readable.
+    """Return (physical offset, bytes) of all parts that make ``start`` to ``end`` of one segment readable.
 
-    A range that ends before the segment needs :data:`BLANK_RECORD_BYTES_MIN`, one at its end :data:`BLANK_SIZE_BYTES`.
+    A range inside the segment needs :data:`BLANK_RECORD_BYTES_MIN`, one at its end :data:`BLANK_SIZE_BYTES`.
     """
     lost = (start, end)
     parts: list[tuple[int, bytes]] = []
     at = start
     if end == segment_end:
-        # One record first: RocketMQ looks at the first record of a segment to find out how old it is.
+        # One record first: RocketMQ reads the first record of a segment to find out its age.
         first = min(BLANK_RECORD_BYTES_MIN + 64, end - at - BLANK_SIZE_BYTES)
         if first >= BLANK_RECORD_BYTES_MIN:
             parts.append((at, blank_record(at, first, store_ms, lost)))

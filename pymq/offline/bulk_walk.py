@@ -1,6 +1,6 @@
-"""The walk over a log in columns of thousands of records: the fast way of a check, held equal to the plain one.
+"""Walks a log in columns of thousands of records: the fast way of a check, with the same results as the plain one.
 
-Where columns can't vouch for what they see, the plain walk of :mod:`pymq.offline.log_walk` decides.
+Where the columns can't decide, the plain walk of :mod:`pymq.offline.log_walk` does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pymq.store.scan.scanner import End
 
 
 class _Segment:
-    """A segment as the store's scan reads one."""
+    """A segment with the interface that the store's scan reads."""
 
     sealed = True  # nothing is mapped
 
@@ -48,7 +48,7 @@ class _Log:
 
 
 def walk_bulk(log: LogFiles) -> Iterator[Records | Block | Damaged | LogEnd]:
-    """As :func:`pymq.offline.log_walk.walk` from the log's begin on, with most records in columns. Raises OSError."""
+    """As :func:`pymq.offline.log_walk.walk` from the log's start, with most records in columns. Raises OSError."""
     offset, last_ms = log.start, 0
     while True:
         for part in scan_bulk(cast(CommitLog, _Log(log)), offset, check_crc=True):
@@ -63,7 +63,7 @@ def walk_bulk(log: LogFiles) -> Iterator[Records | Block | Damaged | LogEnd]:
                 if good < len(part):
                     break
             else:
-                # One record alone: the plain walk looks at it again, together with what its window holds.
+                # A single record: the plain walk reads it again, together with the rest of its window.
                 break
         for step in walk(log, offset, last_ms=last_ms):
             yield step
@@ -78,7 +78,7 @@ def walk_bulk(log: LogFiles) -> Iterator[Records | Block | Damaged | LogEnd]:
 
 
 def _count_proven(log: LogFiles, records: Records) -> int:
-    """How many records, from the first on, fit RocketMQ's CRC over the whole record where they have one."""
+    """Return how many of the first records fit RocketMQ's CRC over the whole record, or have none."""
     for place, properties in enumerate(records.properties):
         if CRC_PROPERTY in properties:
             record = records.at(place)

@@ -1,4 +1,4 @@
-"""Physical ranges of the log without a good record, as a check finds them, in ascending order."""
+"""The physical ranges of the log without a good record that a check finds, in ascending order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pymq.offline.log_walk import Damaged
 
 
 class DamagedRanges:
-    """Ranges in the order of the log; tells whether an offset lies in one."""
+    """Damaged ranges in log order. ``offset in ranges`` tells whether an offset lies in one of them."""
 
     def __init__(self) -> None:
         self.ranges: list[Damaged] = []
         self._starts: list[int] = []
 
     def add(self, one: Damaged) -> None:
-        """One more range, behind all others."""
+        """Adds a range after all others."""
         assert not self.ranges or self.ranges[-1].end <= one.start
         self.ranges.append(one)
         self._starts.append(one.start)
@@ -26,5 +26,5 @@ class DamagedRanges:
 
     @property
     def size_bytes(self) -> int:
-        """All ranges together."""
+        """The total size of all ranges."""
         return sum(one.end - one.start for one in self.ranges)

@@ -1,6 +1,6 @@
-"""Compares blocks of the log with their digests, which PyMQ keeps beside it; names the very bit when it is only one.
+"""Compares blocks of the log with the digests that PyMQ keeps beside it, and finds the wrong bit when it is only one.
 
-A digest covers every byte, also those of a record's head that no CRC does, and proves a bit that is turned back.
+A digest covers every byte, even those of a record's head that no CRC covers. It also proves that a bit was restored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ FLIPS_SEARCHED_MAX = 1000  # each search takes some 15 ms
 
 
 class BadBlock(NamedTuple):
-    """A block that is not what its digest says. ``flip``: (position in the segment, mask) when one bit explains it."""
+    """A block that differs from its digest.
+
+    ``flip``: (position in the segment, mask) when one wrong bit explains it.
+    """
 
     segment: SegmentFile
     at: int
@@ -28,7 +31,7 @@ class BadBlock(NamedTuple):
 
 
 class DigestCheck:
-    """Knows which digests count: after an unclean stop, or when RocketMQ wrote last, not those of the newest part."""
+    """Compares digests that count: after an unclean stop, or when RocketMQ wrote last, not those of the newest part."""
 
     def __init__(self, directory: Directory) -> None:
         self._table = DigestFiles(directory.files, f"{directory.root}/digests")
@@ -38,24 +41,24 @@ class DigestCheck:
         self.block_count = 0
 
     def bad_blocks(self, segment: SegmentFile) -> Iterator[BadBlock]:
-        """Blocks of one segment that differ from their digest, in order."""
+        """Yield the blocks of one segment that differ from their digest, in order."""
         end = self._known_blocks(segment)
         for first in range(0, end, _BLOCKS_AT_ONCE):
             after = min(first + _BLOCKS_AT_ONCE, end)
-            wanted = bytes(self._table.get(segment.start, first, after))
-            if not any(wanted):
+            expected = bytes(self._table.get(segment.start, first, after))
+            if not any(expected):
                 continue
             data = memoryview(segment.read(first * BLOCK_SIZE_BYTES, (after - first) * BLOCK_SIZE_BYTES))
             found = block_digests(data)
             self.block_count += after - first
-            if found == wanted:
+            if found == expected:
                 continue
             for number in range(after - first):
                 place = slice(number * DIGEST_SIZE_BYTES, (number + 1) * DIGEST_SIZE_BYTES)
-                if wanted[place] not in (UNKNOWN, found[place]):
+                if expected[place] not in (UNKNOWN, found[place]):
                     at = (first + number) * BLOCK_SIZE_BYTES
                     block = bytes(data[number * BLOCK_SIZE_BYTES : (number + 1) * BLOCK_SIZE_BYTES])
-                    yield BadBlock(segment, at, self._flip(block, at, wanted[place]))
+                    yield BadBlock(segment, at, self._flip(block, at, expected[place]))
 
     def _known_blocks(self, segment: SegmentFile) -> int:
         header = self._table.header(segment.start)
@@ -68,17 +71,17 @@ class DigestCheck:
         return count if kept == segment.size else kept // BLOCK_SIZE_BYTES
 
     def _last_fits(self, segment: SegmentFile, number: int) -> bool:
-        """False when another broker has cut the segment and written it again."""
+        """Return False when another broker has truncated the segment and written it again."""
         if segment.end <= self._durable_offset:
             return True
         last = segment.read(number * BLOCK_SIZE_BYTES, BLOCK_SIZE_BYTES)
         return bytes(self._table.get(segment.start, number, number + 1)) == block_digests(memoryview(last))
 
-    def _flip(self, block: bytes, at: int, wanted: bytes) -> tuple[int, int] | None:
+    def _flip(self, block: bytes, at: int, expected: bytes) -> tuple[int, int] | None:
         self._searched += 1
         if self._searched > FLIPS_SEARCHED_MAX:
             return None
-        found = find_flip(block, wanted, range(len(block)))
+        found = find_flip(block, expected, range(len(block)))
         return None if found is None else (at + found // 8, 1 << found % 8)
 
 
@@ -87,24 +90,24 @@ def report_bad_block(report: Report, bad: BadBlock) -> None:
     segment = bad.segment
     if bad.flip is not None:
         position, mask = bad.flip
-        text = f"bit {mask.bit_length() - 1} of this byte is flipped, says the digest of its block"
+        text = f"bit {mask.bit_length() - 1} of this byte is flipped, according to the digest of its block"
         report.add("digest", text, segment.path, position, segment.start + position)
     else:
-        text = f"the {BLOCK_SIZE_BYTES} bytes from here on are not those that were stored, says their digest"
+        text = f"the {BLOCK_SIZE_BYTES} bytes from here on differ from what was stored, according to their digest"
         report.add("digest", text, segment.path, bad.at, segment.start + bad.at)
 
 
-def turn_back(directory: Directory) -> list[tuple[SegmentFile, int, int]]:
-    """Makes the directory's log read as if every single flipped bit that a digest proves were whole again.
+def patch_flipped_bits(directory: Directory) -> list[tuple[SegmentFile, int, int]]:
+    """Makes the directory's log read as if every single flipped bit that a digest proves were restored.
 
-    The files stay as they are. Returns (segment, position, mask) of each.
+    The files stay unchanged. Returns (segment, position, mask) of each bit.
     """
     check = DigestCheck(directory)
-    turned = []
+    patched = []
     for segment in directory.log.segments:
         for bad in list(check.bad_blocks(segment)):
             if bad.flip is not None:
                 position, mask = bad.flip
                 segment.patches[position] = mask
-                turned.append((segment, position, mask))
-    return turned
+                patched.append((segment, position, mask))
+    return patched

@@ -1,4 +1,4 @@
-"""A store directory's parts, their sizes taken from the files themselves: log, queues, index, checkpoint, tables."""
+"""The parts of a store directory: log, queues, index, checkpoint, tables. Takes sizes from the files themselves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pymq.store.log.cold_file import ColdFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.settings import StoreSettings, parse_delay_levels
 
-_ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most keep when they change the sizes
+_ENTRIES_PER_SLOT = 4  # RocketMQ's default ratio, which most operators keep when they change the sizes
 
 
 @dataclass(slots=True)
 class Directory:
-    """One store. ``options``: keys of its broker.conf, where they are known; sizes that files tell need none."""
+    """One store. ``options`` holds the known keys of its broker.conf; what the files themselves show needs none."""
 
     root: str
     log_directory: str
@@ -34,15 +34,15 @@ class Directory:
 
     @property
     def settings(self) -> StoreSettings:
-        """For what depends on settings and not on files: delay levels."""
+        """The settings that do not follow from files: delay levels."""
         levels = self.options.get("messageDelayLevel")
         try:
             return StoreSettings(delay_levels_ms=parse_delay_levels(levels)) if levels else StoreSettings()
         except (ValueError, KeyError, IndexError) as error:
-            raise UsageError(f"messageDelayLevel {levels!r} is no list of delays such as '1s 5s 2h'") from error
+            raise UsageError(f"messageDelayLevel {levels!r} is not a list of delays such as '1s 5s 2h'") from error
 
     def queues(self) -> Iterator[QueueReader]:
-        """Every queue with a directory, by topic and number. The caller closes each."""
+        """Yield every queue with a directory, by topic and number. The caller closes each."""
         root = f"{self.root}/consumequeue"
         for topic in self.files.listdir(root):
             names = self.files.listdir(f"{root}/{topic}")
@@ -50,12 +50,13 @@ class Directory:
                 yield QueueReader(self.files, f"{root}/{topic}/{queue_id}", topic, queue_id)
 
     def index_paths(self) -> list[str]:
-        """Index files, oldest first."""
+        """Return the paths of the index files, oldest first."""
         directory = f"{self.root}/index"
         return [f"{directory}/{n}" for n in self.files.listdir(directory) if n.isdigit() and len(n) == 17]
 
     def index_geometry(self, size: int) -> tuple[int, int] | None:
-        """(slots, entries) of an index file of this size: RocketMQ's defaults, the options, or 4 entries a slot."""
+        """Return (slots, entries) for an index file of this size: RocketMQ's defaults, the options, or 4 entries per
+        slot."""
         defaults = StoreSettings()
         candidates = [
             (defaults.index_slot_count, defaults.index_entry_count),
@@ -69,7 +70,7 @@ class Directory:
         return None
 
     def table(self, name: str) -> dict[str, object]:
-        """One of the JSON tables in ``config``, from its backup when the file is bad; empty without either."""
+        """Return a JSON table of ``config``, from its backup when the file is bad; empty without either."""
         path = f"{self.root}/config/{name}"
         for candidate in (path, path + ".bak"):
             try:
@@ -81,12 +82,12 @@ class Directory:
         return {}
 
     def topics(self) -> set[str] | None:
-        """Names in topics.json; None when there is no table to tell."""
+        """Return the names in topics.json; None without a usable table."""
         table = self.table("topics.json").get("topicConfigTable")
         return {str(name) for name in table} if isinstance(table, dict) and table else None
 
     def deleted_ends(self) -> dict[str, int]:
-        """Of topics deleted by PyMQ: the physical offset below which their records count as deleted."""
+        """Return, by topic that PyMQ deleted, the physical offset below which its records count as deleted."""
         ends = DeletedTopics(self.files, f"{self.root}/config/{DELETED_TOPICS_FILE}")
         ends.load()
         return ends.ends
@@ -98,7 +99,7 @@ class Directory:
 def open_directory(
     files: Files, root: str, log_directory: str | None = None, options: dict[str, str] | None = None
 ) -> Directory:
-    """Opens the log's files and reads the checkpoint. Raises NotFoundError, OSError."""
+    """Open the log's files and read the checkpoint. Raises NotFoundError, OSError."""
     options = options or {}
     log_directory = log_directory or options.get("storePathCommitLog") or f"{root}/commitlog"
     return Directory(
@@ -115,5 +116,5 @@ def open_directory(
 def _number(options: dict[str, str], key: str) -> int:
     text = options.get(key, "0").strip()
     if not text.isdigit():
-        raise UsageError(f"{key}={text} is no number: correct it in the configuration file")
+        raise UsageError(f"{key}={text} is not a number: correct it in the configuration file")
     return int(text)

@@ -1,4 +1,4 @@
-"""A log's messages as rows, in the order of the log: what ``pymq store dump`` writes."""
+"""Turns a log's messages into rows, in log order: the output of ``pymq store dump``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, Damaged, LogEnd, record_at, walk
 from pymq.store.scan.scanner import Scanned
 
-CLOCK_SLACK_MS = 3_600_000  # a broker's clock may have been set back so far without a record being passed over
+CLOCK_SLACK_MS = 3_600_000  # no record is missed if a broker's clock was set back by at most this
 OFFSET_LAST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which messages: topics (none: all), queue offsets and store times (ms) from (inclusive) and to (exclusive)."""
+class DumpSelection:
+    """The messages to dump: topics (empty: all), queue offsets and store times (ms). Start inclusive, end exclusive."""
 
     topics: frozenset[str] = frozenset()
     from_offset: int = 0
@@ -28,8 +28,8 @@ class Wanted:
     from_ms: int = 0
     to_ms: int = OFFSET_LAST
 
-    def takes(self, record: Scanned) -> bool:
-        """Whether the record is one of them."""
+    def includes(self, record: Scanned) -> bool:
+        """Return whether the record is to be dumped."""
         return (
             (not self.topics or record.topic in self.topics)
             and self.from_offset <= record.queue_offset < self.to_offset
@@ -37,21 +37,21 @@ class Wanted:
         )
 
 
-Complain = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 class Messages:
-    """Iterates over the wanted messages and their bodies. What can't be read is told to ``complain`` and counted.
+    """Iterates over the selected messages and their bodies. Passes what can't be read to ``warn``, and counts it.
 
-    A body that can't be inflated comes as None. ``advance`` is told how many bytes of log were read.
+    A body that can't be inflated comes as None. ``advance`` gets the number of log bytes read.
     """
 
     def __init__(
-        self, log: LogFiles, wanted: Wanted, complain: Complain, advance: Callable[[int], None] | None = None
+        self, log: LogFiles, selection: DumpSelection, warn: Warn, advance: Callable[[int], None] | None = None
     ) -> None:
         self._log = log
-        self._wanted = wanted
-        self._complain = complain
+        self._selection = selection
+        self._warn = warn
         self._advance = advance
         self.damaged_count = 0
         self.message_count = 0
@@ -61,14 +61,14 @@ class Messages:
             if isinstance(step, Block):
                 yield from self._of_block(step)
             elif isinstance(step, Damaged):
-                self._complain_of(step)
+                self._warn_of_damage(step)
             else:
-                self._complain_of_tail(step)
+                self._warn_of_tail(step)
 
     def _of_block(self, block: Block) -> Iterator[tuple[StoredMessage, bytes | None]]:
-        takes = self._wanted.takes
+        includes = self._selection.includes
         for record in block.records:
-            if takes(record):
+            if includes(record):
                 message = decode_record(block.view, record.offset - block.base)
                 self.message_count += 1
                 yield message, self._content(message)
@@ -82,33 +82,33 @@ class Messages:
         except InflateError as error:
             self.damaged_count += 1
             where = f"{message.topic} queue {message.queue_id} offset {message.queue_offset}"
-            self._complain(f"{where} at {message.physical_offset} has no body in the output: {error}")
+            self._warn(f"{where} at {message.physical_offset} has no body in the output: {error}")
             return None
 
-    def _complain_of(self, damage: Damaged) -> None:
+    def _warn_of_damage(self, damage: Damaged) -> None:
         self.damaged_count += 1
         path, position = self._log.place(damage.at)
         size = damage.end - damage.start
-        self._complain(f"{path} at {position}: {damage.reason}; {size} bytes from {damage.start} on are left out")
+        self._warn(f"{path} at {position}: {damage.reason}; {size} bytes from {damage.start} on are left out")
 
-    def _complain_of_tail(self, end: LogEnd) -> None:
+    def _warn_of_tail(self, end: LogEnd) -> None:
         if end.remains_at is not None:
             path, position = self._log.place(end.offset)
-            self._complain(f"{path} at {position}: the log ends here, what follows is no whole record ({end.reason})")
+            self._warn(f"{path} at {position}: the log ends here; what follows is not a whole record ({end.reason})")
 
     def _start(self) -> int:
-        """The newest segment that begins safely before the first wanted time."""
+        """Return the start of the newest segment that safely begins before the first selected time."""
         start = self._log.start
-        if self._wanted.from_ms:
+        if self._selection.from_ms:
             for segment in self._log.segments:
                 first = record_at(self._log, segment.start)
-                if first is not None and first.store_ms + CLOCK_SLACK_MS < self._wanted.from_ms:
+                if first is not None and first.store_ms + CLOCK_SLACK_MS < self._selection.from_ms:
                     start = segment.start
         return start
 
 
 def head_fields(message: StoredMessage) -> dict[str, Any]:
-    """What every output says of a message before its properties and body; names as in RocketMQ's own tools."""
+    """Return a message's fields before its properties and body; names as in RocketMQ's own tools."""
     properties = message.properties
     return {
         "topic": message.topic,
@@ -123,6 +123,6 @@ def head_fields(message: StoredMessage) -> dict[str, Any]:
 
 
 def as_row(message: StoredMessage, content: bytes | None) -> dict[str, Any]:
-    """A message as one JSON object."""
+    """Return a message as one JSON object."""
     body = b64encode(content).decode() if content is not None else None
     return {**head_fields(message), "properties": message.properties, "bodyBase64": body}

@@ -1,4 +1,4 @@
-"""Writes dumped messages to a Parquet file, a row group at a time. Needs pyarrow, which the ``spark`` extra brings."""
+"""Writes dumped messages to a Parquet file in row groups. Needs pyarrow, which the ``spark`` extra installs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES_PER_GROUP_MAX = 32 << 20  # of bodies
 
 
 def write_parquet(path: str, messages: Iterable[tuple[StoredMessage, bytes | None]]) -> None:
-    """One row a message, the body as bytes. Raises UsageError without pyarrow, OSError."""
+    """Write one row per message, with the body as bytes. Raises UsageError without pyarrow, OSError."""
     try:
         import pyarrow as pa  # noqa: PLC0415 - only this output needs it
         import pyarrow.parquet as pq  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A store directory opened for reading only: nothing here can change a file, make one, or move its time of change."""
+"""Opens a store directory for reading only: nothing here can change or create a file, or touch its mtime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READ_ONLY = "a tool that only reads asked for a write"
 
 
 class ReadOnlyFiles(RealFiles):
-    """The operating system's files, opened without the right to write. Changing anything is a bug and fails."""
+    """The operating system's files, opened read-only. Any change is a bug and fails."""
 
     __slots__ = ()
 
@@ -38,22 +38,22 @@ class ReadOnlyFiles(RealFiles):
 
 
 def check_is_store(root: str, log_directory: str) -> None:
-    """Raises NotFoundError when this is no directory of a broker."""
+    """Raises NotFoundError when this is not a broker's directory."""
     if not Path(root).is_dir():
-        raise NotFoundError(f"{root} is no directory: name a broker's storePathRootDir")
+        raise NotFoundError(f"{root} is not a directory: name a broker's storePathRootDir")
     if not Path(log_directory).is_dir():
         raise NotFoundError(
-            f"{log_directory} does not exist, so {root} is no store: name a broker's storePathRootDir, and with "
+            f"{log_directory} does not exist, so {root} is not a store: name a broker's storePathRootDir, and with "
             f"--commitlog its storePathCommitLog when that is elsewhere"
         )
 
 
 @contextmanager
 def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
-    """Keeps brokers from starting on ``root`` during the block, without a change to its ``lock`` file.
+    """Keeps brokers from starting on ``root`` during the block, without changing its ``lock`` file.
 
-    A shared lock on the byte that a broker locks for itself; without a ``lock`` file there is nothing to hold. Yields
-    whether a broker runs there now: with ``while_running`` that is allowed, else it raises StoreError.
+    It takes a shared lock on the byte that a broker locks. Without a ``lock`` file it locks nothing. Yields whether a
+    broker runs there now. A running broker raises StoreError, unless ``while_running`` allows it.
     """
     path = f"{root}/lock"
     running = is_locked_here(path)
@@ -70,7 +70,7 @@ def held(root: str, *, while_running: bool = False) -> Iterator[bool]:
                     raise
                 running = True
         if running and not while_running:
-            raise StoreError(f"a broker holds {path}: stop it first, its files change while they are read")
+            raise StoreError(f"a broker holds {path}: stop it first, because its files change during a read")
         yield running
     finally:
         if fd is not None:

@@ -12,7 +12,10 @@ from pymq.offline.log_walk import Block, explain, record_at, record_bytes, walk
 
 
 def by_offset(log: LogFiles, offset: int) -> StoredMessage:
-    """The message at a physical offset. Raises NotFoundError outside the log, CorruptRecordError with the reason."""
+    """Return the message at a physical offset.
+
+    Raises NotFoundError outside the log, CorruptRecordError with the reason.
+    """
     segment = log.find(offset)
     if segment is None:
         raise NotFoundError(f"the log holds {log.start} to {log.end_of_files}, not offset {offset}")
@@ -28,7 +31,7 @@ def _why(segment: SegmentFile, offset: int) -> str:
 
 
 def by_id(log: LogFiles, message_id: str, advance: Callable[[int], None] | None = None) -> StoredMessage:
-    """By the broker's id at once, by a producer's by reading the log. Raises NotFoundError."""
+    """Return a message by the broker's id, directly, or by a producer's, by reading the log. Raises NotFoundError."""
     try:
         _, _, offset = decode_offset_id(message_id)
     except ValueError:

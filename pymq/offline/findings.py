@@ -1,18 +1,18 @@
-"""What a check of a directory found: damage by kind with the place of its first byte, notes, and what was looked at."""
+"""The result of a directory check: damage by kind with the place of its first byte, notes, and counts of parts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-FINDINGS_MAX = 100  # of one kind that are listed; all are counted
+FINDINGS_MAX = 100  # listed per kind; all are counted
 NOTES_MAX = 100
 KINDS = ("log", "record", "queue", "index", "table", "checkpoint", "digest")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One damage. ``position``: byte in the file; ``physical_offset``: of the log; None where there is none."""
+    """One damage. ``position`` is a byte in the file, ``physical_offset`` one of the log; None where it has none."""
 
     kind: str
     text: str
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LostMessage:
-    """A queue's unit whose record is damaged or gone: the message can't be read any more."""
+    """A queue unit whose record is damaged or gone: the message can't be read any more."""
 
     topic: str
     queue_id: int
@@ -50,7 +50,11 @@ class LostMessage:
 
 @dataclass(slots=True)
 class Report:
-    """The outcome. ``clean``: the broker was stopped; ``counts``: damage by kind; ``looked_at``: records, units, …"""
+    """The outcome of a check.
+
+    ``clean`` is true when the broker stopped in order. ``counts`` is the damage by kind; ``looked_at`` counts the
+    checked records, units and so on.
+    """
 
     directory: str
     clean: bool
@@ -69,7 +73,7 @@ class Report:
 
     @property
     def first_bad(self) -> Finding | None:
-        """The damage that comes first: in the log by its offset, then in what is made from the log."""
+        """The first damage: in the log by its offset, then in what derives from the log."""
         in_log = [
             one for one in self.findings if one.kind in ("log", "record", "digest") and one.physical_offset is not None
         ]
@@ -80,14 +84,14 @@ class Report:
     def add(
         self, kind: str, text: str, path: str, position: int | None = None, physical_offset: int | None = None
     ) -> None:
-        """Counts one damage and keeps its text while there are few of its kind."""
+        """Counts one damage and keeps its text, up to a limit per kind."""
         assert kind in KINDS
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if self.counts[kind] <= FINDINGS_MAX:
             self.findings.append(Finding(kind, text, path, position, physical_offset))
 
     def note(self, text: str) -> None:
-        """Something an operator may want to know that is no damage."""
+        """Adds something that an operator may want to know and that is not damage."""
         if len(self.notes) < NOTES_MAX:
             self.notes.append(text)
 
@@ -98,7 +102,7 @@ class Report:
             self.lost.append(message)
 
     def saw(self, what: str, count: int = 1) -> None:
-        """Counts what was looked at."""
+        """Counts checked parts."""
         self.looked_at[what] = self.looked_at.get(what, 0) + count
 
     def as_json(self) -> dict[str, Any]:

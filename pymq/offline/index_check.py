@@ -1,7 +1,7 @@
-"""Compares index files with the log: every entry names a record with its key, every key has its entry, chains hold.
+"""Compares index files with the log: every entry leads to a record with its key, every key has its entry, chains hold.
 
-Entries stand in the order of the log, so both are walked side by side, a batch of keys at a time. A batch that is equal
-as arrays is done; only others are looked at entry by entry.
+Entries stand in log order, so both are walked side by side, one batch of keys at a time. A batch that is equal as
+arrays is done. Only other batches are compared entry by entry.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BATCH_RECORDS = 1 << 14
 _ENTRIES_AT_ONCE = 1 << 16
 _CHAIN_ROWS = 1 << 18
 _TIME_DIFF_MAX_S = 0x7FFFFFFF
-_LISTED_MAX = 1000  # wrong slots and chains of one file that are looked at singly
+_LISTED_MAX = 1000  # wrong slots and chains of one file that are reported one by one
 
 
 class IndexCheck:
-    """Feed it every block's records, then :meth:`finish`. Without index files there is nothing to compare."""
+    """Call :meth:`add` with every block's records, then :meth:`finish`. Without index files it compares nothing."""
 
     def __init__(self, directory: Directory, report: Report, damaged: DamagedRanges) -> None:
         self._log = directory.log
@@ -40,7 +40,7 @@ class IndexCheck:
         self._damaged = damaged
         self._files: list[IndexReader] = []
         self._waiting: list[Scanned] = []
-        self._file_at = 0  # the file and the entry the next key should have
+        self._file_at = 0  # the file and the entry that the next key should have
         self._entry_at = 1
         self._missing_rows = 0
         self._missing_range: tuple[int, int] | None = None
@@ -68,12 +68,12 @@ class IndexCheck:
         reader = IndexReader(directory.files, path, *geometry)
         if not 1 <= max(reader.header_count, 1) <= reader.entry_count or reader.begin_ms < 0:
             self._report.add(
-                "index", f"the header says {reader.header_count} entries of {reader.entry_count}", path, 36
+                "index", f"the header counts {reader.header_count} entries of {reader.entry_count}", path, 36
             )
         self._files.append(reader)
 
     def add(self, records: Iterable[Scanned]) -> None:
-        """Good records, in the order of the log."""
+        """Takes good records, in log order."""
         if not self._files or self._unreadable:
             return
         self._waiting += [record for record in records if not record.sys_flag or has_index_entries(record.sys_flag)]
@@ -107,7 +107,7 @@ class IndexCheck:
             self._compare_keys(waiting_keys(keyed), lambda: _key_rows(waiting))
 
     def _compare_keys(self, keys: KeyColumns, rows: Callable[[], KeyRows]) -> None:
-        """``rows``: the same keys as text, for what has to be looked at singly."""
+        """Compares keys. ``rows`` returns the same keys as text, for entries that must be compared one by one."""
         hashes, offsets, times_ms = keys
         done = 0
         while done < len(hashes):
@@ -118,7 +118,8 @@ class IndexCheck:
             done += taken
 
     def _compare_equal(self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]) -> int:
-        """How many rows, from the first on, are exactly the next entries of one file; 0 when it is not plain."""
+        """Return how many of the first rows are exactly the next entries of one file; 0 when they must be compared
+        singly."""
         file = self._current_file(int(offsets[0]))
         if file is None:
             return 0
@@ -132,7 +133,7 @@ class IndexCheck:
         return count
 
     def _current_file(self, log_offset: int) -> IndexReader | None:
-        """The file with the next entry; entries of records that went with their segment are passed over."""
+        """Return the file with the next entry; skips entries of records that were deleted with their segment."""
         while self._file_at < len(self._files):
             file = self._files[self._file_at]
             while self._entry_at < file.count:
@@ -156,24 +157,26 @@ class IndexCheck:
         times_ms: NDArray[np.int64],
         start: int,
     ) -> None:
-        """Entries up to the batch's last record, one by one, against its rows from ``start`` on."""
-        wanted: dict[tuple[int, int], int] = {}
+        """Compares the entries up to the batch's last record one by one with its rows from ``start`` on."""
+        expected: dict[tuple[int, int], int] = {}
         for key_hash, offset, store_ms in zip(
             hashes[start:].tolist(), offsets[start:].tolist(), times_ms[start:].tolist(), strict=True
         ):
-            wanted[offset, key_hash] = store_ms
+            expected[offset, key_hash] = store_ms
         limit = int(offsets[-1])
         seen: set[tuple[int, int]] = set()
         low: int | None = None
         high = -1
         for file, number, (key_hash, offset, diff, _) in self._entries_up_to(limit):
-            if (offset, key_hash) not in wanted:
+            if (offset, key_hash) not in expected:
                 self._explain_entry(file, number, key_hash, offset)
                 continue
             seen.add((offset, key_hash))
             low, high = min(offset, low if low is not None else offset), max(offset, high)
-            if diff != int(_time_diffs(wanted[offset, key_hash], file.begin_ms)):
-                text = f"entry {number} says {diff} s after the file's begin, its record at {offset} has another time"
+            if diff != int(_time_diffs(expected[offset, key_hash], file.begin_ms)):
+                text = (
+                    f"entry {number} says {diff} s after the file's start, but its record at {offset} has another time"
+                )
                 self._report.add("index", text, file.path, file.place(number) + 12, offset)
         self._note_missing(rows, hashes, start, seen, low, high)
 
@@ -203,7 +206,7 @@ class IndexCheck:
         return self._files[min(self._file_at, len(self._files) - 1)].path
 
     def _entries_up_to(self, limit: int) -> Iterable[tuple[IndexReader, int, tuple[int, int, int, int]]]:
-        """Entries of records up to ``limit``; one beyond it is passed too when the entry behind it is not."""
+        """Yield the entries of records up to ``limit``. Skips one beyond it when the entry after that is not."""
         while (file := self._current_file(limit)) is not None:
             entries: list[Any] = file.entries(self._entry_at, _ENTRIES_AT_ONCE).tolist()
             for at, entry in enumerate(entries):
@@ -222,13 +225,13 @@ class IndexCheck:
         if record_at(self._log, offset) is None:
             self._report.add("index", f"entry {number} leads to {offset}, where no record starts", file.path, place + 4)
             return
-        text = f"entry {number} has hash {key_hash}, the record at {offset} has no such key"
+        text = f"entry {number} has hash {key_hash}, but the record at {offset} has no such key"
         self._report.add("index", text, file.path, place, offset)
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
-        """Compares what waits, then entries behind the log's end, then every file's slots and chains."""
+        """Compares the waiting keys, then entries beyond the log's end, then every file's slots and chains."""
         if not self._files and not self._unreadable:
             self._report.note("there are no index files: messages can't be looked up by key")
             return
@@ -247,22 +250,24 @@ class IndexCheck:
             if offset >= log_end and not self._clean:
                 behind += 1
             elif offset >= log_end:
-                text = f"entry {number} leads to {offset}, the log ends at {log_end}"
+                text = f"entry {number} leads to {offset}, but the log ends at {log_end}"
                 self._report.add("index", text, file.path, file.place(number) + 4)
             else:
                 self._explain_entry(file, number, key_hash, offset)
         if behind:
-            self._report.note(f"the index has {behind} entries that lead behind the log: the next start drops them")
+            self._report.note(
+                f"the index has {behind} entries that lead beyond the log's end: the next start drops them"
+            )
         if self._missing_range is not None:
             first, last = self._missing_range
             self._report.note(
                 f"{self._missing_rows} keys of records from {first} to {last} are in no index file"
-                + ("" if self._clean else "; the next start adds those behind the last entry")
+                + ("" if self._clean else "; the next start adds those after the last entry")
             )
 
 
 def _key_rows(records: Iterable[Scanned]) -> KeyRows:
-    """The keys as text, in the order in which they were hashed."""
+    """Return the keys as text, in the order in which they were hashed."""
     rows = KeyRows()
     for record in records:
         rows.add_record(record.topic, record.properties, record.offset, record.store_ms)
@@ -270,14 +275,14 @@ def _key_rows(records: Iterable[Scanned]) -> KeyRows:
 
 
 def _time_diffs(times_ms: Any, begin_ms: int) -> Any:
-    """Seconds since the file's begin as an entry holds them (Java: IndexFile.putKey)."""
+    """Return the seconds since the file's start as an entry holds them (Java: IndexFile.putKey)."""
     import numpy as np  # noqa: PLC0415
 
     return np.clip((times_ms - begin_ms) // 1000, 0, _TIME_DIFF_MAX_S) if begin_ms > 0 else times_ms * 0
 
 
 class _ChainCheck:
-    """Slots and the entries before each: with them a look-up finds every entry of a hash, and ends."""
+    """Checks slots and back links, by which a look-up finds every entry of a hash and ends."""
 
     def __init__(self, file: IndexReader, report: Report) -> None:
         self._file = file
@@ -296,19 +301,20 @@ class _ChainCheck:
                 wrong += 1
                 if self._is_harmless(int(slots[at]), int(newest[first + at])):
                     continue
-                text = f"slot {first + at} says entry {slots[at]}, its newest is {newest[first + at]}"
+                text = f"slot {first + at} names entry {slots[at]}, but its newest is {newest[first + at]}"
                 self._report.add("index", text, self._file.path, self._file.slot_place(first + at))
         used = int(np.count_nonzero(newest))
         if not wrong and used != self._file.used_slots:
-            text = f"the header says {self._file.used_slots} used slots, {used} are"
+            text = f"the header counts {self._file.used_slots} used slots, but there are {used}"
             self._report.add("index", text, self._file.path, 32)
 
     def _is_harmless(self, slot: int, newest: int) -> bool:
-        """A slot of an entry that the header does not count yet: the broker died between the two writes."""
+        """True for a slot of an entry that the header does not count yet: the broker died between the two writes."""
         return newest == 0 and slot >= self._file.count
 
     def _check_entries(self, first: int, newest: NDArray[np.int32]) -> None:
-        """Entries of one piece against the entry before each; ``newest`` is kept per slot over all pieces."""
+        """Compares the entries of one piece with the entry before each; ``newest`` keeps state per slot over all
+        pieces."""
         import numpy as np  # noqa: PLC0415
 
         entries = self._file.entries(first, _CHAIN_ROWS)
@@ -324,10 +330,10 @@ class _ChainCheck:
         before = np.empty(len(order), dtype=np.int64)
         before[1:] = order[:-1] + first
         before[starts] = newest[by_slot[starts]]
-        wanted = np.empty(len(order), dtype=np.int64)
-        wanted[order] = before
-        for at in np.nonzero(entries["before"] != wanted)[0][:_LISTED_MAX].tolist():
-            text = f"entry {first + at} says entry {entries['before'][at]} is before it, {wanted[at]} is"
+        expected = np.empty(len(order), dtype=np.int64)
+        expected[order] = before
+        for at in np.nonzero(entries["before"] != expected)[0][:_LISTED_MAX].tolist():
+            text = f"entry {first + at} has entry {entries['before'][at]} before it, but that should be {expected[at]}"
             self._report.add("index", text, self._file.path, self._file.place(first + at) + 16)
         ends = np.ones(len(order), dtype=bool)
         ends[:-1] = starts[1:]

@@ -1,4 +1,4 @@
-"""One index file's header, slots and entries, read in pieces."""
+"""Reads one index file's header, slots and entries in pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAYOUT = [("hash", ">i4"), ("offset", ">i8"), ("diff", ">i4"), ("before", ">i4"
 
 
 class IndexReader:
-    """A file of known geometry. Entries are numbered from 1 to ``count`` - 1, as in its header; times are ms."""
+    """An index file of known geometry. Entries have numbers from 1 to ``count`` - 1, as in its header; times are ms."""
 
     def __init__(self, files: Files, path: str, slot_count: int, entry_count: int) -> None:
         self.path = path
@@ -32,13 +32,13 @@ class IndexReader:
         self._entries_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count
 
     def slots(self, first: int, count: int) -> NDArray[np.int32]:
-        """``count`` slots from number ``first`` on."""
-        import numpy as np  # noqa: PLC0415 - the check alone needs it
+        """Return ``count`` slots from number ``first`` on."""
+        import numpy as np  # noqa: PLC0415 - only the check needs it
 
         return np.frombuffer(self._file.pread(HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * first, 4 * count), ">i4")
 
     def entries(self, first: int, count: int) -> NDArray[np.void]:
-        """Up to ``count`` entries from number ``first`` on, as records of hash, offset, diff and before."""
+        """Return up to ``count`` entries from number ``first`` on, with the fields hash, offset, diff and before."""
         import numpy as np  # noqa: PLC0415
 
         count = max(0, min(count, self.count - first))
@@ -46,11 +46,11 @@ class IndexReader:
         return np.frombuffer(raw, np.dtype(_LAYOUT))
 
     def place(self, number: int) -> int:
-        """Position of an entry in the file."""
+        """Return an entry's position in the file."""
         return self._entries_at + ENTRY_SIZE_BYTES * number
 
     def slot_place(self, number: int) -> int:
-        """Position of a slot in the file."""
+        """Return a slot's position in the file."""
         return HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * number
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A log's end that was cut and kept under ``diverged/``: one file, read as the segments it was cut from."""
+"""Reads a truncated log tail that was kept under ``diverged/``: one file, as the segments it was cut from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pymq.store.replica.divergent_tail import LOG_SUFFIX
 
 
 class _Part:
-    """A range of a file, as a file that can be read."""
+    """A range of a file with the interface of a file."""
 
     def __init__(self, file: File, start: int, size: int) -> None:
         self._file = file
@@ -28,14 +28,16 @@ class _Part:
 
 
 def open_kept_log(files: Files, path: str, segment_size: int) -> LogFiles:
-    """``path``: ``<first offset>-<end>-<time>.log``; ``segment_size``: of the log it was cut from, in bytes.
+    """Open a kept tail.
 
-    Raises NotFoundError when the name is none of a kept log, OSError.
+    ``path`` is ``<first offset>-<end>-<time>.log``; ``segment_size`` is the original log's, in bytes.
+
+    Raises NotFoundError when the name is not that of a kept tail, OSError.
     """
     name = path.rpartition("/")[2]
     first = name.partition("-")[0]
     if not name.endswith(LOG_SUFFIX) or not first.isdigit() or not segment_size:
-        raise NotFoundError(f"{path} is no directory, nor a log that was cut from one and kept beside its commitlog")
+        raise NotFoundError(f"{path} is neither a directory nor a truncated log tail that a broker kept")
     file = files.open(path)
     start, end = int(first), int(first) + file.size()
     segments = []

@@ -1,4 +1,4 @@
-"""The segments of a commit log as files, read in pieces of bounded size; a bad sector is noted and reads as zeros."""
+"""A commit log's segment files, read in pieces of bounded size. A bad sector is recorded and reads as zeros."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pymq.store.log.cold_file import ColdFile, ColdFiles
 
 SECTOR_BYTES = 4096
 _SEARCH_BYTES = 1 << 20
-EMPTY_LAST_SEGMENT = "is empty: made right before the stop, a start removes it"
+EMPTY_LAST_SEGMENT = "is empty: created right before the stop; the next start removes it"
 
 
 class SegmentBytes(Protocol):
-    """What a segment is read with: a file, a compressed one, or a part of one."""
+    """The source of a segment's bytes: a file, a compressed file, or a part of a file."""
 
     def pread(self, at: int, size: int) -> bytes: ...
 
@@ -28,14 +28,14 @@ class SegmentBytes(Protocol):
 
 @dataclass(slots=True)
 class SegmentFile:
-    """One file of the log. ``start``: physical offset of its first byte; ``size``: bytes, the same for all segments."""
+    """One file of the log. ``start`` is the physical offset of its first byte; all segments have the same ``size``."""
 
     path: str
     start: int
     size: int
     file: SegmentBytes
-    unreadable: list[tuple[int, int]] = field(default_factory=list)  # (position, size) that gave EIO
-    patches: dict[int, int] = field(default_factory=dict)  # position -> bits that are turned over in what is read
+    unreadable: list[tuple[int, int]] = field(default_factory=list)  # (position, size) of sectors that failed with EIO
+    patches: dict[int, int] = field(default_factory=dict)  # position -> bits to flip in the bytes read
 
     @property
     def end(self) -> int:
@@ -43,13 +43,13 @@ class SegmentFile:
 
     @property
     def is_cold(self) -> bool:
-        """True when the segment is kept compressed."""
+        """True when the segment is compressed."""
         return isinstance(self.file, ColdFile)
 
     def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes from position ``at``, fewer only at the segment's end.
+        """Return ``size`` bytes from position ``at``, fewer only at the segment's end.
 
-        What can't be read, and what a file that was cut short lacks, comes as zeros.
+        Bytes that can't be read, or that a truncated file lacks, come as zeros.
         """
         size = min(size, self.size - at)
         try:
@@ -81,7 +81,7 @@ class SegmentFile:
             return bytes(end - begin)
 
     def first_nonzero(self, at: int) -> int | None:
-        """Position of the first byte from ``at`` on that is not zero; None when all are. Holes are skipped."""
+        """Return the position of the first nonzero byte from ``at`` on, None when there is none. Skips holes."""
         position = self.file.next_data(at)
         while position is not None and position < self.size:
             chunk = self.read(position, _SEARCH_BYTES)
@@ -98,7 +98,10 @@ def _sector_starts(at: int, size: int) -> range:
 
 @dataclass(slots=True)
 class LogFiles:
-    """A log's segments, oldest first. ``gaps``: physical ranges without a file; ``odd``: files that are no segments."""
+    """A log's segments, oldest first.
+
+    ``gaps`` are physical ranges without a file; ``odd`` are files that aren't segments.
+    """
 
     directory: str
     segment_size: int
@@ -115,14 +118,14 @@ class LogFiles:
         return self.segments[-1].end if self.segments else 0
 
     def find(self, offset: int) -> SegmentFile | None:
-        """The segment that holds a physical offset; None where no file is."""
+        """Return the segment that holds a physical offset, None without one."""
         for segment in reversed(self.segments):
             if segment.start <= offset:
                 return segment if offset < segment.end else None
         return None
 
     def place(self, offset: int) -> tuple[str, int | None]:
-        """(path, position) of a physical offset; the directory where no file is."""
+        """Return (path, position) of a physical offset, or the directory where there is no file."""
         segment = self.find(offset) or (self.find(offset - 1) if offset > self.start else None)
         return (segment.path, offset - segment.start) if segment else (self.directory, None)
 
@@ -132,7 +135,7 @@ class LogFiles:
 
 
 def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> LogFiles:
-    """Opens every segment; its size is the file's own. ``cold``: where compressed ones are, if there may be any.
+    """Open every segment; its size is the file's own. ``cold`` finds compressed segments, if there may be any.
 
     Raises NotFoundError when all files are empty, OSError.
     """
@@ -157,7 +160,7 @@ def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> Log
             segment.file.close()
         if not opened:
             return LogFiles(directory, 0, [], [], [])
-        raise NotFoundError(f"{directory} holds no segment with data: nothing of this log is left")
+        raise NotFoundError(f"{directory} holds no segment with data: this log is gone")
     usual = max(set(sizes), key=sizes.count)
     segments = []
     for segment in opened:

@@ -1,4 +1,4 @@
-"""Another copy of a broker's log and tables, as recovery asks for it: what it is, digests of its parts, its bytes."""
+"""Another copy of a broker's log and tables, as recovery uses it: facts about it, digests of its parts, its bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ __all__ = ["DAMAGED", "LogSource", "SourceFacts"]
 
 
 class SourceFacts(NamedTuple):
-    """Whose log it is and how far it goes, at one moment. ``log_start`` is the begin of a segment; ``is_master``: the
-    source is the master of the broker's name by now."""
+    """Whose log the source is and how far it goes, at one moment.
+
+    ``log_start`` is a segment's start. ``is_master`` is true when the source is now the master of the broker's name.
+    """
 
     address: str
     cluster: str
@@ -23,25 +25,25 @@ class SourceFacts(NamedTuple):
 
 
 class LogSource(Protocol):
-    """A running broker, or a placeholder unit. All methods raise PymqError when it can't be reached or refuses."""
+    """A running broker, or a test double. All methods raise PymqError when it can't be reached or refuses."""
 
     def facts(self) -> SourceFacts: ...
 
     def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:
-        """xxh3-64 in hex of each chunk from ``start`` on, :data:`DAMAGED` where its own bytes are bad.
+        """Return each chunk's xxh3-64 in hex from ``start`` on, :data:`DAMAGED` where the source's own bytes are bad.
 
-        Chunks are cut at the ends of segments and at ``end``. It may stop early, behind at least one.
+        Chunks end at segment ends and at ``end``. The list may stop early, but has at least one digest.
         """
         ...
 
     def read(self, start: int, end: int) -> bytes:
-        """These bytes of one segment, all of them."""
+        """Return these bytes of one segment, all of them."""
         ...
 
     def tables(self) -> dict[str, bytes]:
-        """Name of a file in ``config`` -> JSON: topics, groups, consumer and delay offsets, epoch history if it has one."""
+        """Return file names in ``config`` -> JSON: topics, groups, consumer and delay offsets, epochs if it has any."""
         ...
 
     def deleted_topics(self) -> dict[str, int]:
-        """Topic -> log offset below which its records count as deleted."""
+        """Return topic -> log offset below which its records count as deleted."""
         ...

@@ -1,4 +1,4 @@
-"""Walks a log file by file in windows of bounded size: blocks of good records, damaged ranges, and where it ends."""
+"""Walks a log file by file in windows of bounded size: blocks of good records, damaged ranges, and the log's end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pymq.offline.log_files import LogFiles, SegmentFile
 from pymq.store.scan.scanner import RECORD_MAGICS, Scanned, magic_positions, parse_record
 
 WINDOW_BYTES = 4 << 20
-# No broker takes longer ones: RocketMQ's and PyMQ's frames end at 16 MiB. A size above is damage, not read into memory.
+# No broker takes longer records: frames end at 16 MiB in RocketMQ and PyMQ. A larger size is damage, and is not read.
 RECORD_BYTES_MAX = 64 << 20
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
 _I32 = struct.Struct(">i")
@@ -22,7 +22,7 @@ _CRC_PROPERTY_BYTES = 20
 
 
 class Block(NamedTuple):
-    """Good records that lie in one window; ``view[record.offset - base]`` is a record's first byte."""
+    """Good records of one window; ``view[record.offset - base]`` is a record's first byte."""
 
     segment: SegmentFile
     view: memoryview
@@ -31,7 +31,10 @@ class Block(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """From ``start`` to ``end`` (physical) is no good record, but good ones follow. ``at``: the first bad byte."""
+    """A range from ``start`` to ``end`` (physical) without a good record, but with good ones after it.
+
+    ``at`` is the first bad byte.
+    """
 
     start: int
     end: int
@@ -40,7 +43,7 @@ class Damaged(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """The first offset behind the last good record. ``remains_at``: where bytes that are not zero lie behind it."""
+    """The end of the last good record. ``remains_at`` is the offset of nonzero bytes after it, if there are any."""
 
     offset: int
     remains_at: int | None
@@ -51,21 +54,21 @@ Step = Block | Damaged | LogEnd
 
 
 def walk(log: LogFiles, start: int | None = None, *, check_crc: bool = True, last_ms: int = 0) -> Iterator[Step]:
-    """Everything from ``start`` on (the log's begin without it), one :class:`LogEnd` last. Raises OSError.
+    """Yield all steps from ``start`` on (default: the log's start), with one :class:`LogEnd` last. Raises OSError.
 
-    ``last_ms``: the store time before ``start``, if it is known: what is older than that is no later record.
+    ``last_ms`` is the store time before ``start``, if it is known: an older record does not continue the log.
     """
     return _Walk(log, log.start if start is None else start, check_crc, last_ms).run()
 
 
 def record_bytes(log: LogFiles, offset: int, size: int) -> bytes:
-    """``size`` bytes at a physical offset; empty where no file is."""
+    """Return ``size`` bytes at a physical offset; empty where there is no file."""
     segment = log.find(offset)
     return segment.read(offset - segment.start, size) if segment is not None and size > 0 else b""
 
 
 def record_at(log: LogFiles, offset: int, *, check_crc: bool = False) -> Scanned | None:
-    """The record that starts at a physical offset, None when no good one does."""
+    """Return the record that starts at a physical offset, None when there is no good one."""
     head = record_bytes(log, offset, 8)
     if len(head) < 8:
         return None
@@ -100,21 +103,21 @@ class _Walk:
             if _is_blank(segment, at):
                 self._offset = segment.end
                 continue
-            step = self._behind(segment, at)
+            step = self._damage_or_end(segment, at)
             yield step
             if isinstance(step, LogEnd):
                 return
             self._offset = step.end
 
     def _records(self, segment: SegmentFile) -> Iterator[Block]:
-        """Blocks up to the first thing in the segment that is no good record."""
+        """Yield blocks of good records up to the first bytes in the segment that are not one."""
         window = WINDOW_BYTES
         while self._offset < segment.end:
             base = self._offset
             view = memoryview(segment.read(base - segment.start, window))
             records = self._parse(view, base)
             if records:
-                # Of the last two the earlier: one whose time is damaged must not make all that follows look old.
+                # The earlier of the last two: one record with a damaged time must not make all later ones look old.
                 self._last_ms = min([self._last_ms, *[r.store_ms for r in records[-2:]]][-2:])
                 yield Block(segment, view, base, records)
             rest = view[self._offset - base :]
@@ -122,10 +125,10 @@ class _Walk:
             if records and missing:
                 window = WINDOW_BYTES
                 continue
-            wanted = _I32.unpack_from(rest)[0] if missing and len(rest) >= 8 and rest[4:8] in RECORD_MAGICS else 0
-            if not len(rest) < wanted <= RECORD_BYTES_MAX:
+            needed = _I32.unpack_from(rest)[0] if missing and len(rest) >= 8 and rest[4:8] in RECORD_MAGICS else 0
+            if not len(rest) < needed <= RECORD_BYTES_MAX:
                 return
-            window = wanted  # one long record
+            window = needed  # one long record
 
     def _parse(self, view: memoryview, base: int) -> list[Scanned]:
         records = []
@@ -141,8 +144,8 @@ class _Walk:
         self._offset = offset
         return records
 
-    def _behind(self, segment: SegmentFile, at: int) -> Damaged | LogEnd:
-        """What a place without a good record is: a hole with good records behind it, or the log's end."""
+    def _damage_or_end(self, segment: SegmentFile, at: int) -> Damaged | LogEnd:
+        """Decide what a place without a good record is: damage with good records after it, or the log's end."""
         offset = segment.start + at
         bad_at, reason = explain(segment, at)
         later = self._later_record(segment, at)
@@ -155,10 +158,10 @@ class _Walk:
         return LogEnd(offset, None, "only zeros follow")
 
     def _later_record(self, segment: SegmentFile, at: int) -> int | None:
-        """Where good records go on; a segment's end when they do in the next one, from its first byte.
+        """Return where good records continue; a segment's end when they continue at the next one's first byte.
 
-        Remains of a log that was cut can only lie in its last segment, for later ones were removed with the cut: there
-        a record that is older than the last good one does not count.
+        Remains of a truncated log can only lie in its last segment, because truncation removes the later ones. There, a
+        record that is older than the last good one does not count.
         """
         following = [other for other in self._log.segments if other.start > segment.start]
         goes_on = [other for other in following if record_at(self._log, other.start, check_crc=True) is not None]
@@ -176,7 +179,7 @@ class _Walk:
 
 
 def _search(segment: SegmentFile, at: int, not_before_ms: int) -> int | None:
-    """Physical offset of the first whole record behind position ``at``, found by its magic, position and CRC."""
+    """Return the offset of the first whole record after position ``at``, found by its magic, position and CRC."""
     position = segment.first_nonzero(at)
     first = at + 1
     while position is not None:
@@ -213,34 +216,34 @@ def _is_blank(segment: SegmentFile, at: int) -> bool:
 
 
 def property_crc_fits(view: memoryview, at: int, record: Scanned) -> bool:
-    """False when the record has RocketMQ's CRC over all of it and that is wrong (Java: enabledAppendPropCRC)."""
+    """Return False when RocketMQ's CRC over the whole record is present and wrong (Java: enabledAppendPropCRC)."""
     if CRC_PROPERTY not in record.properties:
         return True
     tail = record.properties[-_CRC_PROPERTY_BYTES:]
     if not tail.startswith(CRC_PROPERTY) or not tail[9:19].isdigit():
-        return True  # a property that a producer called so
+        return True  # a producer's property of that name
     # Ten digits, the least significant first.
     covered = view[at : at + record.size - _CRC_PROPERTY_BYTES]
     return crc32(covered) & 0x7FFFFFFF == int(tail[9:19][::-1])
 
 
 def explain(segment: SegmentFile, at: int) -> tuple[int, str]:
-    """(distance from ``at``, text): the first byte that keeps a record from being good, and what is wrong there."""
+    """Return (distance from ``at``, text) for the first byte that spoils a record: where it is and what is wrong."""
     head = segment.read(at, _HEAD.size)
     left = segment.size - at
     if not any(head):
         return 0, "zeros where a record should start"
     if len(head) < _HEAD.size:
-        return 0, f"{left} bytes are left, too few for a record, and they are no blank"
+        return 0, f"{left} bytes are left: too few for a record, and not a blank"
     size, magic, crc, _, _, _, physical, sys_flag = _HEAD.unpack(head)
     if magic == MAGIC_BLANK:
-        return 0, f"a blank says {size} bytes, {left} are left in the segment"
+        return 0, f"a blank of {size} bytes, but {left} are left in the segment"
     if magic not in (MAGIC_V1, MAGIC_V2):
         return 4, f"magic {magic & 0xFFFFFFFF:08x}, a record has {MAGIC_V1 & 0xFFFFFFFF:08x}"
     if not RECORD_OVERHEAD_BYTES <= size <= min(left, RECORD_BYTES_MAX):
         return 0, f"size {size}, a record here has {RECORD_OVERHEAD_BYTES} to {min(left, RECORD_BYTES_MAX)} bytes"
     if physical != segment.start + at:
-        return 28, f"the record says physical offset {physical} and stands at {segment.start + at}"
+        return 28, f"the record says physical offset {physical} but is at {segment.start + at}"
     return _explain_parts(memoryview(segment.read(at, size)), magic, crc, sys_flag)
 
 
@@ -267,14 +270,14 @@ def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tup
     try:
         topic = str(view[topic_start : topic_start + topic_size], "utf-8")
     except UnicodeDecodeError:
-        return topic_start, "the topic is no UTF-8"
+        return topic_start, "the topic is not UTF-8"
     if "\0" in topic:
         return topic_start, "the topic holds a zero byte"
     return size - _CRC_PROPERTY_BYTES, "the CRC over the whole record (__CRC32#) does not fit"
 
 
 def last_record(segment: SegmentFile, end: int) -> Scanned | None:
-    """The last whole record before position ``end``, looked for in one window; None when none is there."""
+    """Return the last whole record before position ``end``, searched for in one window; None when there is none."""
     end = min(end, segment.size)
     base = max(0, end - WINDOW_BYTES)
     chunk = segment.read(base, end - base) if end > 0 else b""

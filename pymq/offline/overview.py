@@ -1,4 +1,4 @@
-"""What a directory holds, told by a few reads of each file and not by reading the log."""
+"""Describes a directory from a few reads of each file, without reading the whole log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pymq.store.scan.scanner import Scanned
 
 
 def overview(directory: Directory, topic: str | None = None) -> dict[str, Any]:
-    """Segments, queues (of ``topic`` alone when given), index files, checkpoint, tables. Times are Unix ms."""
+    """Return segments, queues (of ``topic`` if given), index files, checkpoint, tables. Times are Unix ms."""
     queues = [_queue(directory.log, reader) for reader in directory.queues() if topic in (None, reader.topic)]
     end = log_end(directory)
     return {
@@ -36,7 +36,7 @@ def overview(directory: Directory, topic: str | None = None) -> dict[str, Any]:
 
 
 def log_end(directory: Directory) -> LogEnd:
-    """Where good records end: found from the newest record that any queue or the checkpoint knows of."""
+    """Return where good records end, searched from the newest record that any queue or the checkpoint knows."""
     log = directory.log
     known = [log.segments[-1].start] if log.segments else [0]
     for reader in directory.queues():
@@ -52,7 +52,7 @@ def log_end(directory: Directory) -> LogEnd:
     for step in walk(log, start):
         if isinstance(step, LogEnd):
             return step
-    raise AssertionError("a walk ends with its end")
+    raise AssertionError("a walk ends with a LogEnd")
 
 
 def _writer(directory: Directory) -> str:
@@ -151,6 +151,6 @@ def _checkpoint(directory: Directory) -> dict[str, Any]:
 
 
 def _table(directory: Directory, name: str, member: str) -> int | None:
-    """How many entries a table has; None without the table."""
+    """Return the number of entries of a table; None without the table."""
     table = directory.table(name).get(member)
     return len(table) if isinstance(table, dict) else None

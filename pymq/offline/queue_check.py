@@ -1,7 +1,7 @@
 """Compares consume queues with the log: every unit leads to its record, every record has its unit.
 
-Records come in the order of the log and a queue's units stand in the same order, so both are walked side by side: what
-is compared at a time is small, however large the log is. Whole runs of units are compared as bytes.
+Records come in log order, and a queue's units stand in the same order. So both are walked side by side, and little is
+compared at a time, however large the log is. Whole runs of units are compared as bytes.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
 _UNITS_AT_ONCE = 4096
 _EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext
-_LMQ_PREFIX = "%LMQ%"  # queues of their own over other topics' records
+_LMQ_PREFIX = "%LMQ%"  # queues over other topics' records
 
 
 @dataclass(slots=True)
 class _Queue:
-    """``next``: the offset the next record should have; ``expected``: units of records not compared yet."""
+    """One queue's state. ``next`` is the offset the next record should have; ``expected`` holds units to compare."""
 
     topic: str
     queue_id: int
     reader: QueueReader | None
     next: int = 0
     start: int = 0
-    from_offset: int = 0  # physical: records before it belong to a queue of the same name that was deleted
+    from_offset: int = 0  # physical: earlier records belong to a deleted queue of the same name
     expected: bytearray = field(default_factory=bytearray)
     ignored: bool = False
     unit_count: int = 0
     blank_unit_count: int = 0
-    record_count: int = 0  # of an ignored queue, or of one without a directory
+    record_count: int = 0  # for an ignored queue, or one without a directory
     superseded_count: int = 0
     missing_from: int | None = None
     missing_count: int = 0
     dropped_count: int = 0
-    keep_end: int = 0  # offsets below were given to messages, also when their records are lost
+    keep_end: int = 0  # lower offsets belong to messages, even if their records are lost
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class _Queue:
 
 
 class QueueLimits(NamedTuple):
-    """What a new queue takes over: ``start`` and ``end`` are queue offsets, the first of a record and behind the last.
+    """The limits of a rebuilt queue: ``start`` and ``end`` (exclusive) are queue offsets.
 
     Records before ``from_offset`` (physical) are not its own.
     """
@@ -69,12 +69,15 @@ class QueueLimits(NamedTuple):
 
 
 class QueueCheck:
-    """Feed it every block's records, then :meth:`finish`. ``bad_records``: offsets of those their queue disowns."""
+    """Call :meth:`add` with every block's records, then :meth:`finish`.
+
+    ``bad_records`` holds the offsets of records that contradict their queue.
+    """
 
     def __init__(self, directory: Directory, report: Report, damaged: DamagedRanges) -> None:
         self._log = directory.log
         self._settings = directory.settings
-        self._clean = directory.clean and not _are_queues_to_be_made(directory)
+        self._clean = directory.clean and not _must_rebuild_queues(directory)
         self._root = f"{directory.root}/consumequeue"
         self._topics = directory.topics()
         self._deleted_ends = directory.deleted_ends()
@@ -97,7 +100,7 @@ class QueueCheck:
         return len(self._queues)
 
     def limits(self) -> dict[tuple[str, int], QueueLimits]:
-        """After :meth:`finish`: every queue that has files and is compared."""
+        """Return, after :meth:`finish`, every queue that has files and was compared."""
         return {
             key: QueueLimits(queue.from_offset, queue.start, queue.keep_end)
             for key, queue in self._queues.items()
@@ -105,13 +108,13 @@ class QueueCheck:
         }
 
     def is_deleted(self, topic: str, physical_offset: int) -> bool:
-        """True for a record of a topic that no table has, while there is a table, and from before a deletion."""
+        """True for a record whose topic is in no table, if there is one, or from before the topic's deletion."""
         if self._topics is not None and topic not in self._topics:
             return True
         return physical_offset < self._deleted_ends.get(topic, 0)
 
     def blank(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
-        """Which offsets of a range stand for no record in the files already."""
+        """Return the offsets of a range whose units in the files already stand for no record."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or queue.reader is None:
             return set()
@@ -131,7 +134,7 @@ class QueueCheck:
         return queue
 
     def add(self, records: Iterable[Scanned]) -> None:
-        """Good records, in the order of the log."""
+        """Takes good records, in log order."""
         queues, settings, pack = self._queues, self._settings, UNIT.pack
         for record in records:
             if record.sys_flag and not has_queue_unit(record.sys_flag):
@@ -147,7 +150,7 @@ class QueueCheck:
             self._compare_all()
 
     def add_columns(self, records: Records) -> None:
-        """As :meth:`add`: queues that go on as they should take their units in one piece, others record by record."""
+        """As :meth:`add`. A queue without surprises takes its units in one piece, others record by record."""
         import numpy as np  # noqa: PLC0415
 
         from pymq.store.dispatch.bulk_dispatch import packed_units  # noqa: PLC0415 - loads numpy
@@ -163,9 +166,9 @@ class QueueCheck:
         for places in np.split(order, edges):
             first = int(places[0])
             queue = self._queues.get((records.names[records.topics[first]], int(records.queue_ids[first])))
-            wanted = np.arange(len(places)) + (queue.next if queue is not None else 0)
+            expected = np.arange(len(places)) + (queue.next if queue is not None else 0)
             goes_on = queue is not None and records.offsets[first] >= queue.from_offset
-            if queue is not None and goes_on and (records.queue_offsets[places] == wanted).all():
+            if queue is not None and goes_on and (records.queue_offsets[places] == expected).all():
                 queue.expected += units[places].tobytes()
                 queue.next += len(places)
                 self._pending_count += len(places)
@@ -175,7 +178,7 @@ class QueueCheck:
             self._compare_all()
 
     def _make(self, record: Scanned) -> _Queue:
-        """A queue without a directory: of a deleted topic, or lost."""
+        """Return the state of a queue without a directory: its topic was deleted, or its files are lost."""
         queue = _Queue(record.topic, record.queue_id, None, next=-1)
         problem = topic_problem(record.topic)
         if problem is not None or record.queue_id < 0:
@@ -206,15 +209,15 @@ class QueueCheck:
         leads_here = queue.next < queue.reader.end and queue.reader.unit(queue.next)[0] == record.offset
         if leads_here:
             self._disown(
-                record, f"says queue offset {record.queue_offset}, but unit {queue.next} of {queue.name} leads to it"
+                record, f"has queue offset {record.queue_offset}, but unit {queue.next} of {queue.name} leads to it"
             )
             self._report.lose(LostMessage(queue.topic, queue.queue_id, queue.next, record.offset))
             queue.next += 1
         else:
-            self._disown(record, f"says offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
+            self._disown(record, f"has offset {record.queue_offset} of {queue.name}, where {queue.next} comes next")
 
     def _gap_is_true(self, queue: _Queue, record: Scanned, physical_offset: int, size: int) -> bool:
-        """Whether offsets were skipped in the queue itself, or their records may be among the damaged ones."""
+        """Return whether the queue itself skipped offsets, or their records may be among the damaged ones."""
         assert queue.reader is not None
         if (physical_offset, size) == (record.offset, record.size):
             return True
@@ -244,32 +247,34 @@ class QueueCheck:
         queue.unit_count += count
         if found != queue.expected:
             for at in range(0, len(queue.expected), UNIT_SIZE_BYTES):
-                wanted = bytes(queue.expected[at : at + UNIT_SIZE_BYTES])
-                if found[at : at + UNIT_SIZE_BYTES] != wanted:
-                    self._differs(queue, first + at // UNIT_SIZE_BYTES, found[at : at + UNIT_SIZE_BYTES], wanted)
+                expected = bytes(queue.expected[at : at + UNIT_SIZE_BYTES])
+                if found[at : at + UNIT_SIZE_BYTES] != expected:
+                    self._differs(queue, first + at // UNIT_SIZE_BYTES, found[at : at + UNIT_SIZE_BYTES], expected)
         queue.expected.clear()
         queue.reader.close()
 
-    def _differs(self, queue: _Queue, offset: int, found: bytes, wanted: bytes) -> None:
+    def _differs(self, queue: _Queue, offset: int, found: bytes, expected: bytes) -> None:
         assert queue.reader is not None
         if offset >= queue.reader.end or len(found) < UNIT_SIZE_BYTES:
             self._miss(queue, offset)
             return
         physical_offset, size, code = UNIT.unpack(found)
-        real_offset, real_size, real_code = UNIT.unpack(wanted)
+        real_offset, real_size, real_code = UNIT.unpack(expected)
         if (physical_offset, size) == (real_offset, real_size):
             if code > _EXT_ADDRESS_MAX or not self._has_extensions:
-                what = f"has tags code {code}, the tags of its record at {real_offset} give {real_code}"
+                what = f"has tags code {code}, but the tags of its record at {real_offset} give {real_code}"
                 self._report_unit(queue, offset, what, 12, real_offset)
         elif not any(found):
-            self._report_unit(queue, offset, f"is empty, its record is at {real_offset}", 0, real_offset)
+            self._report_unit(queue, offset, f"is empty, but its record is at {real_offset}", 0, real_offset)
         elif is_blank(size, code):
-            self._report_unit(queue, offset, f"says that its record is gone, it is at {real_offset}", 8, real_offset)
+            self._report_unit(
+                queue, offset, f"says that its record is gone, but that is at {real_offset}", 8, real_offset
+            )
         elif physical_offset != real_offset:
-            what = f"leads to {physical_offset}, its record is at {real_offset}"
+            what = f"leads to {physical_offset}, but its record is at {real_offset}"
             self._report_unit(queue, offset, what, 0, real_offset)
         else:
-            what = f"says {size} bytes, its record at {real_offset} has {real_size}"
+            what = f"says {size} bytes, but its record at {real_offset} has {real_size}"
             self._report_unit(queue, offset, what, 8, real_offset)
 
     def _report_unit(self, queue: _Queue, offset: int, what: str, byte: int, physical_offset: int | None) -> None:
@@ -306,7 +311,7 @@ class QueueCheck:
         elif self._log_end is not None and physical_offset >= self._log_end:
             if self._clean:
                 self._report_unit(
-                    queue, offset, f"leads to {physical_offset}, the log ends at {self._log_end}", 0, None
+                    queue, offset, f"leads to {physical_offset}, but the log ends at {self._log_end}", 0, None
                 )
                 self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
             else:
@@ -315,7 +320,7 @@ class QueueCheck:
             self._blame(queue, offset, physical_offset)
 
     def _blame(self, queue: _Queue, offset: int, physical_offset: int) -> None:
-        """A unit that leads to no record of its queue: either it is wrong, or the record's head is."""
+        """Reports a unit that leads to no record of its queue: either it is wrong, or the record's head is."""
         record = record_at(self._log, physical_offset) if physical_offset >= self._log.start else None
         if record is None:
             self._report_unit(queue, offset, f"leads to {physical_offset}, where no record starts", 0, None)
@@ -327,7 +332,7 @@ class QueueCheck:
             return
         self._disown(
             record,
-            f"says {record.topic} queue {record.queue_id} offset {record.queue_offset}, but unit {offset} of "
+            f"has {record.topic} queue {record.queue_id} offset {record.queue_offset}, but unit {offset} of "
             f"{queue.name} leads to it",
         )
         self._report.lose(LostMessage(queue.topic, queue.queue_id, offset, physical_offset))
@@ -335,7 +340,7 @@ class QueueCheck:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
-        """Compares what waits, looks at units behind the last record, and sums up."""
+        """Compares the waiting units, examines units after the last record, and sums up."""
         self._log_end = log_end
         self._compare_all()
         for queue in self._queues.values():
@@ -348,16 +353,16 @@ class QueueCheck:
             self._sum_up(queue)
             queue.reader.close()
         for topic, count in sorted(self._deleted.items()):
-            self._report.note(f"{count} records are of topic {topic}, from before it was deleted: no queue has them")
+            self._report.note(f"{count} records of topic {topic} are from before its deletion: no queue has them")
 
     def _sum_up_without_directory(self, queue: _Queue) -> None:
         if self._clean:
             path = f"{self._root}/{queue.topic}/{queue.queue_id}"
             self._report.add(
-                "queue", f"{queue.name} has no files, the log has {queue.record_count} of its records", path
+                "queue", f"{queue.name} has no files, but the log has {queue.record_count} of its records", path
             )
         else:
-            self._report.note(f"{queue.name} has no files: the next start makes its {queue.record_count} units again")
+            self._report.note(f"{queue.name} has no files: the next start rebuilds its {queue.record_count} units")
 
     def _sum_up(self, queue: _Queue) -> None:
         assert queue.reader is not None
@@ -375,19 +380,20 @@ class QueueCheck:
             )
         if queue.dropped_count:
             self._report.note(
-                f"{queue.name}: the next start drops {queue.dropped_count} units that lead behind the log"
+                f"{queue.name}: the next start drops {queue.dropped_count} units that lead beyond the log's end"
             )
         if queue.blank_unit_count:
             self._report.note(f"{queue.name}: {queue.blank_unit_count} offsets stand for records that are gone")
         if queue.superseded_count:
             self._report.note(
-                f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and made again"
+                f"{queue.superseded_count} records of {queue.name} are from before its topic was deleted and created "
+                "again"
             )
 
 
-def _are_queues_to_be_made(directory: Directory) -> bool:
-    """True after a recovery that removed them: the checkpoint says that no queue is on the disk, and the next start
-    makes all of them."""
+def _must_rebuild_queues(directory: Directory) -> bool:
+    """True after a recovery that removed the queues: by the checkpoint none is on the disk, and the next start rebuilds
+    all of them."""
     durable = directory.checkpoint.durable
     return durable is not None and durable.unit_count == 0 and durable.queue_offset == directory.log.start
 

@@ -1,4 +1,4 @@
-"""One consume queue's files, read as units; the files' own length is their size."""
+"""Reads one consume queue's files as units. A file's size is its own length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _QueueFile:
 
 
 class QueueReader:
-    """Units ``base`` to ``end`` (exclusive): from the oldest file's first to the last that is not all zeros."""
+    """Units ``base`` to ``end`` (exclusive): from the oldest file's first unit to the last that is not all zeros."""
 
     def __init__(self, files: Files, directory: str, topic: str, queue_id: int) -> None:
         self._files = files
@@ -49,12 +49,14 @@ class QueueReader:
         size = file.size()
         file.close()
         if start % UNIT_SIZE_BYTES or size % UNIT_SIZE_BYTES:
-            self.odd.append((path, f"starts at byte {start} and has {size} bytes: no whole units of {UNIT_SIZE_BYTES}"))
+            self.odd.append(
+                (path, f"starts at byte {start} and has {size} bytes: not whole units of {UNIT_SIZE_BYTES}")
+            )
         one = _QueueFile(path, start // UNIT_SIZE_BYTES, size // UNIT_SIZE_BYTES)
         before = self._list[-1] if self._list else None
         if before is not None and before.first + before.count != one.first:
             self.odd.append(
-                (path, f"begins with unit {one.first}, the file before it ends at {before.first + before.count}")
+                (path, f"begins with unit {one.first}, but the file before it ends at {before.first + before.count}")
             )
         self._list.append(one)
 
@@ -85,7 +87,7 @@ class QueueReader:
         return self._open[1]
 
     def read(self, offset: int, count: int) -> bytes:
-        """``count`` units from ``offset`` on; zeros where no file is."""
+        """Return ``count`` units from ``offset`` on; zeros where there is no file."""
         parts = []
         while count > 0:
             one = next((f for f in self._list if f.first <= offset < f.first + f.count), None)
@@ -103,19 +105,19 @@ class QueueReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def unit(self, offset: int) -> tuple[int, int, int]:
-        """(physical offset, size, tags code); zeros where nothing is."""
+        """Return (physical offset, size, tags code); zeros where there is no unit."""
         raw = self.read(offset, 1)
         return UNIT.unpack(raw) if len(raw) == UNIT_SIZE_BYTES else (0, 0, 0)
 
     def place(self, offset: int) -> tuple[str, int | None]:
-        """(path, position) of a unit; the directory where no file is."""
+        """Return (path, position) of a unit, or the directory where there is no file."""
         for one in self._list:
             if one.first <= offset < one.first + one.count:
                 return one.path, (offset - one.first) * UNIT_SIZE_BYTES
         return self.directory, None
 
     def first_in_log(self, log_start: int) -> int:
-        """The first unit that is neither a blank record nor points below the log; :attr:`end` when there is none."""
+        """Return the first unit that stands for a record at or above ``log_start``; :attr:`end` when there is none."""
         for offset in range(self.base, self.end, _SEARCH_COUNT):
             units = self.read(offset, min(_SEARCH_COUNT, self.end - offset))
             for at, (physical_offset, size, _) in enumerate(UNIT.iter_unpack(units)):
@@ -130,5 +132,5 @@ class QueueReader:
 
 
 def is_blank(size: int, tags_code: int) -> bool:
-    """True for a unit that stands where no record exists."""
+    """True for a unit that stands for no record."""
     return size == BLANK_UNIT_SIZE or tags_code == PLACEHOLDER_CODE

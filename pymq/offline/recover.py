@@ -1,8 +1,8 @@
-"""Rebuilds a stopped broker's directory from another copy of its log: what is lost or damaged comes from there.
+"""Rebuilds a stopped broker's directory from another copy of its log, which replaces what is lost or damaged.
 
-The log is compared with the source's chunk by chunk; only what differs is fetched. Then everything is read once as
-``store verify`` does it: queues, index and digests that don't fit the log are dropped, the next start makes them again.
-A mark in the directory keeps brokers out until all of it is done; a run that was killed goes on with the next one.
+It compares the log with the source's chunk by chunk and fetches only what differs. Then it reads everything once, as
+``store verify`` does, and drops queues, index and digests that don't fit the log; the next start rebuilds them. A mark
+in the directory keeps brokers out until all is done. The next run continues a killed one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pymq.store.disk.rebuild_mark import mark_finished, mark_unfinished, unfinis
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
 from pymq.store.log.cold_file import ColdFiles
 
-# ``stage("compare", bytes)`` shows how far one part of the work is; what it gives is told the bytes done.
+# ``stage("compare", bytes)`` shows the progress of one part of the work; its result is called with the bytes done.
 Stage = Callable[[str, int], AbstractContextManager[Advance]]
 
 
@@ -45,8 +45,11 @@ _SOURCE, _OTHER = "from", "otherLog"  # members of the mark
 
 @dataclass(slots=True)
 class RecoveryOutcome:
-    """What was found and done. ``counts``: chunks as they were before; ``damaged``: ranges that are bad in the source;
-    ``beyond_bytes``: of this log, behind the source's end; ``found``: the check at the end, None when only compared."""
+    """What a recovery found and did.
+
+    ``counts`` are the chunks as they were before. ``damaged`` are ranges that are bad in the source. ``beyond_bytes``
+    counts this log's bytes after the source's end. ``found`` is the final check, None when logs were only compared.
+    """
 
     directory: str
     facts: SourceFacts
@@ -63,14 +66,14 @@ class RecoveryOutcome:
 
     @property
     def is_sound(self) -> bool:
-        """True when the log is the source's, as far as that goes, and nothing in it is damaged."""
+        """True when the log equals the source's, as far as that goes, and nothing in it is damaged."""
         if self.found is None:
             return self.counts.equal == self.counts.total
         return not self.damaged and not self.counts.unknown and not self.left_damage
 
     @property
     def left_damage(self) -> dict[str, int]:
-        """Damage by kind that is left: in the log, or in tables the source has none of."""
+        """The remaining damage by kind: in the log, or in tables that the source lacks."""
         counts = self.found.counts if self.found is not None else {}
         rebuilt = ("queue", "index", "checkpoint", "digest") if not self.damaged else ("checkpoint",)
         return {kind: count for kind, count in counts.items() if kind not in rebuilt}
@@ -104,7 +107,7 @@ class RecoveryOutcome:
 
 
 class Recovery:
-    """One directory and its source. ``log_directory`` may lie elsewhere; ``options``: keys of its broker.conf."""
+    """One directory and its source. ``log_directory`` may lie elsewhere; ``options`` are keys of its broker.conf."""
 
     def __init__(
         self,
@@ -127,12 +130,12 @@ class Recovery:
         self.outcome = RecoveryOutcome(root, self._facts, self._log.chunk_bytes)
 
     def compare(self) -> RecoveryOutcome:
-        """Changes nothing. Raises OSError, PymqError."""
+        """Compares the logs and changes nothing. Raises OSError, PymqError."""
         self._compare()
         return self.outcome
 
     def run(self, *, force: bool = False) -> RecoveryOutcome:
-        """Rebuilds. ``force``: also when the two logs look as if they were not of one broker.
+        """Rebuilds the directory. ``force`` does so even if the two logs seem to be of different brokers.
 
         Raises UsageError for a directory that is not this source's, StoreError, OSError, PymqError.
         """
@@ -147,7 +150,7 @@ class Recovery:
         self._check_segments()
         if not force:
             self._check_names()
-        wanting = self._compare()
+        differing = self._compare()
         is_other = self._is_other_log(force)
         mark_unfinished(self._files, self._root, msgspec.json.encode({_SOURCE: self._facts.address, _OTHER: is_other}))
         for directory in (self._log_directory, f"{self._root}/config"):
@@ -155,7 +158,7 @@ class Recovery:
         if is_other:
             drop_all(self._files, self._root)
             self.outcome.replaced += self._log.truncate_beyond()
-        self._mend(wanting)
+        self._mend(differing)
         tables = self._source.tables()
         self.outcome.tables = take_tables(self._files, self._root, tables)
         take_deletions(self._files, self._root, self._source.deleted_topics())
@@ -170,10 +173,10 @@ class Recovery:
         return [int(name) for name in names if len(name) == 20 and name.isdigit()]
 
     def _check_segments(self) -> None:
-        """Raises UsageError for other segments than the source's, and for a hole that the source can't fill."""
+        """Raises UsageError for segments unlike the source's, and for a hole that the source can't fill."""
         size = self._facts.segment_size_bytes
         if self._facts.log_start >= self._facts.log_end:
-            raise UsageError(f"the log of {self._facts.address} is empty: there is nothing to rebuild from")
+            raise UsageError(f"the log of {self._facts.address} is empty: choose another source")
         sizes = []
         for start in self._plain_starts():
             with closing(self._files.open(f"{self._log_directory}/{start:020d}")) as file:
@@ -182,7 +185,7 @@ class Recovery:
         if usual > size or (sizes.count(usual) > 1 and 0 < usual < size):
             raise UsageError(
                 f"segments in {self._log_directory} have {usual} bytes, those of {self._facts.address} {size}: "
-                f"it is not the same log"
+                f"this is not the same log"
             )
         starts = sorted({*self._plain_starts(), *self._cold.starts(), *self._log.segment_starts()})
         for start, after in pairwise(starts):
@@ -193,7 +196,8 @@ class Recovery:
                 )
 
     def _check_names(self) -> None:
-        """A broker has a topic of its own name and one of its cluster's."""
+        """Raises UsageError when the topic table lacks the topics that the source's broker has by its own and its
+        cluster's name."""
         directory = self._open()
         try:
             topics = directory.topics()
@@ -202,12 +206,12 @@ class Recovery:
         names = (self._facts.broker_name, self._facts.cluster)
         if topics is not None and not topics.intersection(names):
             raise UsageError(
-                f"{self._root}/config/topics.json has no topic {names[0]} and none {names[1]}, so it is not of broker "
-                f"{names[0]} of cluster {names[1]}, which {self._facts.address} says it is: --force if you know better"
+                f"{self._root}/config/topics.json has neither topic {names[0]} nor {names[1]}, so it is not of broker "
+                f"{names[0]} of cluster {names[1]} at {self._facts.address}: --force if you know better"
             )
 
     def _is_other_log(self, force: bool) -> bool:
-        """True when more of the log differs than is equal, or did when an earlier, interrupted run was forced to go on.
+        """True when more of the log differs than is equal, or did in an earlier, interrupted run with ``force``.
 
         Raises UsageError for such a log without ``force``.
         """
@@ -221,38 +225,38 @@ class Recovery:
             raise UsageError(
                 f"{counts.differing} of {counts.total} chunks of {self.outcome.chunk_bytes} bytes differ from those of "
                 f"{self._facts.address} and only {counts.equal} are equal: this looks like another log, not like a "
-                f"damaged one; --force replaces all of it (what is replaced is kept)"
+                f"damaged one; --force replaces all of it (and keeps the replaced bytes)"
             )
         if any(start + self._facts.segment_size_bytes > self._facts.log_end for start in self._cold.starts()):
             raise UsageError(
-                f"compressed segments in {self._root} lie behind the source's end: run `pymq store thaw` first"
+                f"compressed segments in {self._root} lie beyond the source's end: run `pymq store thaw` first"
             )
         return True
 
     # -- the log ---------------------------------------------------------------------------------------------------
 
     def _compare(self) -> list[int]:
-        """Starts of the segments that are not as the source's."""
-        wanting = []
+        """Return the starts of the segments that differ from the source's."""
+        differing = []
         with self._stage("compare", self._facts.log_end - self._facts.log_start) as advance:
             for start in self._log.segment_starts():
                 counts = self._log.compare(self._source, start, advance)
                 self.outcome.counts.add(counts)
                 if counts.equal != counts.total:
-                    wanting.append(start)
-        return wanting
+                    differing.append(start)
+        return differing
 
-    def _mend(self, wanting: list[int]) -> None:
+    def _mend(self, differing: list[int]) -> None:
         outcome, size = self.outcome, self._facts.segment_size_bytes
-        total = sum(min(start + size, self._facts.log_end) - start for start in wanting)
+        total = sum(min(start + size, self._facts.log_end) - start for start in differing)
         with self._stage("fetch", total) as advance:
-            for start in wanting:
+            for start in differing:
                 fetched = self._log.mend(self._source, start, advance)
                 outcome.fetched_bytes += fetched.bytes
                 outcome.replaced += fetched.replaced
                 outcome.damaged += fetched.damaged
         with self._stage("compare again", total) as advance:
-            for start in wanting:
+            for start in differing:
                 counts = self._log.compare(self._source, start, advance)
                 if counts.differing or (counts.missing and not outcome.damaged):
                     raise StoreError(
@@ -266,7 +270,7 @@ class Recovery:
         return open_directory(self._files, self._root, self._log_directory, self._options)
 
     def _finish(self, tables: dict[str, bytes]) -> None:
-        """Checks everything; what is made from the log and does not fit it goes. Epoch history and checkpoint come last."""
+        """Checks everything and drops what derives from the log and does not fit it; then epochs and checkpoint."""
         outcome = self.outcome
         directory = self._open()
         with closing(directory):
@@ -282,8 +286,8 @@ class Recovery:
         )
         if outcome.beyond_bytes:
             outcome.notes.append(
-                f"{outcome.beyond_bytes} bytes of this log lie behind the end of the source's and were kept: nothing "
-                f"was there to compare them with"
+                f"{outcome.beyond_bytes} bytes of this log lie beyond the source's end and were kept: the source has "
+                f"nothing to compare them with"
             )
         if self._facts.is_master:
             outcome.notes.append(

@@ -1,6 +1,6 @@
-"""Compares a log's files with another copy of it, chunk by chunk, and takes over from there what is missing or differs.
+"""Compares a log's files with another copy of it, chunk by chunk, and copies what is missing or differs.
 
-Nothing is thrown away: bytes that are replaced by others are kept in files of their own first.
+Nothing is lost: replaced bytes first go to files of their own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from pymq.store.log.zeroing import zero_from
 
 CHUNK_BYTES_MAX = 1 << 20
 CHUNK_BYTES_MIN = 4096
-CHUNKS_WANTED = 256  # of a small log: so that one damaged byte is a small part of it
+CHUNKS_WANTED = 256  # for a small log, so that one damaged byte costs a small part of it
 REPLACED_DIRECTORY = "replaced"
 
-Advance = Callable[[int], None]  # bytes dealt with since the last call
+Advance = Callable[[int], None]  # bytes done since the last call
 
 
 @dataclass(slots=True)
 class Counts:
-    """Chunks and what they came to. ``missing``: no file, or nothing but zeros; ``unknown``: damaged in the source,
-    while there are bytes here."""
+    """Chunks by result. ``missing``: no file, or only zeros; ``unknown``: damaged in the source, with bytes here."""
 
     equal: int = 0
     differing: int = 0
@@ -62,7 +61,10 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class Fetched:
-    """What was taken over. ``replaced``: files that keep what was there; ``damaged``: ranges bad in the source too."""
+    """What was copied.
+
+    ``replaced``: files that keep the old bytes; ``damaged``: ranges that the source has bad, too.
+    """
 
     bytes: int
     replaced: list[str]
@@ -70,7 +72,7 @@ class Fetched:
 
 
 def chunk_bytes_for(log_bytes: int) -> int:
-    """The size of a chunk for a log of this size, a power of two."""
+    """Return the chunk size for a log of this size, a power of two."""
     size = CHUNK_BYTES_MAX
     while size > CHUNK_BYTES_MIN and log_bytes < size * CHUNKS_WANTED:
         size //= 2
@@ -78,7 +80,7 @@ def chunk_bytes_for(log_bytes: int) -> int:
 
 
 class LocalLog:
-    """The files of a log whose segments are to be like the source's. ``root`` is where replaced bytes are kept."""
+    """The files of a log whose segments are to equal the source's. Replaced bytes go below ``root``."""
 
     def __init__(self, files: Files, root: str, directory: str, cold: ColdFiles, facts: SourceFacts) -> None:
         self._files = files
@@ -90,14 +92,14 @@ class LocalLog:
         self.chunk_bytes = chunk_bytes_for(facts.log_end - facts.log_start)
 
     def segment_starts(self) -> range:
-        """Of every segment of the source's log."""
+        """Return the start of every segment of the source's log."""
         first = self._facts.log_start
         return range(first, self._facts.log_end, self._size)
 
     # -- comparing -------------------------------------------------------------------------------------------------
 
     def compare(self, source: LogSource, start: int, advance: Advance) -> Counts:
-        """One segment with the source's. Raises OSError, PymqError."""
+        """Compares one segment with the source's. Raises OSError, PymqError."""
         counts = Counts()
         with self._opened(start) as segment:
             for chunk in self._chunks(source, start):
@@ -118,13 +120,13 @@ class LocalLog:
                 start = stop
 
     def _read(self, segment: SegmentFile | None, chunk: Chunk) -> bytes:
-        """Zeros where there is no file, or none that can be read."""
+        """Return the chunk's bytes, zeros where there is no readable file."""
         size = chunk.end - chunk.start
         return bytes(size) if segment is None else segment.read(chunk.start - segment.start, size)
 
     @contextmanager
     def _opened(self, start: int) -> Iterator[SegmentFile | None]:
-        """None where there is no file, or none that can be read."""
+        """Open a segment; None where there is no readable file."""
         segment = self._open(start)
         try:
             yield segment
@@ -147,10 +149,10 @@ class LocalLog:
     # -- taking over -----------------------------------------------------------------------------------------------
 
     def mend(self, source: LogSource, start: int, advance: Advance) -> Fetched:
-        """Makes one segment like the source's, on the disk when it returns. Raises OSError, PymqError.
+        """Makes one segment equal to the source's, and durable. Raises OSError, PymqError.
 
-        Chunks are written one by one; those that were done before a crash are found equal by the next try. A
-        compressed segment becomes a plain one, which takes its place when it is whole.
+        Chunks are written one by one. After a crash the next try finds the finished ones equal. A compressed segment
+        becomes a plain one, which replaces it when it is complete.
         """
         fetched = Fetched(0, [], [])
         path = f"{self._directory}/{start:020d}"
@@ -160,7 +162,7 @@ class LocalLog:
             target = path + TEMPORARY_SUFFIX if is_cold else path
             with closing(self._files.open(target, create=True, size=self._size)) as file:
                 if is_cold:
-                    file.truncate(0)  # an earlier try may have left something: holes must be zeros
+                    file.truncate(0)  # an earlier try may have left bytes, but holes must be zeros
                 self._complete(file)
                 for chunk in self._chunks(source, start):
                     old = self._read(before, chunk)
@@ -180,9 +182,9 @@ class LocalLog:
         return fetched
 
     def truncate_beyond(self) -> list[str]:
-        """Moves what lies behind the source's end to files of its own; returns their paths. Raises OSError.
+        """Moves the bytes beyond the source's end to files of their own; returns their paths. Raises OSError.
 
-        For a log that is not the source's: nothing of it could be read there any more.
+        For a log that is not the source's: its remaining bytes would be unreadable.
         """
         end, kept = self._facts.log_end, []
         names = [name for name in self._files.listdir(self._directory) if len(name) == 20 and name.isdigit()]
@@ -215,7 +217,7 @@ class LocalLog:
     def _chosen(
         self, source: LogSource, chunk: Chunk, before: SegmentFile | None, old: bytes, fetched: Fetched
     ) -> bytes:
-        """The chunk as it shall be: as it is, or as the source has it."""
+        """Return the chunk's final bytes: unchanged, or the source's."""
         state = _state(old, chunk)
         if state not in ("missing", "differing"):
             return old
@@ -238,7 +240,10 @@ class LocalLog:
         return data
 
     def _keep(self, segment: SegmentFile, start: int, end: int) -> str:
-        """What is replaced goes to a file of its own. One of an earlier try stays: it holds what was there first."""
+        """Saves the bytes to be replaced in a file.
+
+        A file of an earlier try stays, because it holds the original bytes.
+        """
         directory = f"{self._root}/{REPLACED_DIRECTORY}"
         make_directory(self._files, directory)
         path = f"{directory}/{start:020d}-{end:020d}"
@@ -256,7 +261,7 @@ class LocalLog:
 
 
 def _state(data: bytes, chunk: Chunk) -> str:
-    """What :class:`Counts` counts a chunk as that reads as ``data`` here."""
+    """Return the field of :class:`Counts` for a chunk that reads as ``data`` here."""
     if xxh3_64_hexdigest(data) == chunk.digest:
         return "equal"
     if not data.strip(b"\0"):
@@ -265,7 +270,7 @@ def _state(data: bytes, chunk: Chunk) -> str:
 
 
 def _copy(segment: SegmentFile, at: int, file: File, begin: int, end: int | None = None) -> None:
-    """The segment's bytes from ``at`` to ``end`` (None: all), piece by piece; ``begin``: what becomes the file's 0."""
+    """Copies the segment's bytes from ``at`` to ``end`` (None: all), piece by piece, to position ``at - begin`` on."""
     end = segment.size if end is None else end
     while at < end:
         data = segment.read(at, min(CHUNK_BYTES_MAX, end - at))

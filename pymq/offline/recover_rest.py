@@ -1,4 +1,4 @@
-"""What belongs to a log that was rebuilt: tables that are lost, what is made from the log, checkpoint and epoch history."""
+"""Completes a rebuilt log's directory: lost tables, derived files, checkpoint and epochs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
 
 
 def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
-    """Writes those that are missing here, or damaged together with their backups; returns their names.
+    """Writes the tables that are missing here, or damaged together with their backups; returns their names.
 
-    Tables that can be read stay: they may be newer. Raises StoreError, OSError.
+    Readable tables stay, because they may be newer. Raises StoreError, OSError.
     """
     taken = []
     for name, raw in sorted(tables.items()):
@@ -37,9 +37,9 @@ def take_tables(files: Files, root: str, tables: dict[str, bytes]) -> list[str]:
 
 
 def take_deletions(files: Files, root: str, ends: dict[str, int]) -> None:
-    """Records of a topic below its offset belong to no queue, or a topic made again would begin with old messages.
+    """Records the deletions, so that a topic that was created again does not begin with old messages.
 
-    Raises StoreError, OSError.
+    Records of a topic below its offset belong to no queue. Raises StoreError, OSError.
     """
     deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
     deleted.load()
@@ -49,7 +49,7 @@ def take_deletions(files: Files, root: str, ends: dict[str, int]) -> None:
 def _load(table: JsonTable) -> dict[str, Any]:
     try:
         return table.load()
-    except StoreError:  # it and its backup are damaged; what they held is kept beside the new one
+    except StoreError:  # it and its backup are damaged; their bytes are kept beside the new one
         return {}
 
 
@@ -57,14 +57,14 @@ def _parsed(name: str, raw: bytes) -> dict[str, Any]:
     try:
         value = fastjson.loads(raw)
     except fastjson.JsonError as error:
-        raise StoreError(f"the source's {name} is no JSON: {error}") from error
+        raise StoreError(f"the source's {name} is {error}") from error
     if not isinstance(value, dict):
-        raise StoreError(f"the source's {name} is no JSON object")
+        raise StoreError(f"the source's {name} is not a JSON object")
     return value
 
 
 def drop_all(files: Files, root: str) -> None:
-    """Removes everything that was made from a log that is to be replaced by another. Raises OSError."""
+    """Removes everything that derives from a log that another one replaces. Raises OSError."""
     for name in (QUEUES, INDEX, DIGESTS):
         if files.is_dir(f"{root}/{name}"):
             files.remove_tree(f"{root}/{name}")
@@ -74,10 +74,10 @@ def drop_all(files: Files, root: str) -> None:
 
 
 def drop_what_does_not_fit(files: Files, directory: Directory, found: Report, *, is_whole: bool) -> list[str]:
-    """Removes queues, index and digests in which damage was found; the next start makes them again. Returns which.
+    """Removes queues, index and digests with damage, and returns their names; the next start rebuilds them.
 
-    Not while the log itself is damaged: then they tell what was there. ``is_whole``: every byte of the log is what
-    another broker has, too. Raises OSError.
+    While the log itself is damaged they stay, because they show what was there. ``is_whole`` is true when another
+    broker has every byte of the log, too. Raises OSError.
     """
     if "log" in found.counts or "record" in found.counts:
         return []
@@ -101,7 +101,7 @@ def _remove(files: Files, directory: Directory, name: str) -> None:
 
 
 def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped: list[str]) -> None:
-    """Says of the log that it is on the disk, and of queues and index only what is still there. Raises OSError."""
+    """Marks the whole log as durable, and queues and index as far as they still exist. Raises OSError."""
     before = directory.checkpoint
     start = directory.log.start
     durable = before.durable
@@ -118,7 +118,7 @@ def renew_checkpoint(files: Files, directory: Directory, found: Report, dropped:
 def take_epoch_history(
     files: Files, root: str, tables: dict[str, bytes], beyond_bytes: int, differing: int, notes: list[str]
 ) -> None:
-    """The log is the source's now, so its epoch history is, too, unless bytes behind the source's end are another's.
+    """Takes the source's epochs along with its log, unless bytes beyond the source's end are from elsewhere.
 
     Raises StoreError, OSError.
     """
@@ -129,11 +129,13 @@ def take_epoch_history(
                 if files.exists(name):
                     files.remove(name)
             files.sync_dir(f"{root}/config")
-            notes.append(f"{path} was removed: bytes of this log were replaced, so it may be untrue; logs are compared")
+            notes.append(
+                f"{path} was removed: bytes of this log were replaced, so it may be wrong; logs are compared instead"
+            )
         return
     raw = tables.get(EPOCH_HISTORY_FILE)
     if raw is None:
         return
-    table, wanted = JsonTable(files, path), _parsed(EPOCH_HISTORY_FILE, raw)
-    if _load(table).get(_ENTRIES) != wanted.get(_ENTRIES):
-        table.save(wanted)
+    table, expected = JsonTable(files, path), _parsed(EPOCH_HISTORY_FILE, raw)
+    if _load(table).get(_ENTRIES) != expected.get(_ENTRIES):
+        table.save(expected)

@@ -1,4 +1,4 @@
-"""Writes a sound copy of a damaged directory: what can be read stays where it is, what is lost is said exactly."""
+"""Writes a sound copy of a damaged directory: readable messages stay in place, lost ones are reported exactly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pymq.clock import Clock
 from pymq.errors import StoreError, UsageError
 from pymq.model import fastjson
-from pymq.offline.digest_check import turn_back
+from pymq.offline.digest_check import patch_flipped_bits
 from pymq.offline.directory import Directory, open_directory
 from pymq.offline.findings import Report
 from pymq.offline.log_files import open_log
@@ -22,8 +22,8 @@ from pymq.store.disk.fs import Files
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
-# Made anew or not of a stopped broker; everything else of the directory is copied as it is.
-_MADE_ANEW = {
+# Rebuilt, or absent in a stopped broker's directory; everything else is copied unchanged.
+_NOT_COPIED = {
     "commitlog",
     "consumequeue",
     "consumequeue_ext",
@@ -40,7 +40,7 @@ _COPY_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class RepairReport:
-    """What was found, what was kept, and what is lost. Offsets in ``ranges`` are physical."""
+    """What a repair found, kept and lost. Offsets in ``ranges`` are physical."""
 
     found: Report
     target: str
@@ -69,11 +69,11 @@ class RepairReport:
 
 
 def check_target(files: Files, source: str, target: str) -> None:
-    """Raises UsageError when ``target`` holds something, or lies inside the directory that is to stay untouched."""
+    """Raises UsageError when ``target`` is not empty, or lies inside the source directory, which stays unchanged."""
     if f"{target}/".startswith(f"{source}/"):
-        raise UsageError(f"{target} lies inside {source}, which a repair does not change: name a directory elsewhere")
+        raise UsageError(f"{target} lies inside {source}, which a repair leaves unchanged: name a directory elsewhere")
     if files.exists(target) and (not files.is_dir(target) or files.listdir(target)):
-        raise UsageError(f"{target} is there already: name a directory that does not exist or is empty")
+        raise UsageError(f"{target} exists already: name a directory that does not exist or is empty")
 
 
 def repair(
@@ -81,10 +81,10 @@ def repair(
 ) -> RepairReport:
     """Reads ``directory``, writes ``target``. Raises UsageError, StoreError, OSError.
 
-    The log is read twice and written once; ``advance`` is told the bytes of the first reading and of the writing.
+    The log is read twice and written once; ``advance`` gets the bytes of the first read and of the write.
     """
     check_target(files, directory.root, target)
-    healed = turn_back(directory)
+    healed = patch_flipped_bits(directory)
     verification = Verification(directory, advance)
     found = verification.run()
     report = RepairReport(found, target)
@@ -121,7 +121,7 @@ def repair(
 
 
 def _settings(directory: Directory) -> StoreSettings:
-    """Geometry as in the files, so that a broker with the old configuration opens the new directory."""
+    """Return the files' own geometry, so that a broker with the old configuration opens the new directory."""
     settings = directory.settings
     queue_size = next((reader.file_size_bytes for reader in directory.queues() if reader.file_size_bytes), None)
     options = directory.options
@@ -160,10 +160,10 @@ def _rebuild(
     doubtful = {one.physical_offset for one in verification.report.findings if one.kind == "index"} - {None}
     if doubtful:
         report.notes.append(
-            f"keys of {len(doubtful)} records differ from the old index: the records are kept as they are, see verify"
+            f"keys of {len(doubtful)} records differ from the old index: the records stay unchanged, see verify"
         )
     report.notes += [f"the record at {offset} repeats an offset and is in no queue" for offset in rebuilt.left_out]
-    # The index is made from the log when the store is opened: the checkpoint says that nothing of it is there.
+    # Opening the store builds the index from the log, because the checkpoint says that there is none.
     durable = Durable(
         log_offset=verification.report.log_end,
         queue_offset=verification.report.log_end,
@@ -183,10 +183,10 @@ def _lost_rows(rebuilt: Rebuilt) -> list[dict[str, Any]]:
 
 
 def _copy_rest(directory: Directory, files: Files, target: str, report: RepairReport) -> None:
-    """Tables, a bad one from its backup, and what other parts keep there (timers, static topics)."""
+    """Copies tables, a bad one from its backup, and other parts' files (timers, static topics)."""
     for name in directory.files.listdir(directory.root):
         source = f"{directory.root}/{name}"
-        if name not in _MADE_ANEW and source != directory.log_directory:
+        if name not in _NOT_COPIED and source != directory.log_directory:
             _copy_tree(directory.files, source, files, f"{target}/{name}", report)
 
 
@@ -199,10 +199,12 @@ def _copy_tree(source_files: Files, source: str, files: Files, target: str, repo
         return
     if source.endswith(".json") and not _is_table(source_files, source):
         if _is_table(source_files, source + ".bak"):
-            report.notes.append(f"{source} is bad: its backup took its place")
+            report.notes.append(f"{source} is bad: its backup replaces it")
             source += ".bak"
         else:
-            report.notes.append(f"{source} is bad and so is its backup: it is left out, a broker starts it empty")
+            report.notes.append(
+                f"{source} is bad, and so is its backup: it is left out, and a broker starts with an empty one"
+            )
             return
     _copy_file(source_files, source, files, target)
 
@@ -230,7 +232,7 @@ def _copy_file(source_files: Files, source: str, files: Files, target: str) -> N
 
 
 def _open_once(files: Files, target: str, clock: Clock, settings: StoreSettings) -> None:
-    """Opens the new directory as a broker would: makes the index, and proves that it opens without a loss."""
+    """Opens the new directory as a broker would: builds the index, and proves that it opens without a loss."""
     store = MessageStore(root=target, files=files, clock=clock, settings=settings)
     opened = store.open()
     store.close()

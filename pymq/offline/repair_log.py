@@ -1,4 +1,4 @@
-"""Copies a log to a new directory and makes its damaged ranges harmless; every good record keeps its place."""
+"""Copies a log to a new directory and makes its damaged ranges harmless. Every good record keeps its place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 class LostRange(NamedTuple):
-    """Bytes of the log that a repair gives up: physical offsets, and why."""
+    """Bytes of the log that a repair gives up: physical offsets and the reason."""
 
     start: int
     end: int
@@ -24,7 +24,10 @@ class LostRange(NamedTuple):
 def copy_log(
     source: LogFiles, end: int, files: Files, directory: str, advance: Callable[[int], None] | None = None
 ) -> None:
-    """Writes every segment below ``end`` anew; what is missing or behind ``end`` is zeros. Raises OSError."""
+    """Writes every segment below ``end`` to ``directory``; missing bytes and those beyond ``end`` are zeros.
+
+    Raises OSError.
+    """
     files.makedirs(directory)
     for start in range(source.start, max(end, source.start + 1), source.segment_size):
         target = files.open(f"{directory}/{start:020d}", create=True, size=source.segment_size)
@@ -48,9 +51,9 @@ def _copy_segment(source: LogFiles, start: int, end: int, target: File, advance:
 
 
 def fill_ranges(source: LogFiles, ranges: list[LostRange], files: Files, directory: str) -> list[LostRange]:
-    """Puts blank records over the ranges in the copied log; returns them as they became: joined, one a segment.
+    """Replaces the ranges in the copied log; returns the resulting ranges: joined, at most one per segment.
 
-    A range too short for a blank record takes the record behind it along.
+    A range that is too short for a record includes the record after it.
     """
     done = []
     for one in _by_segment(source, ranges):
@@ -94,7 +97,7 @@ def _long_enough(source: LogFiles, part: LostRange, segment_end: int) -> LostRan
 
 
 def _store_ms(source: LogFiles, part: LostRange) -> int:
-    """A store time between those of the neighbours, so that times do not go back."""
+    """Return a store time between those of the neighbors, so that times do not go back."""
     segment = source.find(part.start)
     before = last_record(segment, part.start - segment.start) if segment is not None else None
     if before is not None:

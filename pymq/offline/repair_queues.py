@@ -1,4 +1,4 @@
-"""Makes the consume queues of a repaired log: units for its records, blank records for offsets whose records are lost."""
+"""Builds a repaired log's queues: units for its records, placeholder units for offsets whose records are lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from pymq.store.settings import StoreSettings
 
 @dataclass(slots=True)
 class Rebuilt:
-    """``lost``: by queue, ranges of offsets (end exclusive); ``left_out``: physical offsets of records in no queue."""
+    """``lost`` holds ranges of offsets (end exclusive) by queue, ``left_out`` physical offsets of records in no
+    queue."""
 
     unit_count: int = 0
     message_count: int = 0
@@ -28,7 +29,7 @@ class Rebuilt:
 
 
 def rebuild_queues(log: LogFiles, check: QueueCheck, files: Files, root: str, settings: StoreSettings) -> Rebuilt:
-    """Reads the repaired log and writes its queues below ``root``. Raises OSError."""
+    """Read the repaired log and write its queues below ``root``. Raises OSError."""
     table = QueueTable(files, root, settings.queue_file_size_bytes, settings.open_queue_files_max)
     files.makedirs(root)
     builder = _Builder(table, check, settings)
@@ -58,7 +59,7 @@ class _Builder:
                 self._append(self._table.make(record.topic, record.queue_id), record)
 
     def _is_not_its_own(self, record: Scanned) -> bool:
-        """True for a record of a topic that was deleted, also when one of the same name was made since."""
+        """True for a record of a deleted topic, even if a topic of the same name exists now."""
         limits = self._limits.get((record.topic, record.queue_id))
         if limits is None:
             return self._check.is_deleted(record.topic, record.offset)
@@ -75,7 +76,7 @@ class _Builder:
                 self._lose(queue, queue.max_offset, record.queue_offset)
             self._fill(queue, record.queue_offset, record.offset, record.size)
         elif record.queue_offset == 0 and queue.max_offset > 0:
-            queue.reset()  # its topic was deleted and made again, and its files are lost
+            queue.reset()  # its topic was deleted and created again, and its files are lost
             self.result.lost.pop((queue.topic, queue.queue_id), None)
         elif record.queue_offset < queue.max_offset:
             self.result.left_out.append(record.offset)
@@ -86,14 +87,14 @@ class _Builder:
             self._table.write_tail(queue)
 
     def finish(self) -> None:
-        """Queues end where they did, also those whose last records, or all, are gone."""
+        """Ends each queue where it ended before, even if its last records, or all, are lost."""
         for (topic, queue_id), limits in self._limits.items():
             if limits.end == 0:
                 continue
             queue = self._table.make(topic, queue_id)
             if queue.max_offset == 0:
                 self._lose(queue, limits.start, limits.end)
-                # One unit at least: an empty file would say that the queue begins anew.
+                # At least one unit: with an empty file the queue would restart at 0.
                 queue.start_at(limits.end - 1)
                 queue.skip_to(limits.end)
             elif queue.max_offset < limits.end:

@@ -17,7 +17,7 @@ TABLES_MEMBER = {
 
 
 def check_tables(directory: Directory, report: Report) -> None:
-    """Every table parses, and those that PyMQ reads have their member."""
+    """Checks that every table parses, and that those PyMQ reads have their member."""
     config = f"{directory.root}/config"
     for name in directory.files.listdir(config):
         if not name.removesuffix(".bak").endswith(".json"):
@@ -28,7 +28,7 @@ def check_tables(directory: Directory, report: Report) -> None:
         if problem is None:
             continue
         if name.endswith(".bak"):
-            report.note(f"the backup {path} {problem}: the next save writes it again")
+            report.note(f"the backup {path} {problem}: the next save replaces it")
         else:
             report.add("table", f"{problem}; {_backup(directory, path)}", path, 0)
     if not directory.files.exists(f"{config}/topics.json"):
@@ -41,9 +41,9 @@ def _table_problem(raw: bytes, member: str | None) -> str | None:
     try:
         table = fastjson.loads(raw)
     except PymqError as error:
-        return f"is no JSON: {error}"
+        return f"is {error}"
     if not isinstance(table, dict):
-        return "is no JSON object"
+        return "is not a JSON object"
     if member is not None and not isinstance(table.get(member), dict):
         return f"has no object {member}"
     return None
@@ -54,11 +54,14 @@ def _backup(directory: Directory, path: str) -> str:
         raw = directory.files.read_bytes(path + ".bak")
     except FileNotFoundError:
         return "there is no backup of it"
-    return "its backup serves" if _table_problem(raw, None) is None else "its backup is bad too"
+    return "its backup is good" if _table_problem(raw, None) is None else "its backup is bad too"
 
 
 def check_checkpoint(directory: Directory, report: Report, last_store_ms: int) -> None:
-    """Its size, and that it vouches for nothing that is not there. ``last_store_ms``: the latest of all records."""
+    """Checks the checkpoint's size, and that it claims nothing that is missing.
+
+    ``last_store_ms``: the latest record's.
+    """
     path = f"{directory.root}/checkpoint"
     if not directory.files.exists(path):
         report.note("there is no checkpoint: the next start reads the whole log")
@@ -75,5 +78,5 @@ def check_checkpoint(directory: Directory, report: Report, last_store_ms: int) -
             report.add("checkpoint", text, path, at * 8)
     durable = checkpoint.durable
     if durable is not None and durable.log_offset > report.log_end:
-        text = f"vouches for the log up to {durable.log_offset}, good records end at {report.log_end}"
+        text = f"says that the log is durable up to {durable.log_offset}, but good records end at {report.log_end}"
         report.add("checkpoint", text, path, 88, report.log_end)

@@ -23,12 +23,12 @@ Advance = Callable[[int], None]  # bytes of log done since the last call
 
 
 def verify(directory: Directory, advance: Advance | None = None) -> Report:
-    """Reads everything once and changes nothing. Raises OSError for a file that can't be opened."""
+    """Check everything once and change nothing. Raises OSError for a file that can't be opened."""
     return Verification(directory, advance).run()
 
 
 class Verification:
-    """One check. ``damaged`` and ``bad_records`` tell afterwards what a repair has to leave out."""
+    """One check. Afterwards, ``damaged`` and ``bad_records`` are what a repair must leave out."""
 
     def __init__(self, directory: Directory, advance: Advance | None = None) -> None:
         self._directory = directory
@@ -50,7 +50,7 @@ class Verification:
         return self.queues.bad_records
 
     def run(self) -> Report:
-        """Reads everything and says what it found."""
+        """Reads everything and returns the findings."""
         self._check_files()
         from pymq.offline.bulk_walk import walk_bulk  # noqa: PLC0415 - loads numpy
 
@@ -87,7 +87,8 @@ class Verification:
                 self.report.note(f"{segment.path} holds nothing yet")
 
     def _check_digests(self, segment: SegmentFile) -> None:
-        """Once for each segment, right before its records are read: then the system still has it in memory."""
+        """Checks a segment's digests once, right before its records are read, so that its bytes are read from disk
+        once."""
         if segment.start not in self._digested:
             self._digested.add(segment.start)
             for bad in self._digests.bad_blocks(segment):
@@ -130,7 +131,7 @@ class Verification:
     def _damage(self, one: Damaged) -> None:
         self.damaged.add(one)
         path, position = self._log.place(one.at)
-        text = f"{one.reason}; {one.end - one.start} bytes from {one.start} to {one.end} hold no good record"
+        text = f"{one.reason}; {one.end - one.start} bytes from {one.start} to {one.end} contain no good record"
         self.report.add("log", text, path, position, one.at)
 
     def _end(self, end: LogEnd) -> None:
@@ -141,9 +142,9 @@ class Verification:
         path, position = self._log.place(end.offset)
         place = f"{path} at {position} (offset {end.offset})"
         if durable is not None and durable.log_offset > end.offset:
-            text = f"{end.reason}; the checkpoint says that the log was whole up to {durable.log_offset}"
+            text = f"{end.reason}; but by the checkpoint the log was whole up to {durable.log_offset}"
             self.report.add("log", text, path, position, end.offset)
         elif self._directory.clean:
-            self.report.note(f"{place}: the log ends here, remains of a longer one follow ({end.reason})")
+            self.report.note(f"{place}: the log ends here; remains of a longer one follow ({end.reason})")
         else:
-            self.report.note(f"{place}: torn tail, the next start cuts the log here ({end.reason})")
+            self.report.note(f"{place}: torn tail; the next start truncates the log here ({end.reason})")

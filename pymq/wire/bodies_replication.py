@@ -188,9 +188,9 @@ class ReplicationStatus(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_GET_REPLICATION_STATUS (9103). ``former_id`` is the broker's previous id, -1 for none.
 
     ``message_count`` is the sum of all queue ends: its difference between two brokers of one name is the number of
-    messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``second_master`` is the
-    address of a second master of this name that can't be overruled, empty for none. ``end_in_doubt`` is true for a
-    slave that may lack messages it had confirmed: it stopped uncleanly and has not caught up with its master since.
+    messages that one of them lacks. ``master_role`` is, on a slave, the master's last known ``role``. ``second_master``
+    is the address of a second master of this name that can't be overruled, empty for none. ``end_in_doubt`` is true for
+    a slave that may lack messages it had confirmed: it stopped uncleanly and has not caught up with its master since.
     """
 
     protocol_version: int = PROTOCOL_VERSION

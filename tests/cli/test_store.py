@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pymq.cli import main as cli
-from pymq.cli.store_work import parse_wanted
+from pymq.cli.store_work import parse_selection
 from pymq.clock import ManualClock
 from pymq.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_OK, EXIT_USAGE, UsageError
-from pymq.offline.dump import OFFSET_LAST, Wanted
+from pymq.offline.dump import OFFSET_LAST, DumpSelection
 from pymq.store.disk.fs import RealFiles
 from pymq.store.replica.divergent_tail import truncate_log
 from tests.offline.support import flip, log_place, records, small_store, snapshot, unpack
@@ -136,22 +136,22 @@ def test_dump_tells_damage_on_stderr_and_by_its_exit_code(
 @pytest.mark.parametrize(
     ("begin", "end", "wanted"),
     [
-        (None, None, Wanted()),
-        ("1000", "2000", Wanted(from_offset=1000, to_offset=2000)),
-        ("999999999999", None, Wanted(from_offset=999_999_999_999)),
-        ("1000000000000", None, Wanted(from_ms=1_000_000_000_000)),
-        ("-1h", "now", Wanted(from_ms=6_400_000, to_ms=10_000_000)),
-        (None, "5", Wanted(to_offset=5, to_ms=OFFSET_LAST)),
+        (None, None, DumpSelection()),
+        ("1000", "2000", DumpSelection(from_offset=1000, to_offset=2000)),
+        ("999999999999", None, DumpSelection(from_offset=999_999_999_999)),
+        ("1000000000000", None, DumpSelection(from_ms=1_000_000_000_000)),
+        ("-1h", "now", DumpSelection(from_ms=6_400_000, to_ms=10_000_000)),
+        (None, "5", DumpSelection(to_offset=5, to_ms=OFFSET_LAST)),
     ],
 )
-def test_offsets_and_times(begin: str | None, end: str | None, wanted: Wanted) -> None:
-    assert parse_wanted((), begin, end, 10_000_000) == wanted
+def test_offsets_and_times(begin: str | None, end: str | None, wanted: DumpSelection) -> None:
+    assert parse_selection((), begin, end, 10_000_000) == wanted
 
 
 @pytest.mark.parametrize(("begin", "end"), [("5", "5"), ("now", "-1h")])
 def test_an_empty_range_is_a_slip(begin: str, end: str) -> None:
     with pytest.raises(UsageError, match="--from is not before --to"):
-        parse_wanted((), begin, end, 10_000_000)
+        parse_selection((), begin, end, 10_000_000)
 
 
 def test_repair(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +166,7 @@ def test_repair(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (shown["messages_lost"], len(shown["lost_ranges"]), len(shown["lost_messages"])) == (1, 1, 1)
     code, _, err = run(capsys, "repair", damaged, "--to", tmp_path / "new")
     assert code == EXIT_USAGE
-    assert "is there already" in err
+    assert "exists already" in err
 
 
 def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

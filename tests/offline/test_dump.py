@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pymq.model import sysflag
-from pymq.offline.dump import CLOCK_SLACK_MS, Messages, Wanted, as_row
+from pymq.offline.dump import CLOCK_SLACK_MS, DumpSelection, Messages, as_row
 from pymq.store.disk.fs import RealFiles
 from tests.offline.support import GOLDEN_NAMES, flip, log_place, opened, records, small_store, unpack, write_at
 from tests.store.support import BORN, make_store
@@ -28,10 +28,10 @@ MEMBERS = [
 ]
 
 
-def dumped(root: Path, wanted: Wanted | None = None) -> tuple[list[dict], list[str], Messages]:
+def dumped(root: Path, wanted: DumpSelection | None = None) -> tuple[list[dict], list[str], Messages]:
     complaints: list[str] = []
     with opened(root) as directory:
-        messages = Messages(directory.log, wanted or Wanted(), complaints.append)
+        messages = Messages(directory.log, wanted or DumpSelection(), complaints.append)
         rows = [as_row(message, content) for message, content in messages]
     return rows, complaints, messages
 
@@ -58,7 +58,7 @@ def test_a_dump_is_what_the_real_broker_served(name: str, tmp_path: Path) -> Non
 
 def test_topics_and_offsets_choose(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
-    rows, _, _ = dumped(root, Wanted(topics=frozenset({"orders"}), from_offset=3, to_offset=5))
+    rows, _, _ = dumped(root, DumpSelection(topics=frozenset({"orders"}), from_offset=3, to_offset=5))
     assert [(row["queueOffset"], row["topic"]) for row in rows] == [(n, "orders") for n in (3, 3, 4, 4)]
 
 
@@ -66,7 +66,7 @@ def test_times_choose_and_the_end_is_left_out(tmp_path: Path) -> None:
     root, _ = unpack("store-clean", tmp_path)
     times = [record.store_ms for record in records(root)]
     begin, end = times[100], times[400]
-    rows, _, _ = dumped(root, Wanted(from_ms=begin, to_ms=end))
+    rows, _, _ = dumped(root, DumpSelection(from_ms=begin, to_ms=end))
     assert len(rows) == len([time for time in times if begin <= time < end])
 
 
@@ -74,8 +74,8 @@ def test_segments_that_are_surely_too_old_are_not_read(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     flip(*log_place(root, records(root)[2].offset + 90))
     newest = records(root)[-1].store_ms
-    assert dumped(root, Wanted(from_ms=newest))[1]
-    assert not dumped(root, Wanted(from_ms=newest + CLOCK_SLACK_MS + 1))[1]
+    assert dumped(root, DumpSelection(from_ms=newest))[1]
+    assert not dumped(root, DumpSelection(from_ms=newest + CLOCK_SLACK_MS + 1))[1]
 
 
 def test_damage_is_told_counted_and_left_out(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_parquet_holds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     root, _ = unpack("store-clean", tmp_path)
     rows, _, _ = dumped(root)
     with opened(root) as directory:
-        dump_parquet.write_parquet(str(tmp_path / "f"), Messages(directory.log, Wanted(), lambda _: None))
+        dump_parquet.write_parquet(str(tmp_path / "f"), Messages(directory.log, DumpSelection(), lambda _: None))
     table = pq.read_table(tmp_path / "f").to_pylist()
     assert pq.ParquetFile(tmp_path / "f").num_row_groups == 6
     for row, shown in zip(rows, table, strict=True):

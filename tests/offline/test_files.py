@@ -84,7 +84,7 @@ def test_without_a_lock_file_none_is_made(tmp_path: Path) -> None:
 
 
 def test_what_is_no_store_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="is no directory"):
+    with pytest.raises(NotFoundError, match="is not a directory"):
         check_is_store(str(tmp_path / "none"), str(tmp_path / "none" / "commitlog"))
     with pytest.raises(NotFoundError, match="--commitlog"):
         check_is_store(str(tmp_path), str(tmp_path / "commitlog"))

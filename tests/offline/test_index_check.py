@@ -25,7 +25,7 @@ def golden(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize(
     ("at", "words"),
-    [(3, "has no such key"), (11, "where no record starts"), (15, "s after the file's begin"), (19, "is before it")],
+    [(3, "has no such key"), (11, "where no record starts"), (15, "s after the file's start"), (19, "before it")],
     ids=["hash", "offset", "time", "chain"],
 )
 def test_a_flipped_entry_is_named(golden: tuple[Path, Path], at: int, words: str) -> None:
@@ -46,7 +46,7 @@ def test_a_flipped_slot_is_named(golden: tuple[Path, Path]) -> None:
     flip(path, 40 + 4 * slot + 3, 0x01)
     finding = only_finding(root)
     assert finding.position == 40 + 4 * slot
-    assert f"slot {slot} says" in finding.text
+    assert f"slot {slot} names" in finding.text
 
 
 def test_a_header_that_counts_too_few_entries_is_damage(golden: tuple[Path, Path]) -> None:
@@ -61,7 +61,7 @@ def test_a_header_that_can_not_be_true_is_named(golden: tuple[Path, Path], count
     root, path = golden
     write_at(path, 36, struct.pack(">i", count))
     texts = [finding.text for finding in check(root).findings]
-    assert count == -1 or f"the header says {count} entries of 2000" in texts
+    assert count == -1 or f"the header counts {count} entries of 2000" in texts
 
 
 def test_wrong_used_slots_are_named(golden: tuple[Path, Path]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError
-from pymq.offline.dump import Messages, Wanted
+from pymq.offline.dump import DumpSelection, Messages
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.kept_log import open_kept_log
 from pymq.store.disk.fs import RealFiles
@@ -34,7 +34,7 @@ def test_every_message_that_was_cut(number: int, tmp_path: Path) -> None:
     state = cut_at(tmp_path, number)
     log = open_kept_log(ReadOnlyFiles(), state.path, SETTINGS.segment_size_bytes)
     complaints: list[str] = []
-    found = [(message.queue_offset, message.body) for message, _ in Messages(log, Wanted(), complaints.append)]
+    found = [(message.queue_offset, message.body) for message, _ in Messages(log, DumpSelection(), complaints.append)]
     log.close()
     assert found == list(enumerate(bodies(150)))[number:]
     assert not complaints
@@ -43,5 +43,5 @@ def test_every_message_that_was_cut(number: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["00000000000000000000-1-2.json", "store.log", "1.log.tmp"])
 def test_another_file_is_none(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(NotFoundError, match="nor a log"):
+    with pytest.raises(NotFoundError, match="nor a truncated log tail"):
         open_kept_log(ReadOnlyFiles(), str(tmp_path / name), 4096)

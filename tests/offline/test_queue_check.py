@@ -27,7 +27,7 @@ def unit_place(root: Path, topic: str, queue_id: int, offset: int) -> tuple[Path
 
 @pytest.mark.parametrize(
     ("at", "words"),
-    [(7, "leads to"), (11, "bytes, its record"), (19, "tags code")],
+    [(7, "leads to"), (11, "bytes, but its record"), (19, "tags code")],
     ids=["offset", "size", "tags code"],
 )
 def test_a_flipped_unit_is_named(tmp_path: Path, at: int, words: str) -> None:
@@ -90,7 +90,7 @@ def test_a_queue_without_files_is_damage_unless_its_topic_was_deleted(tmp_path: 
     shutil.rmtree(root / "consumequeue" / "payments" / "1")
     report = check(root)
     assert report.sound
-    assert any("34 records are of topic payments, from before it was deleted" in note for note in report.notes)
+    assert any("34 records of topic payments are from before its deletion" in note for note in report.notes)
 
 
 def test_queues_that_a_recovery_removed_are_no_damage(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_queues_that_a_recovery_removed_are_no_damage(tmp_path: Path) -> None:
     file.save(replace(before, durable=replace(before.durable, queue_offset=0, unit_count=0)))
     report = check(root)
     assert report.sound
-    assert any("payments queue 0 has no files: the next start makes its" in note for note in report.notes)
+    assert any("payments queue 0 has no files: the next start rebuilds its" in note for note in report.notes)
 
 
 def test_records_from_before_a_topic_was_deleted_and_made_again_are_no_damage(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_topic_made_again_with_fewer_queues_is_sound_and_repaired_without_its_
     store.close()
     report = check(root)
     assert report.sound
-    assert any("6 records are of topic orders, from before it was deleted" in note for note in report.notes)
+    assert any("6 records of topic orders are from before its deletion" in note for note in report.notes)
     with opened(root) as directory:
         repaired = repair(directory, RealFiles(), str(tmp_path / "copy"), ManualClock())
     assert (repaired.message_count, repaired.lost) == (1, [])
@@ -155,7 +155,7 @@ def test_a_record_that_repeats_an_offset_is_named(tmp_path: Path) -> None:
     victim = next(record for record in records(root) if (record.topic, record.queue_offset) == ("orders", 6))
     path, position = log_place(root, victim.offset)
     write_at(path, position + 20, struct.pack(">q", 2))
-    assert any("says queue offset 2" in finding.text for finding in check(root).findings)
+    assert any("has queue offset 2" in finding.text for finding in check(root).findings)
 
 
 def test_offsets_that_stand_for_no_record_are_a_note(tmp_path: Path) -> None:
@@ -184,4 +184,4 @@ def test_a_file_that_holds_no_whole_units_is_named(tmp_path: Path) -> None:
     path = sorted((root / "consumequeue" / "orders" / "0").iterdir())[0]
     with path.open("r+b") as file:
         file.truncate(190)
-    assert any(finding.path == str(path) and "no whole units" in finding.text for finding in check(root).findings)
+    assert any(finding.path == str(path) and "not whole units" in finding.text for finding in check(root).findings)

@@ -137,7 +137,7 @@ def test_what_this_log_has_beyond_the_source_s_end_is_kept(lost: bool) -> None:
     outcome = recover(files, source)
     assert outcome.is_sound and outcome.beyond_bytes == end - source.store.physical_max_offset
     assert contents(files) == wanted
-    assert any("behind the end" in note for note in outcome.notes)
+    assert any("beyond the source's end" in note for note in outcome.notes)
 
 
 def test_damage_beyond_the_source_s_end_stays_and_is_told() -> None:

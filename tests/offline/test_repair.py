@@ -194,8 +194,8 @@ def test_a_bad_table_comes_from_its_backup(tmp_path: Path) -> None:
     report = mend(root, tmp_path / "new")
     assert (tmp_path / "new" / "config" / "topics.json").read_bytes() == good
     assert not (tmp_path / "new" / "config" / "consumerOffset.json").exists()
-    assert any("its backup took its place" in note for note in report.notes)
-    assert any("starts it empty" in note for note in report.notes)
+    assert any("its backup replaces it" in note for note in report.notes)
+    assert any("starts with an empty one" in note for note in report.notes)
 
 
 def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_target_must_be_elsewhere_and_empty(inside: str, tmp_path: Path) -> 
         repair(directory, RealFiles(), f"{root}{inside}", ManualClock())
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with opened(root) as directory, pytest.raises(UsageError, match="there already"):
+    with opened(root) as directory, pytest.raises(UsageError, match="exists already"):
         repair(directory, RealFiles(), str(tmp_path / "full"), ManualClock())
 
 

@@ -15,7 +15,7 @@ def test_a_table_that_is_no_json_is_named_with_its_backup(tmp_path: Path) -> Non
     path.write_text('{"topicConfigTable":')
     finding = only_finding(root)
     assert (finding.kind, finding.path) == ("table", str(path))
-    assert "its backup serves" in finding.text
+    assert "its backup is good" in finding.text
     path.with_name("topics.json.bak").write_text("")
     assert "its backup is bad too" in check(root).findings[0].text
     path.with_name("topics.json.bak").unlink()
@@ -28,7 +28,7 @@ def test_empty_and_odd_tables_are_damage(tmp_path: Path) -> None:
         (root / "config" / name).write_text(text)
     assert {Path(finding.path).name: finding.text.partition(";")[0] for finding in check(root).findings} == {
         "consumerOffset.json": "is empty",
-        "delayOffset.json": "is no JSON object",
+        "delayOffset.json": "is not a JSON object",
         "subscriptionGroup.json": "has no object subscriptionGroupTable",
     }
 
@@ -44,7 +44,7 @@ def test_a_bad_backup_is_a_note(tmp_path: Path) -> None:
     (root / "config" / "topics.json.bak").write_text("{")
     report = check(root)
     assert report.sound
-    assert any("topics.json.bak is no JSON" in note for note in report.notes)
+    assert any("topics.json.bak is not JSON" in note for note in report.notes)
 
 
 def test_a_checkpoint_may_not_be_ahead_of_the_log(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_torn_tail_is_told_with_its_place_and_what_a_start_drops(tmp_path: P
     notes = "\n".join(check(root).notes)
     assert "00000000000000327680 at 33001 (offset 360681): torn tail" in notes
     assert "TopicPlain queue 1: the next start drops 1 units" in notes
-    assert "the index has 2 entries that lead behind the log" in notes
+    assert "the index has 2 entries that lead beyond the log" in notes
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
