@@ -70,7 +70,7 @@ class StopSignals:
                 working.cancel()
                 await asyncio.wait((working,))
         if working.cancelled():
-            raise StoppedError("told to stop before the start was over")
+            raise StoppedError("a signal stopped it before the start was over")
         return working.result()
 
     def _take(self, number: int, _: object) -> None:

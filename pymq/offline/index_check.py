@@ -245,18 +245,18 @@ class IndexCheck:
             file.close()
 
     def _finish_entries(self, log_end: int) -> None:
-        behind = 0
+        beyond_count = 0
         for file, number, (key_hash, offset, _, _) in self._entries_up_to(1 << 62):
             if offset >= log_end and not self._clean:
-                behind += 1
+                beyond_count += 1
             elif offset >= log_end:
                 text = f"entry {number} leads to {offset}, but the log ends at {log_end}"
                 self._report.add("index", text, file.path, file.place(number) + 4)
             else:
                 self._explain_entry(file, number, key_hash, offset)
-        if behind:
+        if beyond_count:
             self._report.note(
-                f"the index has {behind} entries that lead beyond the log's end: the next start drops them"
+                f"the index has {beyond_count} entries that lead beyond the log's end: the next start drops them"
             )
         if self._missing_range is not None:
             first, last = self._missing_range

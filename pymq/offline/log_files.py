@@ -140,10 +140,10 @@ def open_log(files: Files, directory: str, cold: ColdFiles | None = None) -> Log
     Raises NotFoundError when all files are empty, OSError.
     """
     plain = {int(name) for name in files.listdir(directory) if len(name) == 20 and name.isdigit()}
-    frozen = set(cold.starts()) - plain if cold is not None else set()
+    compressed = set(cold.starts()) - plain if cold is not None else set()
     opened: list[SegmentFile] = []
     odd: list[tuple[str, str]] = []
-    for start in sorted(plain | frozen):
+    for start in sorted(plain | compressed):
         if start in plain:
             file = files.open(f"{directory}/{start:020d}")
         else:

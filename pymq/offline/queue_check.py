@@ -113,7 +113,7 @@ class QueueCheck:
             return True
         return physical_offset < self._deleted_ends.get(topic, 0)
 
-    def blank(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
+    def offsets_without_record(self, topic: str, queue_id: int, start: int, end: int) -> set[int]:
         """Return the offsets of a range whose units in the files already stand for no record."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or queue.reader is None:

@@ -238,7 +238,7 @@ def _open_once(files: Files, target: str, clock: Clock, settings: StoreSettings)
     store.close()
     if opened.damaged or opened.truncated_bytes:
         raise StoreError(
-            f"the repaired {target} still has damage: {opened.damaged}, {opened.truncated_bytes} bytes were cut"
+            f"the repaired {target} still has damage: {opened.damaged}, {opened.truncated_bytes} bytes were truncated"
         )
 
 

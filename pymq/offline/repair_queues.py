@@ -107,7 +107,7 @@ class _Builder:
     def _lose(self, queue: ConsumeQueue, start: int, end: int) -> None:
         if start >= end:
             return
-        known = self._check.blank(queue.topic, queue.queue_id, start, end)
+        known = self._check.offsets_without_record(queue.topic, queue.queue_id, start, end)
         ranges = self.result.lost.setdefault((queue.topic, queue.queue_id), [])
         for offset in range(start, end):
             if offset in known:
