@@ -13,7 +13,6 @@ from typing import TypeVar
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
 from pymq.broker.periodic import HA_CLIENT_JOB, TICK_PERIOD_MS, periodic_work
-from pymq.broker.replication.group_at_start import GroupAtStart
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
@@ -24,6 +23,7 @@ from pymq.broker.replication.roles.role_file import (
     role_name_at_start,
 )
 from pymq.broker.replication.roles.role_switch import RoleSwitch
+from pymq.broker.replication.startup_check import StartupCheck
 from pymq.broker.report.registration import Registrar
 from pymq.broker.routes import broker_dispatcher
 from pymq.broker.store_settings import store_settings
@@ -77,7 +77,7 @@ class Broker:
         self._jobs: JobRunner | None = None
         self._client: RemotingClient | None = None
         self._network: SocketNetwork | None = None
-        self._group: GroupAtStart | None = None
+        self._startup_check: StartupCheck | None = None
         self._ha_port_wanted = config.ha_listen_port
         self._slave_server: StreamServer | None = None
         self._registrar: Registrar | None = None
@@ -101,7 +101,7 @@ class Broker:
         self._failure = loop.create_future()
         self._client = RemotingClient(clock=self._clock)
         self._network = SocketNetwork(self._client)
-        self._group = GroupAtStart(
+        self._startup_check = StartupCheck(
             config=config,
             network=self._network,
             clock=self._clock,
@@ -111,7 +111,7 @@ class Broker:
             pause=_pause,
         )
         record = remembering(role_at_start(self._role_file.load(), config.broker_id), config.broker_role)
-        record, role = await self._group.role(record)
+        record, role = await self._startup_check.role(record)
         self.switch = RoleSwitch(self, self._clock, record, self._change_role_soon)
         wanted_port = config.listen_port
         port = await self.server.start(config.bind_address, wanted_port)
@@ -200,9 +200,9 @@ class Broker:
         self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
         recovered_tail = None
         if parts.tail_recovery.is_in_doubt:
-            assert self._group is not None
+            assert self._startup_check is not None
             self._recovered = parts
-            recovered_tail = await self._group.regain(parts.tail_recovery)
+            recovered_tail = await self._startup_check.recover_tail(parts.tail_recovery)
             self._recovered = None
             self.recovery.log_end = recovered_tail.end
         parts.begin(recovered_tail)
@@ -330,11 +330,11 @@ class Broker:
 
     async def _await_slaves(self, parts: BrokerParts) -> None:
         """SYNC_MASTER: slaves have their usual time to confirm what was sent."""
-        confirm_offset = asyncio.Event()
-        parts.writer.when_confirmed(confirm_offset.set)
+        confirmed = asyncio.Event()
+        parts.writer.when_confirmed(confirmed.set)
         if not parts.sync_mode.is_refusing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(confirm_offset.wait(), parts.sync_mode.timeout_ms / 1000)
+                await asyncio.wait_for(confirmed.wait(), parts.sync_mode.timeout_ms / 1000)
 
     async def _close_parts(self, parts: BrokerParts) -> None:
         self.parts = None
@@ -392,7 +392,7 @@ class Broker:
             topics=parts.topics,
             address=self.address,
             wake=self._register_soon,
-            epoch=lambda: parts.epoch_history.epoch_history.epoch,
+            epoch=lambda: parts.epoch_file.history.epoch,
             on_answer=parts.ha_client.note_master if parts.ha_client is not None else lambda address, ha_address: None,
             on_refused=parts.master_monitor.note_refused,
             filter_servers=parts.filter_servers.addresses,

@@ -35,13 +35,13 @@ from pymq.broker.replication.roles.group_probe import GroupProbe
 from pymq.broker.replication.roles.master_monitor import MasterMonitor
 from pymq.broker.replication.roles.promotion import RoleRequests
 from pymq.broker.replication.roles.role import ChangeRole, Role
-from pymq.broker.replication.roles.write_fence import HandOverFence
+from pymq.broker.replication.roles.write_fence import WriteFence
 from pymq.broker.replication.slave.cursors import SlaveCursors
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.broker.replication.slave.metadata_copy import HaClientAndTables, MetadataCopy, metadata_copy
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
-from pymq.broker.replication.tail_recovery.recovery import tail_recovery
-from pymq.broker.replication.tail_recovery.search import RecoveredTail
+from pymq.broker.replication.tail_recovery.tail_recovery import make_tail_recovery
+from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.broker.report.stats import StatsManager
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.cleaner import Cleaner
@@ -160,7 +160,7 @@ class BrokerParts:
         """What moves messages into the store and out of it, and those that wait to another topic."""
         config, clock = self.config, self.clock
         self.sync_mode = SyncMode(config=config, store=self.store, role=self.role)
-        self.write_fence = HandOverFence(self.store, self.cursors, self.pending_offsets, clock)
+        self.write_fence = WriteFence(self.store, self.cursors, self.pending_offsets, clock)
         self.flusher = Flusher(self.store, run_in_thread, schedule_turn_end, clock=clock, config=config)
         self.writer = Writer(
             store=self.store,
@@ -200,14 +200,14 @@ class BrokerParts:
         """What this broker is in its group: a master has ``ha_service``, a slave a ``ha_client``."""
         config, clock = self.config, self.clock
         path = f"{config.store_path_root_dir}/config/{EPOCH_HISTORY_FILE}.json"
-        self.epoch_history = EpochFile(JsonTable(self.files, path), rng)
+        self.epoch_file = EpochFile(JsonTable(self.files, path), rng)
         self.ha_service: HaService | None = None
         if self.role.is_master:
             self.ha_service = HaService(store=self.store, clock=clock, config=config, rng=rng)
             self.ha_service.on_ack = self._slaves_moved
             self.sync_mode.slaves = self.ha_service
         group_probe = GroupProbe(self.network, config.broker_name)
-        self.tail_recovery = tail_recovery(self, group_probe)
+        self.tail_recovery = make_tail_recovery(self, group_probe)
         self.follower: Follower | None = None
         self.ha_client: HaClient | None = None
         if not self.role.is_master:
@@ -216,7 +216,7 @@ class BrokerParts:
                 config=config,
                 store=self.store,
                 follower=self.follower,
-                epoch_history=self.epoch_history,
+                epoch_file=self.epoch_file,
                 network=self.network,
                 clock=clock,
                 rng=rng,
@@ -230,7 +230,7 @@ class BrokerParts:
             config=config,
             role=self.role,
             address=own_address(config),
-            epoch_history=lambda: self.epoch_history.epoch_history,
+            epoch_history=lambda: self.epoch_file.history,
             change_role=self.change_role,
             is_following=lambda: self.ha_client is not None and self.ha_client.is_following,
             has_all_slaves=lambda: self.ha_service is None or self.ha_service.are_all_there,
@@ -242,7 +242,7 @@ class BrokerParts:
             config=config,
             store=self.store,
             role=self.role,
-            epoch_history=self.epoch_history,
+            epoch_file=self.epoch_file,
             write_fence=self.write_fence,
             master_monitor=self.master_monitor,
             ha_client=self.ha_client,
@@ -335,7 +335,7 @@ class BrokerParts:
         """The second half, with what the group gave."""
         try:
             self.tail_recovery.begin(recovered_tail)
-            self.read_advice.keeps_offsets |= self.tail_recovery.is_held
+            self.read_advice.keeps_offsets |= self.tail_recovery.is_fenced
             self.topics.load(is_copy=not self.role.is_master)
             if self.role.is_master and (self.role.begins_epoch or self.tail_recovery.recovered_tail is not None):
                 make_found_topics(self.store, self.topics)
@@ -389,7 +389,7 @@ class BrokerParts:
         self.pending_offsets.load()
         self.pending_offsets.hand_over(self.cursors)
         # A queue that is not here was on the master before: its next message gets offset 0.
-        if not self.tail_recovery.is_held:  # else the log may grow to where they are
+        if not self.tail_recovery.is_fenced:  # else the log may grow to where they are
             self.cursors.fit(self.store.max_offset if self.role.begins_epoch else self.store.queue_end)
         if len(self.pending_offsets):
             self.cursors.save()
@@ -402,11 +402,11 @@ class BrokerParts:
         Each step is done whether or not one before it failed.
         """
         with ExitStack() as steps:  # the last one goes first
-            if self.tail_recovery.is_held:
+            if self.tail_recovery.is_fenced:
                 steps.callback(self.give_up)  # nothing was written, and the doubt stays
             else:
                 log_end = self.store.physical_max_offset
-                steps.callback(self.epoch_history.close, log_end)
+                steps.callback(self.epoch_file.close, log_end)
                 steps.callback(self.store.close)
             steps.callback(self.delays.save)
             steps.callback(self.cursors.save)

@@ -23,7 +23,7 @@ from pymq.broker.handlers.send_back import SendBackHandlers
 from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
 from pymq.broker.handlers.topics_admin import TopicAdminHandlers
 from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.roles.write_fence import routes_with_rest
+from pymq.broker.replication.roles.write_fence import routes_with_fence
 from pymq.broker.replication.slave.rules import CHANGES, refusal_text, routes_on_slave
 from pymq.broker.replication.status import StatusReport, TruncationHistory
 from pymq.broker.report.runtime_info import RuntimeInfo
@@ -47,9 +47,9 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
         sync_mode=p.sync_mode,
         ha_service=p.ha_service,
         ha_client=p.ha_client_view,
-        epoch_history=lambda: p.epoch_history.epoch_history,
+        epoch_history=lambda: p.epoch_file.history,
         truncations=TruncationHistory(p.files, config.store_path_root_dir),
-        troubles=lambda: [*p.master_monitor.troubles, p.tail_recovery.held_for],
+        troubles=lambda: [*p.master_monitor.troubles, p.tail_recovery.fenced_for],
         recovered_tail=lambda: p.tail_recovery.recovered_tail,
         end_in_doubt=lambda: p.tail_recovery.may_lack_confirmed(p.ha_client),
         master_role=lambda: p.master_monitor.master_role,
@@ -74,7 +74,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             topics=topics,
             groups=groups,
             cursors=cursors,
-            epoch_start=lambda: p.epoch_history.epoch_history.newest_start,
+            epoch_start=lambda: p.epoch_file.history.newest_start,
             is_fenced=is_fenced,
         ),
         ClientHandlers(
@@ -137,8 +137,8 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
             config=config,
             store=store,
             ha_service=p.ha_service,
-            epoch_history=lambda: p.epoch_history.epoch_history,
-            why_not=lambda: p.tail_recovery.held_for,
+            epoch_history=lambda: p.epoch_file.history,
+            why_not=lambda: p.tail_recovery.fenced_for,
             note=p.tail_recovery.note_slave,
         ),
         ReplicationStatusHandlers(replication, p.master_monitor.note_other_master),
@@ -148,7 +148,7 @@ def broker_routes(parts: BrokerParts) -> list[Route]:
     )
     routes = [route for handler in handlers for route in handler.routes()]
     if p.role.is_master:
-        return routes_with_rest(routes, CHANGES, is_fenced)
+        return routes_with_fence(routes, CHANGES, is_fenced)
     return routes_on_slave(
         routes, lambda what: refusal_text(config.broker_name, p.role.broker_id, p.master_address, what)
     )

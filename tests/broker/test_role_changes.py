@@ -94,7 +94,7 @@ def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
                     assert (await other.send(Message("T", b"2"))).status.value == "SEND_OK"
                 assert a.parts is not None and b.parts is not None
                 assert a.parts.store.physical_max_offset == b.parts.store.physical_max_offset
-                assert [entry.epoch for entry in a.parts.epoch_history.epoch_history.entries] == [1, 2]
+                assert [entry.epoch for entry in a.parts.epoch_file.history.entries] == [1, 2]
 
     asyncio.run(scenario())
 

@@ -201,7 +201,7 @@ class SimBroker:
     def entry(self) -> tuple[int, str]:
         """Epoch and id of the newest epoch its open log claims."""
         parts = self.parts
-        entries = parts.epoch_history.epoch_history.entries if parts is not None else ()
+        entries = parts.epoch_file.history.entries if parts is not None else ()
         return (entries[-1].epoch, entries[-1].epoch_id) if entries else (0, "")
 
     # -- life and death -----------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class Verdict:
             return
         (master,) = masters
         assert master.parts is not None
-        epoch_history, end = master.parts.epoch_history.epoch_history, master.parts.store.physical_max_offset
+        epoch_history, end = master.parts.epoch_file.history, master.parts.store.physical_max_offset
         self._epoch_ends = {
             (entry.epoch, entry.epoch_id): epoch_history.end_of(place, end)
             for place, entry in enumerate(epoch_history.entries)

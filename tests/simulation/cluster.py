@@ -241,12 +241,12 @@ def _logged_to(history: History) -> Iterator[None]:
 @contextmanager
 def _epoch_histories_of(epoch_count: int) -> Iterator[None]:
     """For as long as this lasts no epoch history has more epochs."""
-    real = epoch_history.EPOCHS_KEPT
-    epoch_history.EPOCHS_KEPT = epoch_count
+    real = epoch_history.ENTRIES_MAX
+    epoch_history.ENTRIES_MAX = epoch_count
     try:
         yield
     finally:
-        epoch_history.EPOCHS_KEPT = real
+        epoch_history.ENTRIES_MAX = real
 
 
 @contextmanager
@@ -280,7 +280,7 @@ def simulate(seed: int, *, tracing: bool = False, plan: Plan | None = None, stor
         with (
             _logged_to(history),
             own_running_loop(),
-            _epoch_histories_of(cluster.plan.epochs_kept),
+            _epoch_histories_of(cluster.plan.epoch_entries_max),
             simulated_parts(cluster.plan.tick_us),
         ):
             try:

@@ -18,7 +18,7 @@ from tests.simulation.timeline import MS, SECOND
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 ERA_EVERY = 5  # seeds
-EPOCHS_KEPT_MIN = 5  # fewer can't be made less
+MIN_ENTRIES_MAX = 5  # fewer can't be made less
 
 # kind of fault -> how often, beside the others
 WEIGHTS = {
@@ -64,7 +64,7 @@ class Plan:
     duration_us: int
     gap_us: int  # between faults, on average
     kinds: tuple[str, ...]
-    epochs_kept: int  # in an epoch history; with few ones stretches come soon
+    epoch_entries_max: int  # in an epoch history; with few ones stretches come soon
     quiet_us: int = 600 * SECOND  # within which the cluster must have come to rest at the end
     is_impatient: bool = False  # ends with the first broken promise
 
@@ -145,5 +145,5 @@ def _storm(seed: int) -> Plan:
         duration_us=chance.choice((30, 60, 120, 300)) * SECOND,
         gap_us=chance.choice((500, 2000, 5000, 15_000)) * MS,
         kinds=kinds,
-        epochs_kept=own_chance.choice((EPOCHS_KEPT_MIN, 12, epoch_history.EPOCHS_KEPT)),
+        epoch_entries_max=own_chance.choice((MIN_ENTRIES_MAX, 12, epoch_history.ENTRIES_MAX)),
     )

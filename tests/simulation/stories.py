@@ -23,7 +23,7 @@ from tests.simulation.history import ACKED, Commit
 from tests.simulation.network import Link, SimStream
 from tests.simulation.offsets import COPIED_US
 from tests.simulation.operating import OTHER_TOPICS
-from tests.simulation.plan import EPOCHS_KEPT_MIN
+from tests.simulation.plan import MIN_ENTRIES_MAX
 from tests.simulation.story_plans import plan_of
 from tests.simulation.timeline import MS, SECOND
 
@@ -143,12 +143,12 @@ class Stage:
         """Sends that were acknowledged."""
         return sum(send.outcome == ACKED for send in self.cluster.history.sends)
 
-    async def regain(self) -> None:
+    async def recover_tail(self) -> None:
         """The master must get back what its disk did not have, and the slave must follow."""
         await self.until(lambda: self.follows() and self.is_level(), "a slave that follows again", 2 * SOON_US)
         parts = self.master.parts
         if parts is None or parts.tail_recovery.recovered_tail is None:
-            self.cluster.history.violated(f"{self.master.name} regained nothing")
+            self.cluster.history.violated(f"{self.master.name} recovered nothing")
 
     def log_end(self, broker: SimBroker) -> int:
         return broker.parts.store.physical_max_offset if broker.parts is not None else 0
@@ -332,7 +332,7 @@ async def come_back_after_many_epochs(stage: Stage) -> None:
     await stage.until(lambda: stage.acked_count() > SENDS_TO_LOSE, "sends to be lost")
     stage.kill(stage.slave)
     stage.lose_power(master)
-    for _ in range(EPOCHS_KEPT_MIN + 1):
+    for _ in range(MIN_ENTRIES_MAX + 1):
         if master.is_alive:
             stage.kill(master)
         master.start()
@@ -348,7 +348,7 @@ async def lose_the_masters_power(stage: Stage) -> None:
     stage.lose_power(stage.master)
     await stage.wait(SECOND)
     stage.master.start()
-    await stage.regain()
+    await stage.recover_tail()
 
 
 async def lose_power_while_the_slave_is_dead(stage: Stage) -> None:
@@ -360,7 +360,7 @@ async def lose_power_while_the_slave_is_dead(stage: Stage) -> None:
     stage.master.start()
     await stage.wait(SOON_US)
     stage.slave.start()
-    await stage.regain()
+    await stage.recover_tail()
 
 
 def _saved(broker: SimBroker, table: str, member: str) -> int:

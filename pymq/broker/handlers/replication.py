@@ -10,7 +10,7 @@ from pymq.broker.addresses import own_ha_address
 from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.ha_service import HaService
-from pymq.broker.replication.master.join import OwnLog, decide
+from pymq.broker.replication.master.join import MasterLog, decide
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
@@ -63,7 +63,7 @@ class JoinHandlers:
             raise Refusal(ResponseCode.INVALID_PARAMETER, why) from error
         if why_not := self._why_not():
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, why_not)
-        own = self._own_log(ha_service.live_address(request.broker_id))
+        own = self._master_log(ha_service.live_address(request.broker_id))
         try:
             start = decide(request, own)
         except Refusal as refusal:
@@ -80,9 +80,9 @@ class JoinHandlers:
         )
         return Reply(body=msgspec.json.encode(answer))
 
-    def _own_log(self, live_address: str) -> OwnLog:
+    def _master_log(self, live_address: str) -> MasterLog:
         config, store = self._config, self._store
-        return OwnLog(
+        return MasterLog(
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
             segment_size_bytes=config.mapped_file_size_commit_log_bytes,

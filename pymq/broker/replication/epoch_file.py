@@ -37,7 +37,7 @@ class EpochFile:
     def __init__(self, table: JsonTable, rng: random.Random) -> None:
         self._table = table
         self._rng = rng
-        self.epoch_history = EpochHistory()
+        self.history = EpochHistory()
         self._ended_at: int | None = None
         self._coming: tuple[EpochEntry, ...] = ()  # of our master, starting behind our log's end
 
@@ -51,7 +51,7 @@ class EpochFile:
             raise StoreError(
                 f"config/{EPOCH_HISTORY_FILE}.json: {error}; without the file the log is compared"
             ) from error
-        self.epoch_history = EpochHistory(entries).truncate(log_end)
+        self.history = EpochHistory(entries).truncate(log_end)
         self._coming = ()
 
     def is_as_left(self, log_end: int, *, was_clean: bool) -> bool:
@@ -64,10 +64,10 @@ class EpochFile:
         The reasons: the broker became master, it never was one, its last stop was unclean, or somebody else wrote to
         the log, or cut it, since then.
         """
-        if self.epoch_history.entries and self.is_as_left(log_end, was_clean=was_clean) and not begins_epoch:
+        if self.history.entries and self.is_as_left(log_end, was_clean=was_clean) and not begins_epoch:
             return
         epoch_id = f"{self._rng.getrandbits(64):016x}"
-        epoch_history = (self.epoch_history.begin if begins_epoch else self.epoch_history.renew)(log_end, epoch_id)
+        epoch_history = (self.history.begin if begins_epoch else self.history.renew)(log_end, epoch_id)
         self._save(epoch_history, None)
         log.info("an epoch of epoch %d begins at offset %d of the log", epoch_history.epoch, log_end)
 
@@ -85,16 +85,16 @@ class EpochFile:
         """The log goes to ``log_end``: epochs that start up to there are claimed."""
         reached = tuple(entry for entry in self._coming if entry.start <= log_end)
         if reached:
-            self._save(EpochHistory(self.epoch_history.entries + reached), None)
+            self._save(EpochHistory(self.history.entries + reached), None)
             self._coming = self._coming[len(reached) :]
 
     def close(self, log_end: int) -> None:
         """The store was closed in order, and the log ends at ``log_end``."""
-        self._save(self.epoch_history, log_end)
+        self._save(self.history, log_end)
 
     def _save(self, epoch_history: EpochHistory, ended_at: int | None) -> None:
         table: dict[str, Any] = {_ENTRIES: msgspec.to_builtins(epoch_history.entries)}
         if ended_at is not None:
             table[_ENDED_AT] = ended_at
         self._table.save(table)
-        self.epoch_history, self._ended_at = epoch_history, ended_at
+        self.history, self._ended_at = epoch_history, ended_at

@@ -5,7 +5,7 @@ its log's end. It is named by the number of masters so far and by a random id: t
 the same time, out of sight of each other, get the same number, never the same id. RocketMQ's auto-switch mode keeps the
 numbers alone (``epochFileCheckpoint``, Java: EpochFileCache).
 
-An epoch history has ``EPOCHS_KEPT`` epochs at most. With more, some older ones become a *stretch*: one entry for epochs that
+An epoch history has ``ENTRIES_MAX`` epochs at most. With more, some older ones become a *stretch*: one entry for epochs that
 followed each other, which keeps their bytes from being taken for the epoch's before. A log that ends among them is the
 same as ours up to the stretch; what lies in it there is copied once more.
 """
@@ -18,7 +18,7 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 # Some 16 KB in each joining and status. A log with more than half as many newer ones may lie in a stretch.
-EPOCHS_KEPT = 256
+ENTRIES_MAX = 256
 _MERGED = "+"  # before a stretch's id
 
 
@@ -73,7 +73,7 @@ class EpochHistory(msgspec.Struct, frozen=True):
 
     def _with(self, entry: EpochEntry) -> EpochHistory:
         entries = (*(other for other in self.entries if other.start < entry.start), entry)
-        while len(entries) > EPOCHS_KEPT:
+        while len(entries) > ENTRIES_MAX:
             entries = _shortened(entries)
         return EpochHistory(entries)
 

@@ -137,7 +137,7 @@ class StatusReport:
             epoch_history=[
                 EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in self._epoch_history().entries
             ],
-            required_slaves=self._sync_mode.wanted_slaves,
+            required_slaves=self._sync_mode.required_slaves,
             in_sync_slaves=sum(slave.in_sync for slave in slaves),
             degraded=self._sync_mode.is_degraded,
             problem=self._problem(),

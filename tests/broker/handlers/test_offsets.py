@@ -151,7 +151,7 @@ def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_b
     """The messages that its consumers had were lost; others have their offsets by now."""
     for _ in range(2):
         world.put("T")
-    world.parts.epoch_history.open_as_master(world.parts.store.physical_max_offset, was_clean=False, begins_epoch=False)
+    world.parts.epoch_file.open_as_master(world.parts.store.physical_max_offset, was_clean=False, begins_epoch=False)
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "4", "pymqOnlyForward": "true"}
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields) == {"offset": "2"}

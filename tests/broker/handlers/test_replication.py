@@ -66,7 +66,7 @@ def test_the_token_is_good_for_a_connection() -> None:
 def test_who_must_cut_gets_no_token() -> None:
     world = World()
     first = world.put("T", b"one")
-    assert world.parts.epoch_history.epoch_history.entries
+    assert world.parts.epoch_file.history.entries
     end = world.parts.store.physical_max_offset
     epoch_history = joined(world).epoch_history
     answer = joined(world, log_end=end + 5, tail_bytes=end + 5, tail_digest="x", epoch_history=epoch_history)

@@ -19,9 +19,9 @@ class FakeSlaves:
     def in_sync_count(self) -> int:
         return 0 if self.is_lagging else len(self.acks)
 
-    def offset_held_by(self, copies: int) -> int:
+    def offset_acked_by(self, slave_count: int) -> int:
         acks = sorted(self.acks, reverse=True)
-        return acks[copies - 1] if len(acks) >= copies else 0
+        return acks[slave_count - 1] if len(acks) >= slave_count else 0
 
     def ack(self, place: int = 0, offset: int | None = None) -> None:
         """A slave has the log up to ``offset``, or all of it."""

@@ -42,8 +42,8 @@ class Node:
         )
         self.report = self.store.open()
         self.rng = random.Random(self.config.broker_id)
-        self.epoch_history = EpochFile(JsonTable(self.files, f"{ROOT}/config/epochHistory.json"), self.rng)
-        self.epoch_history.load(self.store.physical_max_offset)
+        self.epoch_file = EpochFile(JsonTable(self.files, f"{ROOT}/config/epochHistory.json"), self.rng)
+        self.epoch_file.load(self.store.physical_max_offset)
 
     @property
     def log(self) -> bytes:
@@ -62,17 +62,17 @@ class Master(Node):
     def __init__(self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, **settings: Any) -> None:
         super().__init__(clock, files, listenPort=10911, haListenPort=10912, **settings)
         self.cable = cable
-        self.epoch_history.open_as_master(
+        self.epoch_file.open_as_master(
             self.store.physical_max_offset,
             was_clean=self.report.clean,
-            begins_epoch=not self.epoch_history.epoch_history.entries,
+            begins_epoch=not self.epoch_file.history.entries,
         )
         self.ha_service = HaService(store=self.store, clock=clock, config=self.config, rng=self.rng)
         handlers = JoinHandlers(
             config=self.config,
             store=self.store,
             ha_service=self.ha_service,
-            epoch_history=lambda: self.epoch_history.epoch_history,
+            epoch_history=lambda: self.epoch_file.history,
         )
         dispatcher = Dispatcher(handlers.routes(), "broker")
         cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)
@@ -89,7 +89,7 @@ class Master(Node):
         self.leave("the broker stops")
         end = self.store.physical_max_offset
         self.store.close()
-        self.epoch_history.close(end)
+        self.epoch_file.close(end)
 
     def leave(self, why: str) -> None:
         del self.cable.answerers[MASTER], self.cable.listeners[MASTER_HA]
@@ -111,7 +111,7 @@ class Slave(Node):
             config=self.config,
             store=self.store,
             follower=self.follower,
-            epoch_history=self.epoch_history,
+            epoch_file=self.epoch_file,
             network=cable,
             clock=clock,
             rng=self.rng,

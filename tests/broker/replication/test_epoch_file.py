@@ -18,22 +18,22 @@ A, B, C = EpochEntry(1, 0, "a"), EpochEntry(2, 100, "b"), EpochEntry(2, 200, "c"
 
 
 class Directory:
-    """A broker's directory, and the keepers of its successive lives."""
+    """A broker's directory, and the epoch files of its successive lives."""
 
     def __init__(self) -> None:
         self.files = MemoryFiles()
         self.files.makedirs("/data/config")
         self.rng = random.Random(1)
 
-    def keeper(self, log_end: int) -> EpochFile:
-        keeper = EpochFile(JsonTable(self.files, PATH), self.rng)
-        keeper.load(log_end)
-        return keeper
+    def epoch_file(self, log_end: int) -> EpochFile:
+        epoch_file = EpochFile(JsonTable(self.files, PATH), self.rng)
+        epoch_file.load(log_end)
+        return epoch_file
 
     def master(self, log_end: int, *, was_clean: bool = True, begins: bool = False) -> EpochFile:
-        keeper = self.keeper(log_end)
-        keeper.open_as_master(log_end, was_clean=was_clean, begins_epoch=begins)
-        return keeper
+        epoch_file = self.epoch_file(log_end)
+        epoch_file.open_as_master(log_end, was_clean=was_clean, begins_epoch=begins)
+        return epoch_file
 
 
 def full_disk(call: str, path: str) -> None:
@@ -41,107 +41,107 @@ def full_disk(call: str, path: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
 
-def shape(epoch_history: EpochHistory) -> list[tuple[int, int]]:
-    return [(entry.epoch, entry.start) for entry in epoch_history.entries]
+def shape(history: EpochHistory) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start) for entry in history.entries]
 
 
 def test_a_first_master_begins_a_epoch_at_its_logs_end() -> None:
     directory = Directory()
-    assert shape(directory.master(70).epoch_history) == [(1, 70)]
-    assert shape(directory.keeper(70).epoch_history) == [(1, 70)]
+    assert shape(directory.master(70).history) == [(1, 70)]
+    assert shape(directory.epoch_file(70).history) == [(1, 70)]
 
 
 def test_the_epoch_goes_on_after_a_clean_stop() -> None:
     directory = Directory()
     first = directory.master(0)
     first.close(50)
-    assert directory.master(50).epoch_history == first.epoch_history
+    assert directory.master(50).history == first.history
 
 
 def test_an_unclean_stop_begins_another_of_the_same_epoch() -> None:
     directory = Directory()
     directory.master(0)
     second = directory.master(50, was_clean=False)
-    assert shape(second.epoch_history) == [(1, 0), (1, 50)]
+    assert shape(second.history) == [(1, 0), (1, 50)]
     second.close(60)
-    assert shape(directory.master(60).epoch_history) == [(1, 0), (1, 50)]
+    assert shape(directory.master(60).history) == [(1, 0), (1, 50)]
 
 
 def test_whoever_becomes_master_has_the_next_epoch() -> None:
     directory = Directory()
     directory.master(0).close(50)
-    assert shape(directory.master(50, begins=True).epoch_history) == [(1, 0), (2, 50)]
+    assert shape(directory.master(50, begins=True).history) == [(1, 0), (2, 50)]
 
 
 @pytest.mark.parametrize("log_end", [40, 60])
 def test_a_log_that_somebody_else_changed_begins_another(log_end: int) -> None:
     directory = Directory()
     directory.master(0).close(50)
-    assert shape(directory.master(log_end).epoch_history) == [(1, 0), (1, log_end)]
+    assert shape(directory.master(log_end).history) == [(1, 0), (1, log_end)]
 
 
 def test_an_orderly_stop_that_was_not_noted_begins_another() -> None:
     directory = Directory()
     directory.master(0)
-    assert shape(directory.master(60).epoch_history) == [(1, 0), (1, 60)]
+    assert shape(directory.master(60).history) == [(1, 0), (1, 60)]
 
 
 def test_a_slave_claims_what_lies_in_its_log() -> None:
     directory = Directory()
-    keeper = directory.keeper(100)
-    keeper.follow(EpochHistory((A, B, C)), 100)
-    assert keeper.epoch_history.entries == (A, B)
-    assert directory.keeper(100).epoch_history.entries == (A, B)
-    assert keeper.next_start == 200
+    epoch_file = directory.epoch_file(100)
+    epoch_file.follow(EpochHistory((A, B, C)), 100)
+    assert epoch_file.history.entries == (A, B)
+    assert directory.epoch_file(100).history.entries == (A, B)
+    assert epoch_file.next_start == 200
 
 
-def test_a_epoch_is_claimed_when_the_log_reaches_it() -> None:
+def test_an_epoch_is_claimed_when_the_log_reaches_it() -> None:
     directory = Directory()
-    keeper = directory.keeper(50)
-    keeper.follow(EpochHistory((A, B, C)), 50)
-    assert keeper.next_start == 100
-    keeper.reach(100)
-    assert (keeper.epoch_history.entries, keeper.next_start) == ((A, B), 200)
-    assert directory.keeper(150).epoch_history.entries == (A, B)
-    keeper.reach(200)
-    assert (keeper.epoch_history.entries, keeper.next_start) == ((A, B, C), None)  # type: ignore[comparison-overlap]
+    epoch_file = directory.epoch_file(50)
+    epoch_file.follow(EpochHistory((A, B, C)), 50)
+    assert epoch_file.next_start == 100
+    epoch_file.reach(100)
+    assert (epoch_file.history.entries, epoch_file.next_start) == ((A, B), 200)
+    assert directory.epoch_file(150).history.entries == (A, B)
+    epoch_file.reach(200)
+    assert (epoch_file.history.entries, epoch_file.next_start) == ((A, B, C), None)  # type: ignore[comparison-overlap]
 
 
-def test_a_epoch_behind_the_logs_end_is_forgotten() -> None:
+def test_an_epoch_behind_the_logs_end_is_forgotten() -> None:
     """A power loss took the bytes, and the file that claims them was on the disk already."""
     directory = Directory()
-    directory.keeper(200).follow(EpochHistory((A, B, C)), 200)
-    assert directory.keeper(199).epoch_history.entries == (A, B)
+    directory.epoch_file(200).follow(EpochHistory((A, B, C)), 200)
+    assert directory.epoch_file(199).history.entries == (A, B)
 
 
 def test_a_slave_of_a_master_without_epoch_history_claims_nothing() -> None:
     directory = Directory()
     directory.master(0)
-    keeper = directory.keeper(50)
-    keeper.follow(EpochHistory(), 50)
-    assert directory.keeper(50).epoch_history == EpochHistory()
+    epoch_file = directory.epoch_file(50)
+    epoch_file.follow(EpochHistory(), 50)
+    assert directory.epoch_file(50).history == EpochHistory()
 
 
 def test_what_a_slave_claims_is_another_after_another_master() -> None:
     directory = Directory()
-    keeper = directory.keeper(150)
-    keeper.follow(EpochHistory((A, B)), 150)
-    keeper.follow(EpochHistory((A, EpochEntry(3, 160, "d"))), 90)
-    assert directory.keeper(150).epoch_history.entries == (A,)
+    epoch_file = directory.epoch_file(150)
+    epoch_file.follow(EpochHistory((A, B)), 150)
+    epoch_file.follow(EpochHistory((A, EpochEntry(3, 160, "d"))), 90)
+    assert directory.epoch_file(150).history.entries == (A,)
 
 
 def test_a_disk_that_fails_changes_nothing() -> None:
     directory = Directory()
-    keeper = directory.keeper(50)
-    keeper.follow(EpochHistory((A, B)), 50)
+    epoch_file = directory.epoch_file(50)
+    epoch_file.follow(EpochHistory((A, B)), 50)
     directory.files.fault = full_disk
     with pytest.raises(StoreError, match=r"epochHistory\.json"):
-        keeper.reach(100)
-    assert (keeper.epoch_history.entries, keeper.next_start) == ((A,), 100)
+        epoch_file.reach(100)
+    assert (epoch_file.history.entries, epoch_file.next_start) == ((A,), 100)
 
 
 def test_a_file_of_another_shape_is_refused() -> None:
     directory = Directory()
     JsonTable(directory.files, PATH).save({"epochs": [{"epoch": "one"}]})
     with pytest.raises(StoreError, match=r"epochHistory\.json"):
-        directory.keeper(0)
+        directory.epoch_file(0)

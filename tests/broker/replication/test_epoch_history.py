@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pymq.broker.replication import epoch_history as epoch_histories
-from pymq.broker.replication.epoch_history import EPOCHS_KEPT, CommonPoint, EpochEntry, EpochHistory, common_point
+from pymq.broker.replication.epoch_history import ENTRIES_MAX, CommonPoint, EpochEntry, EpochHistory, common_point
 
 NONE = EpochHistory()
 ONE = EpochHistory((EpochEntry(1, 0, "a"),))
@@ -46,31 +46,31 @@ def many(count: int) -> list[EpochHistory]:
 def test_so_many_epochs_are_kept() -> None:
     """With one more, two of the older half become a stretch, those that wrote least."""
     epoch_history = ONE
-    for number in range(1, EPOCHS_KEPT):
+    for number in range(1, ENTRIES_MAX):
         epoch_history = epoch_history.begin(number * 10 - (number == 70), f"{number}")
-    assert len(epoch_history.entries) == EPOCHS_KEPT
-    longer = epoch_history.begin(EPOCHS_KEPT * 10, "newest")
-    assert len(longer.entries) == EPOCHS_KEPT
+    assert len(epoch_history.entries) == ENTRIES_MAX
+    longer = epoch_history.begin(ENTRIES_MAX * 10, "newest")
+    assert len(longer.entries) == ENTRIES_MAX
     assert longer.entries[:68] == epoch_history.entries[:68]
     assert (longer.entries[68].epoch, longer.entries[68].start) == (70, 680)
     assert longer.entries[68].is_merged
     assert longer.entries[69:-1] == epoch_history.entries[70:]
-    assert longer.entries[-1] == EpochEntry(EPOCHS_KEPT + 1, EPOCHS_KEPT * 10, "newest")
+    assert longer.entries[-1] == EpochEntry(ENTRIES_MAX + 1, ENTRIES_MAX * 10, "newest")
 
 
 def test_of_ever_so_many_the_first_and_the_newest_ones_stay() -> None:
-    lives = many(5 * EPOCHS_KEPT)
+    lives = many(5 * ENTRIES_MAX)
     entries = lives[-1].entries
-    assert EPOCHS_KEPT - 1 <= len(entries) <= EPOCHS_KEPT
+    assert ENTRIES_MAX - 1 <= len(entries) <= ENTRIES_MAX
     assert entries[0] == ONE.entries[0]
-    assert entries[-EPOCHS_KEPT // 2 + 3 :] == tuple(life.entries[-1] for life in lives[-EPOCHS_KEPT // 2 + 3 :])
+    assert entries[-ENTRIES_MAX // 2 + 3 :] == tuple(life.entries[-1] for life in lives[-ENTRIES_MAX // 2 + 3 :])
     assert not any(before.is_merged and after.is_merged for before, after in pairwise(entries))
 
 
 def test_a_slave_that_was_away_for_ever_so_long_gets_little_again() -> None:
     """Whenever it went: it shares what was before the stretch that it went in."""
-    lives = many(5 * EPOCHS_KEPT)
-    epoch_history, end = lives[-1], 50 * EPOCHS_KEPT
+    lives = many(5 * ENTRIES_MAX)
+    epoch_history, end = lives[-1], 50 * ENTRIES_MAX
     for number, then in enumerate(lives):
         common = common_point(epoch_history, end, then, number * 10 + 10)
         assert common.is_known
@@ -79,7 +79,7 @@ def test_a_slave_that_was_away_for_ever_so_long_gets_little_again() -> None:
 
 def test_what_lies_in_a_merged_entry_is_not_taken_for_the_epochs_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slave had more of the first epoch than its master after a power loss, and was made a master itself."""
-    monkeypatch.setattr(epoch_histories, "EPOCHS_KEPT", 5)
+    monkeypatch.setattr(epoch_histories, "ENTRIES_MAX", 5)
     ours = ONE
     for number in range(1, 6):
         ours = ours.renew(number * 10, f"{number}")
@@ -89,7 +89,7 @@ def test_what_lies_in_a_merged_entry_is_not_taken_for_the_epochs_before(monkeypa
 
 
 def test_a_merged_entry_of_the_same_epochs_is_the_same_merged_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch_histories, "EPOCHS_KEPT", 5)
+    monkeypatch.setattr(epoch_histories, "ENTRIES_MAX", 5)
     before = ONE.begin(10, "b").begin(20, "c").begin(30, "d").begin(40, "e")
     ours, theirs = before.begin(50, "f"), before.begin(60, "g")
     assert ours.entries[1].is_merged
@@ -139,10 +139,10 @@ steps = st.lists(
 )
 
 
-@given(steps, st.sampled_from([5, 6, 8, EPOCHS_KEPT]))
+@given(steps, st.sampled_from([5, 6, 8, ENTRIES_MAX]))
 def test_logs_are_the_same_up_to_their_common_point(history: list[tuple[int, str, int, int]], kept: int) -> None:
     """Three brokers, in any order made masters, stopped uncleanly, and copying from each other as the rules have it."""
-    with mock.patch.object(epoch_histories, "EPOCHS_KEPT", kept):
+    with mock.patch.object(epoch_histories, "ENTRIES_MAX", kept):
         look_at_common_points(history)
 
 

@@ -29,9 +29,9 @@ class HaService:
     def states(self) -> list[SlaveState]:
         return list(self.slaves)
 
-    def offset_held_by(self, copies: int) -> int:
+    def offset_acked_by(self, slave_count: int) -> int:
         acked = sorted((slave.ack_offset for slave in self.slaves), reverse=True)
-        return acked[copies - 1] if len(acked) >= copies else 0
+        return acked[slave_count - 1] if len(acked) >= slave_count else 0
 
 
 class Link:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pymq.broker.replication.log_end import last_segment_start
-from pymq.broker.replication.master.join_tokens import UNKNOWN_SLAVE, JoinedSlave
+from pymq.broker.replication.master.join_tokens import NOT_JOINED, JoinedSlave
 from pymq.broker.replication.rates import LogTimes, Rate
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -41,19 +41,19 @@ class HaConnectionOwner(Protocol):
         """What the token stands for; None when it was never given, or is too old."""
         ...
 
-    def began(self, connection: HaConnection) -> None:
+    def on_following(self, connection: HaConnection) -> None:
         """A slave follows now."""
         ...
 
-    def acked(self) -> None:
+    def on_ack(self) -> None:
         """A slave has more than before."""
         ...
 
-    def tell(self, connection: HaConnection, what: str) -> None:
+    def warn(self, connection: HaConnection, what: str) -> None:
         """Logs a problem."""
         ...
 
-    def ended(self, connection: HaConnection, why: str) -> None: ...
+    def on_closed(self, connection: HaConnection, why: str) -> None: ...
 
 
 class HaConnection:
@@ -70,9 +70,9 @@ class HaConnection:
         self._config = config
         self._stream: Stream | None = None
         self._reader = ReportReader()
-        self.joined_slave = UNKNOWN_SLAVE
-        self.next: int | None = None  # the offset that is sent next; None before the first report
-        self.acked = 0
+        self.joined_slave = NOT_JOINED
+        self.sent_offset: int | None = None  # the offset that is sent next; None before the first report
+        self.ack_offset = 0
         self.problem = ""
         self.is_ahead = False
         self.has_followed = False
@@ -110,7 +110,7 @@ class HaConnection:
 
     def closed(self, why: str) -> None:
         self._is_closed = True
-        self._owner.ended(self, self.problem or why)
+        self._owner.on_closed(self, self.problem or why)
 
     # -- what the slave says ---------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class HaConnection:
 
     def _take_report(self, reports: Reports) -> None:
         assert reports.offset is not None
-        if self.next is None:
+        if self.sent_offset is None:
             self._begin(reports.offset)
         elif not self.is_ahead:
             self._note_ack(reports)
@@ -133,7 +133,7 @@ class HaConnection:
     def _begin(self, offset: int) -> None:
         """The first report says from where on. Java: DefaultHAConnection's WriteSocketService, but for the checks."""
         start, end = self._store.physical_min_offset, self._store.physical_max_offset
-        if self.joined_slave is not UNKNOWN_SLAVE:
+        if self.joined_slave is not NOT_JOINED:
             if offset != self.joined_slave.start:
                 self.close(
                     f"it joined to go on at {self.joined_slave.start}, but reports {offset}: it has to join again"
@@ -147,40 +147,42 @@ class HaConnection:
                 f"its log goes to {offset}, this master's to {end}: it is not the same log, nothing is sent; "
                 f"{_BEGIN_ANEW}"
             )
-            self._owner.tell(self, self.problem)
+            self._owner.warn(self, self.problem)
         elif offset < start:
             self.close(f"its log ends at {offset}, before this master's oldest byte {start}: {_BEGIN_ANEW}")
             return
-        self.next = self.acked = self._begun_at = offset
-        if self.joined_slave is not UNKNOWN_SLAVE or offset == end:
+        self.sent_offset = self.ack_offset = self._begun_at = offset
+        if self.joined_slave is not NOT_JOINED or offset == end:
             self._note_following()
         self._rate = Rate(self._heard_ms, offset)
         self._beat()  # so that it knows at once that it follows
-        self._owner.acked()
+        self._owner.on_ack()
 
     def _note_ack(self, reports: Reports) -> None:
         offset = reports.offset
-        assert offset is not None and self.next is not None
-        if offset > self.next:
-            raise ProtocolViolation("ha-report", f"it reported offset {offset}, but was sent no more than {self.next}")
+        assert offset is not None and self.sent_offset is not None
+        if offset > self.sent_offset:
+            raise ProtocolViolation(
+                "ha-report", f"it reported offset {offset}, but was sent no more than {self.sent_offset}"
+            )
         if reports.went_back:
             self.problem = f"its reports went back, now to {offset}: has it lost a part of its log?"
-        has_more = offset > self.acked
-        self.acked = offset
+        has_more = offset > self.ack_offset
+        self.ack_offset = offset
         if offset > self._begun_at and not self.has_followed:
             self._note_following()
         if has_more:
-            self._owner.acked()
+            self._owner.on_ack()
 
     def _note_following(self) -> None:
         self.has_followed = True
-        self._owner.began(self)
+        self._owner.on_following(self)
 
     # -- what it is sent -------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Sends what is new in the log, as far as the slave takes it."""
-        stream, at = self._stream, self.next
+        stream, at = self._stream, self.sent_offset
         if at is None or stream is None or self._is_waiting or self._is_closed or self.is_ahead:
             return
         end = self._store.physical_max_offset
@@ -190,7 +192,7 @@ class HaConnection:
             self._send(stream, at, end)
         except (PymqError, OSError) as error:
             start = self._store.physical_min_offset
-            at = self.next or at
+            at = self.sent_offset or at
             lost = f"what it needs next ({at}) was deleted, the log begins at {start}: {_BEGIN_ANEW}"
             self.close(lost if at < start else f"the log can't be read at {at}: {error}")
 
@@ -210,14 +212,14 @@ class HaConnection:
                 stream.write(head)
                 stream.write(data)
             at += len(data)
-            self.next = at
+            self.sent_offset = at
         self._sent_ms = self._clock.monotonic_ms()
 
     # -- now and then ----------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
         """Heartbeats, silence, rate."""
-        self._rate.look(now_ms, self.acked)
+        self._rate.look(now_ms, self.ack_offset)
         if self._is_closed or self._stream is None:
             return
         silence_ms_max = self._config.ha_housekeeping_interval_ms
@@ -230,8 +232,8 @@ class HaConnection:
             self._beat()
 
     def _beat(self) -> None:
-        if self._stream is not None and self.next is not None:
-            self._stream.write(encode_head(self.next, 0))
+        if self._stream is not None and self.sent_offset is not None:
+            self._stream.write(encode_head(self.sent_offset, 0))
             self._sent_ms = self._clock.monotonic_ms()
 
     def close(self, why: str) -> None:
@@ -252,7 +254,7 @@ class HaConnection:
     @property
     def is_slave(self) -> bool:
         """Whether it joined, or has taken some of our log; eight bytes of zero may come from anybody."""
-        return self.joined_slave is not UNKNOWN_SLAVE or self.has_followed
+        return self.joined_slave is not NOT_JOINED or self.has_followed
 
     @property
     def name(self) -> str:
@@ -261,34 +263,37 @@ class HaConnection:
             return f"a connection from {self.address} to the HA port"
         return (
             f"slave {self.joined_slave.broker_id} at {self.address}"
-            if self.joined_slave is not UNKNOWN_SLAVE
+            if self.joined_slave is not NOT_JOINED
             else f"slave {self.address}"
         )
 
     @property
     def may_make_room(self) -> bool:
         """It has said nothing yet, or nothing that we could send something for."""
-        return not self._is_closed and (self.next is None or self.is_ahead)
+        return not self._is_closed and (self.sent_offset is None or self.is_ahead)
 
     @property
     def counts(self) -> bool:
         """Whether its reports speak of our log."""
-        return self.next is not None and not self.is_ahead and not self._is_closed
+        return self.sent_offset is not None and not self.is_ahead and not self._is_closed
 
     @property
     def is_in_sync(self) -> bool:
-        return self.counts and self._store.physical_max_offset - self.acked < self._config.ha_max_gap_not_in_sync_bytes
+        return (
+            self.counts
+            and self._store.physical_max_offset - self.ack_offset < self._config.ha_max_gap_not_in_sync_bytes
+        )
 
     def state(self) -> SlaveState:
         end = self._store.physical_max_offset
-        lag_bytes = max(end - self.acked, 0)
+        lag_bytes = max(end - self.ack_offset, 0)
         return SlaveState(
             address=self.address,
             broker_id=self.joined_slave.broker_id,
-            ack_offset=self.acked,
-            sent_offset=self.next or 0,
+            ack_offset=self.ack_offset,
+            sent_offset=self.sent_offset or 0,
             lag_bytes=lag_bytes,
-            lag_ms=self._times.age_ms(self.acked, self._clock.monotonic_ms()) if lag_bytes else 0,
+            lag_ms=self._times.age_ms(self.ack_offset, self._clock.monotonic_ms()) if lag_bytes else 0,
             in_sync=self.is_in_sync,
             bytes_per_second=self._rate.per_second,
             state=self._state_name(),
@@ -298,7 +303,7 @@ class HaConnection:
     def _state_name(self) -> str:
         if self._is_closed:
             return GONE
-        if self.next is None:
+        if self.sent_offset is None:
             return CONNECTED
         if self.is_ahead:
             return AHEAD

@@ -39,7 +39,7 @@ class HaService:
         self._connections: list[HaConnection] = []
         self._gone: dict[tuple[int, str], SlaveState] = {}
         self._rejected_peers = RejectedPeers(clock)
-        self._told = RateLimitedLog(clock)
+        self._rate_limited_log = RateLimitedLog(clock)
         self._seen_end = -1
 
     # -- connections -----------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class HaService:
         """For each incoming HA connection. When there are too many, one that has said nothing yet makes room, the
         oldest first: whoever only holds connections keeps no slave out."""
         if len(self._connections) >= CONNECTIONS_MAX and not self._make_room():
-            return _TooMany(self._told)
+            return _TooMany(self._rate_limited_log)
         connection = HaConnection(self, self._store, self._times, clock=self._clock, config=self._config)
         self._connections.append(connection)
         return connection
@@ -57,11 +57,11 @@ class HaService:
         candidates = [connection for connection in self._connections if connection.may_make_room]
         if not candidates:
             return False
-        silent = [connection for connection in candidates if connection.next is None]
+        silent = [connection for connection in candidates if connection.sent_offset is None]
         connection = (silent or candidates)[0]
         self._connections.remove(connection)
         connection.close(f"it made room for another one: there are {CONNECTIONS_MAX} connections")
-        self._told.tell("all", f"{connection.name} ended: {connection.problem}")
+        self._rate_limited_log.tell("all", f"{connection.name} ended: {connection.problem}")
         return True
 
     def joined_slave(self, broker_id: int, address: str, start: int) -> int:
@@ -88,9 +88,6 @@ class HaService:
                     other.close("the same slave has connected again")
         return joined_slave
 
-    def acked(self) -> None:
-        self.on_ack()
-
     def refused(self, broker_id: int, address: str, why: str) -> None:
         """A joining was refused; ``broker_id`` -1 and where it came from when it can't be read."""
         address, why = printable(address), printable(why)
@@ -100,28 +97,28 @@ class HaService:
         else:
             self._rejected_peers.note(broker_id, address, why)
         who = f"slave {broker_id} at {address}" if broker_id >= 0 else f"a joining from {address}"
-        self._told.tell(_who(broker_id, address), f"{who} was refused: {why}")
+        self._rate_limited_log.tell(_who(broker_id, address), f"{who} was refused: {why}")
 
-    def began(self, connection: HaConnection) -> None:
-        self._tell(connection, f"{connection.name} follows from offset {connection.next} on", logging.INFO)
+    def on_following(self, connection: HaConnection) -> None:
+        self._log(connection, f"{connection.name} follows from offset {connection.sent_offset} on", logging.INFO)
 
-    def ended(self, connection: HaConnection, why: str) -> None:
+    def on_closed(self, connection: HaConnection, why: str) -> None:
         if connection not in self._connections:
             return
         self._connections.remove(connection)
         if connection.is_slave:
             self._remember(connection, why)
-            self.tell(connection, f"its connection ended: {why}")
+            self.warn(connection, f"its connection ended: {why}")
         elif connection.problem:  # without one it only looked whether somebody listens
             self._rejected_peers.note(connection.joined_slave.broker_id, connection.address, why)
-            self.tell(connection, why)
+            self.warn(connection, why)
         self.on_ack()
 
-    def tell(self, connection: HaConnection, what: str) -> None:
-        self._tell(connection, f"{connection.name}: {what}", logging.WARNING)
+    def warn(self, connection: HaConnection, what: str) -> None:
+        self._log(connection, f"{connection.name}: {what}", logging.WARNING)
 
-    def _tell(self, connection: HaConnection, text: str, level: int) -> None:
-        self._told.tell(
+    def _log(self, connection: HaConnection, text: str, level: int) -> None:
+        self._rate_limited_log.tell(
             _who(connection.joined_slave.broker_id, connection.address),
             text,
             level,
@@ -149,21 +146,21 @@ class HaService:
     def tick(self) -> None:
         """Some times a second: heartbeats, silent slaves."""
         now_ms = self._clock.monotonic_ms()
-        self._told.tick()
+        self._rate_limited_log.tick()
         for connection in self._connections:
             connection.tick(now_ms)
-        acks = [connection.acked for connection in self._connections if connection.counts]
+        acks = [connection.ack_offset for connection in self._connections if connection.counts]
         if acks:
             self._times.forget_below(min(acks))
 
     # -- what they have --------------------------------------------------------------------------------------------
 
-    def offset_held_by(self, copies: int) -> int:
-        """The log offset that at least ``copies`` slaves have; 0 when there are fewer."""
-        acks = sorted([connection.acked for connection in self._connections if connection.counts], reverse=True)
-        if copies <= 0:
+    def offset_acked_by(self, slave_count: int) -> int:
+        """The log offset that at least ``slave_count`` slaves have; 0 when there are fewer."""
+        acks = sorted([connection.ack_offset for connection in self._connections if connection.counts], reverse=True)
+        if slave_count <= 0:
             return self._store.physical_max_offset
-        return acks[copies - 1] if len(acks) >= copies else 0
+        return acks[slave_count - 1] if len(acks) >= slave_count else 0
 
     @property
     def in_sync_count(self) -> int:
@@ -188,7 +185,7 @@ class HaService:
 
     def _forget_back(self) -> None:
         for connection in self._connections:
-            if connection.next is not None:
+            if connection.sent_offset is not None:
                 self._gone.pop(_key(connection.joined_slave.broker_id, connection.address), None)
 
     def _remember(self, connection: HaConnection, why: str) -> None:
@@ -215,12 +212,12 @@ def _who(broker_id: int, address: str) -> str:
 class _TooMany:
     """A connection beyond ``CONNECTIONS_MAX``: closed at once."""
 
-    def __init__(self, told: RateLimitedLog) -> None:
-        self._told = told
+    def __init__(self, rate_limited_log: RateLimitedLog) -> None:
+        self._rate_limited_log = rate_limited_log
 
     def opened(self, stream: Stream) -> None:
         address = stream.peer_address
-        self._told.tell(
+        self._rate_limited_log.tell(
             _who(-1, address),
             f"a connection from {address} to the HA port: there are {CONNECTIONS_MAX} already, no more are taken: stop "
             "some slaves, or who else connects here",

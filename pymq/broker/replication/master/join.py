@@ -16,7 +16,7 @@ from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
 from pymq.wire.codes import ResponseCode
 
 
-class OwnLog(NamedTuple):
+class MasterLog(NamedTuple):
     """What a master knows of itself. ``tail_digest(end, size)``: of ``size`` bytes of the log before ``end``;
     ``live_address``: where the slave with the asked id answers that is connected already, else empty."""
 
@@ -30,7 +30,7 @@ class OwnLog(NamedTuple):
     live_address: str = ""
 
 
-def decide(request: JoinRequest, own: OwnLog) -> int:
+def decide(request: JoinRequest, own: MasterLog) -> int:
     """The offset the slave goes on from; below its log's end: it must cut its log there first.
 
     Raises Refusal with a text that names the values, see the table in docs/replication.md.
@@ -43,7 +43,7 @@ def decide(request: JoinRequest, own: OwnLog) -> int:
     return _place_in_log(request, own)
 
 
-def _check_identity(request: JoinRequest, own: OwnLog) -> None:
+def _check_identity(request: JoinRequest, own: MasterLog) -> None:
     if request.protocol_version != PROTOCOL_VERSION:
         raise Refusal(
             ResponseCode.VERSION_NOT_SUPPORTED,
@@ -70,7 +70,7 @@ def _check_identity(request: JoinRequest, own: OwnLog) -> None:
         )
 
 
-def _check_sense(request: JoinRequest, own: OwnLog) -> None:
+def _check_sense(request: JoinRequest, own: MasterLog) -> None:
     whole = tail_size(request.log_start, request.log_end, own.segment_size_bytes)
     if not 0 <= request.log_start <= request.log_end or request.tail_bytes != whole:
         raise _refusal(
@@ -79,7 +79,7 @@ def _check_sense(request: JoinRequest, own: OwnLog) -> None:
         )
 
 
-def _check_epoch(request: JoinRequest, own: OwnLog) -> None:
+def _check_epoch(request: JoinRequest, own: MasterLog) -> None:
     """Whoever has followed a newer master may have confirmed messages that this one never saw: it must not cut them."""
     theirs, ours = history_of_body(request.epoch_history).epoch, own.epoch_history.epoch
     if 0 < ours < theirs:
@@ -89,7 +89,7 @@ def _check_epoch(request: JoinRequest, own: OwnLog) -> None:
         )
 
 
-def _place_in_log(request: JoinRequest, own: OwnLog) -> int:
+def _place_in_log(request: JoinRequest, own: MasterLog) -> int:
     theirs = history_of_body(request.epoch_history)
     common = common_point(own.epoch_history, own.end, theirs, request.log_end)
     end = request.log_end
@@ -111,7 +111,7 @@ def _place_in_log(request: JoinRequest, own: OwnLog) -> int:
     return end
 
 
-def _compare_tails(request: JoinRequest, own: OwnLog, *, is_known: bool) -> None:
+def _compare_tails(request: JoinRequest, own: MasterLog, *, is_known: bool) -> None:
     end, size = request.log_end, request.tail_bytes
     if end - size < own.start:
         if is_known:

@@ -20,7 +20,7 @@ class JoinedSlave(NamedTuple):
     start: int
 
 
-UNKNOWN_SLAVE = JoinedSlave(-1, "", 0)
+NOT_JOINED = JoinedSlave(-1, "", 0)
 
 
 class JoinTokens:

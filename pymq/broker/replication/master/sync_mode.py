@@ -34,7 +34,7 @@ class Slaves(Protocol):
         """Slaves that are connected and near the log's end."""
         ...
 
-    def offset_held_by(self, copies: int) -> int:
+    def offset_acked_by(self, slave_count: int) -> int:
         """The log offset that at least ``copies`` slaves have."""
         ...
 
@@ -44,7 +44,7 @@ class NoSlaves:
 
     in_sync_count = 0
 
-    def offset_held_by(self, copies: int) -> int:
+    def offset_acked_by(self, slave_count: int) -> int:
         """Nobody has anything."""
         return 0
 
@@ -82,14 +82,14 @@ class SyncMode:
         return self.is_on or self.is_refusing
 
     @property
-    def wanted_slaves(self) -> int:
+    def required_slaves(self) -> int:
         """How many slaves must have a message as the operator set it (``inSyncReplicas`` less the master)."""
         return self._config.in_sync_replicas - 1 if self.is_on else 0
 
     @property
     def needed_slaves(self) -> int:
         """How many it are now: fewer where ``enableAutoInSyncReplicas`` allows it and no more are in sync."""
-        config, wanted = self._config, self.wanted_slaves
+        config, wanted = self._config, self.required_slaves
         if wanted == 0 or not config.auto_in_sync_replicas:
             return wanted
         return min(wanted, max(config.min_in_sync_replicas - 1, self.slaves.in_sync_count))
@@ -97,7 +97,7 @@ class SyncMode:
     @property
     def is_degraded(self) -> bool:
         """True while sends wait for fewer slaves than the operator wants."""
-        return self.needed_slaves < self.wanted_slaves
+        return self.needed_slaves < self.required_slaves
 
     @property
     def timeout_ms(self) -> int:
@@ -107,7 +107,7 @@ class SyncMode:
     def confirm_offset(self) -> int:
         """The log offset that as many slaves as are needed have; the log's end when none is."""
         needed = self.needed_slaves
-        return self.slaves.offset_held_by(needed) if needed else self._store.physical_max_offset
+        return self.slaves.offset_acked_by(needed) if needed else self._store.physical_max_offset
 
     def late_reply(self) -> LateReply:
         """For a message that was stored ``slaveTimeout`` ago and that too few slaves have."""
@@ -150,10 +150,10 @@ class SyncMode:
                 "SYNC_MASTER: degraded: sends wait for %d of the %d slaves that inSyncReplicas wants, no more are in "
                 "sync (enableAutoInSyncReplicas)",
                 self.needed_slaves,
-                self.wanted_slaves,
+                self.required_slaves,
             )
         else:
-            log.info("SYNC_MASTER: degraded no more: sends wait for %d slaves", self.wanted_slaves)
+            log.info("SYNC_MASTER: degraded no more: sends wait for %d slaves", self.required_slaves)
 
     @property
     def is_refusing(self) -> bool:

@@ -21,7 +21,7 @@ from pymq.wire.codes import ResponseCode
 if TYPE_CHECKING:
     from pymq.broker.replication.epoch_file import EpochFile
     from pymq.broker.replication.roles.master_monitor import MasterMonitor
-    from pymq.broker.replication.roles.write_fence import HandOverFence
+    from pymq.broker.replication.roles.write_fence import WriteFence
     from pymq.broker.replication.slave.ha_client import HaClient
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
@@ -38,8 +38,8 @@ class RoleRequests:
         config: BrokerConfig,
         store: MessageStore,
         role: Role,
-        epoch_history: EpochFile,
-        write_fence: HandOverFence,
+        epoch_file: EpochFile,
+        write_fence: WriteFence,
         master_monitor: MasterMonitor,
         ha_client: HaClient | None,
         change_role: ChangeRole,
@@ -47,7 +47,7 @@ class RoleRequests:
         self._config = config
         self._store = store
         self._role = role
-        self._epoch_history = epoch_history
+        self._epoch_file = epoch_file
         self._write_fence = write_fence
         self._master_monitor = master_monitor
         self._ha_client = ha_client
@@ -69,10 +69,10 @@ class RoleRequests:
             raise _refusal(f"action {request.action[:40]!r}: give one of {', '.join(self._actions)}")
         self._check_epoch(request.epoch)
         action(request, f"an operator at {sender} asked for it")
-        return RoleAnswer(log_end=self._store.physical_max_offset, epoch=self._epoch_history.epoch_history.epoch)
+        return RoleAnswer(log_end=self._store.physical_max_offset, epoch=self._epoch_file.history.epoch)
 
     def _check_epoch(self, epoch: int) -> None:
-        ours = self._epoch_history.epoch_history.epoch
+        ours = self._epoch_file.history.epoch
         if epoch not in (-1, ours):
             raise _refusal(f"this broker's newest epoch has epoch {ours}, not {epoch}: look at the group again")
 

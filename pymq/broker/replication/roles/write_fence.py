@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _REFUSER = "write fence"
 
 
-class HandOverFence:
+class WriteFence:
     """Of one broker's store and offsets. It ends by itself."""
 
     def __init__(self, store: MessageStore, cursors: CursorManager, pending: PendingOffsets, clock: Clock) -> None:
@@ -70,7 +70,7 @@ class HandOverFence:
                 log.warning("not all commits of the last moment are kept for the next master: %s", refusal.remark)
 
 
-def routes_with_rest(routes: Iterable[Route], codes: Collection[int], is_fenced: Callable[[], bool]) -> list[Route]:
+def routes_with_fence(routes: Iterable[Route], codes: Collection[int], is_fenced: Callable[[], bool]) -> list[Route]:
     """The table of a master: requests of these ``codes`` are refused while it hands over."""
     return [_resting(route, is_fenced) if route.code in codes else route for route in routes]
 

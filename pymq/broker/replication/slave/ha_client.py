@@ -67,7 +67,7 @@ class HaClient:
         config: BrokerConfig,
         store: HaClientStore,
         follower: HaClientLog,
-        epoch_history: EpochFile,
+        epoch_file: EpochFile,
         network: Network,
         clock: Clock,
         rng: random.Random,
@@ -79,7 +79,7 @@ class HaClient:
         self._config = config
         self._store = store
         self._follower = follower
-        self._epoch_history = epoch_history
+        self._epoch_file = epoch_file
         self._network = network
         self._clock = clock
         self._rng = rng
@@ -216,7 +216,7 @@ class HaClient:
             tail_bytes=size,
             tail_digest=digest,
             full_sync=config.ha_full_sync,
-            epoch_history=history_to_body(self._epoch_history.epoch_history),
+            epoch_history=history_to_body(self._epoch_file.history),
         )
         self._state = JOINING
         self._joining = Joining(self._network, self._master_address, request, self._joined)
@@ -256,7 +256,7 @@ class HaClient:
         self._session = HaClientSession(
             self._follower,
             self._store,
-            self._epoch_history,
+            self._epoch_file,
             joined=joined,
             clock=self._clock,
             config=self._config,

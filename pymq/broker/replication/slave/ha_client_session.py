@@ -51,7 +51,7 @@ class HaClientSession:
         self,
         follower: FollowingLog,
         store: FollowedStore,
-        epoch_history: EpochFile,
+        epoch_file: EpochFile,
         *,
         joined: Joined,
         clock: Clock,
@@ -62,7 +62,7 @@ class HaClientSession:
     ) -> None:
         self._follower = follower
         self._store = store
-        self._epoch_history = epoch_history
+        self._epoch_file = epoch_file
         self._joined = joined
         self._clock = clock
         self._config = config
@@ -93,7 +93,7 @@ class HaClientSession:
                 self._follower.start_at(start)
                 if token is None and start == 0:
                     self._follower.append(0, _FIRST_BYTE)
-            self._epoch_history.follow(self._joined.epoch_history, self._follower.end)
+            self._epoch_file.follow(self._joined.epoch_history, self._follower.end)
         except (StoreError, OSError) as error:
             self.end(f"the log can't be made ready: {error}")
             return
@@ -152,12 +152,12 @@ class HaClientSession:
 
     def _append(self, start: int, data: memoryview) -> None:
         """Epochs are claimed before their first byte is there."""
-        while (border := self._epoch_history.next_start) is not None and border < start + len(data):
+        while (border := self._epoch_file.next_start) is not None and border < start + len(data):
             if border > start:
                 self._follower.append(start, data[: border - start])
                 data = data[border - start :]
                 start = border
-            self._epoch_history.reach(start)
+            self._epoch_file.reach(start)
         self._follower.append(start, data)
 
     # -- reports ---------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 UNSYNCED_REPLICAS_FILE = "unsyncedReplicas"
 TICK_PERIOD_MS = 1000
-HOLDERS_MAX = 64  # as many as can be connected (feeds.CONNECTIONS_MAX)
+UNSYNCED_REPLICAS_MAX = 64  # as many as can be connected (feeds.CONNECTIONS_MAX)
 _SLAVES = "slaves"
 
 
@@ -51,7 +51,7 @@ class UnsyncedReplicas:
 
     def note(self, broker_id: int, address: str) -> None:
         """A slave is about to be sent the log. Raises StoreUnavailableError; then it must not be."""
-        if broker_id not in self.slaves and len(self.slaves) >= HOLDERS_MAX:
+        if broker_id not in self.slaves and len(self.slaves) >= UNSYNCED_REPLICAS_MAX:
             raise StoreUnavailableError(
                 f"{len(self.slaves)} slaves joined lately, no more are taken: try again when some have been away for a "
                 "while (haHousekeepingInterval)"

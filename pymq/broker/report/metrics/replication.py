@@ -109,7 +109,7 @@ class ReplicationMetrics:
 
     def collect(self) -> Iterator[Family | None]:
         parts = self._parts
-        entries = parts.epoch_history.epoch_history.entries
+        entries = parts.epoch_file.history.entries
         yield state_set(ROLE, _ROLES, self._role_name())
         yield single(BROKER_ID, parts.role.broker_id)
         yield single(EPOCH, entries[-1].epoch if entries else NO_EPOCH)
@@ -136,16 +136,16 @@ class ReplicationMetrics:
         recovered_tail = parts.tail_recovery.recovered_tail
         problems = [
             *parts.master_monitor.troubles,
-            parts.tail_recovery.held_for,
+            parts.tail_recovery.fenced_for,
             *(slave.problem for slave in slaves if slave.state != GONE),
         ]
         yield single(CONFIRMED, sync_mode.confirm_offset())
-        yield single(REQUIRED, sync_mode.wanted_slaves)
+        yield single(REQUIRED, sync_mode.required_slaves)
         yield single(IN_SYNC, sum(slave.in_sync for slave in slaves))
         yield single(DEGRADED, sync_mode.is_degraded)
         yield single(REFUSING, sync_mode.is_refusing)
         yield single(PROBLEMS, sum(map(bool, problems)))
-        yield single(HELD, parts.tail_recovery.is_held)
+        yield single(HELD, parts.tail_recovery.is_fenced)
         yield single(RECOVERED_TAIL, recovered_tail.end - recovered_tail.start if recovered_tail is not None else 0)
         end = parts.store.physical_max_offset
         yield _of_slaves(CONNECTED, slaves, [slave.state != GONE for slave in slaves])

@@ -127,16 +127,16 @@ def test_confirmed_is_what_so_many_have(cable: Cable, clock: ManualClock) -> Non
     master.put(b"one", b"two", b"three")
     end = master.store.physical_max_offset
     told = []
-    master.ha_service.on_ack = lambda: told.append(master.ha_service.offset_held_by(1))
+    master.ha_service.on_ack = lambda: told.append(master.ha_service.offset_acked_by(1))
     one, two = Peer(cable, 0), Peer(cable, 0)
     one.report(100)
     two.report(end)
-    assert [master.ha_service.offset_held_by(copies) for copies in (0, 1, 2, 3)] == [end, end, 100, 0]
+    assert [master.ha_service.offset_acked_by(copies) for copies in (0, 1, 2, 3)] == [end, end, 100, 0]
     assert told[-1] == end
     two.stream.close()
     cable.settle()
-    assert master.ha_service.offset_held_by(1) == 100
-    assert master.ha_service.offset_held_by(2) == 0
+    assert master.ha_service.offset_acked_by(1) == 100
+    assert master.ha_service.offset_acked_by(2) == 0
 
 
 def test_who_is_far_behind_is_not_in_sync(cable: Cable, clock: ManualClock) -> None:
@@ -163,7 +163,7 @@ def test_a_slave_ahead_gets_heartbeats_alone_and_counts_for_nothing(cable: Cable
     (state,) = master.ha_service.states()
     assert state.state == "ahead"
     assert "its log goes to 1000, this master's to 0: it is not the same log" in state.problem
-    assert (master.ha_service.offset_held_by(1), master.ha_service.in_sync_count) == (0, 0)
+    assert (master.ha_service.offset_acked_by(1), master.ha_service.in_sync_count) == (0, 0)
 
 
 def test_a_slave_behind_the_oldest_byte_is_told_to_begin_anew(cable: Cable, clock: ManualClock) -> None:
@@ -205,7 +205,7 @@ def test_reports_that_go_back_are_told(cable: Cable, clock: ManualClock) -> None
     (state,) = master.ha_service.states()
     assert state.ack_offset == 50
     assert "its reports went back, now to 50" in state.problem
-    assert master.ha_service.offset_held_by(1) == 50
+    assert master.ha_service.offset_acked_by(1) == 50
 
 
 def test_a_report_of_what_was_never_sent_ends_the_connection(cable: Cable, clock: ManualClock) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.log_end import tail_size
-from pymq.broker.replication.master.join import OwnLog, decide
+from pymq.broker.replication.master.join import MasterLog, decide
 from pymq.config.values import BROKER_ID_MAX
 from pymq.errors import Refusal
 from pymq.wire.bodies_replication import PROTOCOL_VERSION, JoinRequest
@@ -28,8 +28,8 @@ def digest(end: int, size: int) -> str:
     return f"{end}-{size}"
 
 
-def master(**changes: Any) -> OwnLog:
-    own = OwnLog(
+def master(**changes: Any) -> MasterLog:
+    own = MasterLog(
         cluster="c",
         broker_name="b",
         segment_size_bytes=SEGMENT,
@@ -58,7 +58,7 @@ def slave(log_end: int = 0, epoch_history: EpochHistory = FIRST, log_start: int 
     return JoinRequest(**{**fields, **changes})
 
 
-def refusal(request: JoinRequest, own: OwnLog) -> Refusal:
+def refusal(request: JoinRequest, own: MasterLog) -> Refusal:
     with pytest.raises(Refusal) as caught:
         decide(request, own)
     return caught.value

@@ -284,7 +284,7 @@ def test_who_stops_answers_what_waits() -> None:
 def test_fewer_slaves_are_enough_where_the_operator_allows_it(slaves: int, least: int, needed: int) -> None:
     world, fake = opened(slaves, inSyncReplicas="3", enableAutoInSyncReplicas="true", minInSyncReplicas=str(least))
     mode = world.parts.sync_mode
-    assert (mode.needed_slaves, mode.wanted_slaves, mode.is_degraded) == (needed, 2, needed < 2)
+    assert (mode.needed_slaves, mode.required_slaves, mode.is_degraded) == (needed, 2, needed < 2)
     assert world.parts.store.is_writable is (slaves >= needed)
     if slaves >= needed:
         peer = commit_one(world, 1)
@@ -436,7 +436,7 @@ class Course:
     def check(self) -> None:
         """What was answered or seen since the last call may be, by what disk and slaves have now."""
         store, needed = self.world.parts.store, self.world.parts.sync_mode.needed_slaves
-        confirm_offset = self.slaves.offset_held_by(needed) if needed else store.physical_max_offset
+        confirm_offset = self.slaves.offset_acked_by(needed) if needed else store.physical_max_offset
         answered = [frame.opaque for frame in self.peer.frames[self._answered :] if frame.code == ResponseCode.SUCCESS]
         end = store.max_offset("T", 0)
         for number in [n for n in answered if n not in self.hasty] + list(map(int, self.bodies[self._seen : end])):

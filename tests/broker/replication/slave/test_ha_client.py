@@ -104,7 +104,7 @@ def test_a_masters_restart_is_survived(cable: Cable, clock: ManualClock) -> None
     slave.run(RETRY_MAX_MS)
     assert slave.ha_client.state().state == "following"
     assert slave.log == again.log
-    assert slave.epoch_history.epoch_history == again.epoch_history.epoch_history == master.epoch_history.epoch_history
+    assert slave.epoch_file.history == again.epoch_file.history == master.epoch_file.history
 
 
 def test_a_slave_hears_what_kind_of_master_it_joins(cable: Cable, clock: ManualClock) -> None:
@@ -249,7 +249,7 @@ def test_a_log_ahead_in_the_same_epoch_is_cut(cable: Cable, clock: ManualClock) 
     other = Master(cable, clock)
     other.put(b"kept")
     assert other.store.physical_max_offset == end
-    other.epoch_history.epoch_history = master.epoch_history.epoch_history.renew(end, "again")
+    other.epoch_file.history = master.epoch_file.history.renew(end, "again")
     other.put(b"another")
     slave.run(RETRY_MAX_MS)
     (change, *_) = slave.role_changes
@@ -266,7 +266,7 @@ def test_other_bytes_are_refused(cable: Cable, clock: ManualClock) -> None:
     master.leave("it died")
     other = Master(cable, clock)
     other.put(b"two", b"three")
-    other.epoch_history.epoch_history = master.epoch_history.epoch_history
+    other.epoch_file.history = master.epoch_file.history
     slave.run(RETRY_MAX_MS)
     assert "are others: digest" in slave.ha_client.state().problem
     assert not slave.role_changes
@@ -276,21 +276,21 @@ def test_a_slave_claims_epochs_as_its_log_reaches_them(cable: Cable, clock: Manu
     master = Master(cable, clock)
     master.put(b"x" * 3000)
     border = master.store.physical_max_offset
-    master.epoch_history.epoch_history = master.epoch_history.epoch_history.begin(border, "second")
+    master.epoch_file.history = master.epoch_file.history.begin(border, "second")
     master.put(b"y" * 3000)
     slave = Slave(cable, clock)
     claims = []
     append = slave.follower.append
 
     def noting_append(position: int, data: bytes | memoryview) -> None:
-        claims.append((position, position + len(data), len(slave.epoch_history.epoch_history.entries)))
+        claims.append((position, position + len(data), len(slave.epoch_file.history.entries)))
         append(position, data)
 
     slave.follower.append = noting_append  # type: ignore[method-assign]
     slave.ha_client.note_master(MASTER, MASTER_HA)
     slave.run(50)
     assert slave.log == master.log
-    assert slave.epoch_history.epoch_history == master.epoch_history.epoch_history
+    assert slave.epoch_file.history == master.epoch_file.history
     assert claims and all(end <= border if count == 1 else start >= border for start, end, count in claims)
 
 
@@ -300,12 +300,12 @@ def test_a_slave_with_sync_flush_reports_what_is_on_its_disk(cable: Cable, clock
     master.put(b"one")
     cable.settle()
     assert slave.log == master.log
-    assert master.ha_service.offset_held_by(1) == 0
+    assert master.ha_service.offset_acked_by(1) == 0
     assert slave.sync_requests
     slave.store.sync()
     slave.ha_client.end_turn()
     cable.settle()
-    assert master.ha_service.offset_held_by(1) == master.store.physical_max_offset
+    assert master.ha_service.offset_acked_by(1) == master.store.physical_max_offset
 
 
 def test_a_slave_with_sync_flush_joins_with_a_synced_log(cable: Cable, clock: ManualClock) -> None:
@@ -319,7 +319,7 @@ def test_a_slave_with_sync_flush_joins_with_a_synced_log(cable: Cable, clock: Ma
     slave.store.sync()
     slave.run(5000)
     assert slave.ha_client.is_following
-    assert master.ha_service.offset_held_by(1) == master.store.physical_max_offset
+    assert master.ha_service.offset_acked_by(1) == master.store.physical_max_offset
 
 
 def test_a_silent_master_is_left(cable: Cable, clock: ManualClock) -> None:
@@ -461,7 +461,7 @@ def test_an_empty_log_begins_where_a_rocketmq_master_does(cable: Cable, clock: M
     assert slave.ha_client.is_following
     assert (slave.store.physical_min_offset, slave.log) == (2 * SEGMENT, b"bytes")
     assert apache.reports == b"".join(map(encode_report, (0, 2 * SEGMENT, 2 * SEGMENT + 5)))
-    assert slave.epoch_history.epoch_history == EpochHistory()
+    assert slave.epoch_file.history == EpochHistory()
 
 
 def test_a_rocketmq_master_that_begins_within_a_segment_is_not_followed(cable: Cable, clock: ManualClock) -> None:

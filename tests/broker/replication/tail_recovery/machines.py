@@ -11,7 +11,7 @@ import msgspec
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.role import Role
-from pymq.broker.replication.tail_recovery.search import RecoveredTail
+from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.broker.routes import broker_dispatcher
 from pymq.clock import ManualClock
 from pymq.store.disk.json_table import JsonTable
@@ -59,7 +59,7 @@ class Machines:
         ours, slave = self.master.parts, self.slaves[address].parts
         assert slave.follower is not None
         self.master.parts.tail_recovery.note_slave(IDS[address], address)
-        slave.epoch_history.follow(ours.epoch_history.epoch_history, slave.follower.end)
+        slave.epoch_file.follow(ours.epoch_file.history, slave.follower.end)
         end = ours.store.physical_max_offset if end is None else end
         while (at := slave.follower.end) < end:
             slave.follower.append(at, bytes(ours.store.read_log(at, end - at)))
@@ -132,7 +132,7 @@ class Machines:
 
     @property
     def epoch_history(self) -> EpochHistory:
-        return self.master.parts.epoch_history.epoch_history
+        return self.master.parts.epoch_file.history
 
     def log_of(self, world: World) -> bytes:
         store = world.parts.store

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
-from pymq.broker.replication.tail_recovery.unsynced_replicas import HOLDERS_MAX, UnsyncedReplicas
+from pymq.broker.replication.tail_recovery.unsynced_replicas import UNSYNCED_REPLICAS_MAX, UnsyncedReplicas
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.disk.json_table import JsonTable
@@ -52,12 +52,15 @@ def test_who_was_noted_is_on_the_disk() -> None:
 def test_no_more_are_noted_than_can_be_connected() -> None:
     """Whoever joins under ever other ids fills neither memory nor disk."""
     unsynced = Directory().unsynced()
-    for number in range(1, HOLDERS_MAX + 1):
+    for number in range(1, UNSYNCED_REPLICAS_MAX + 1):
         unsynced.note(number, FIRST)
-    with pytest.raises(StoreUnavailableError, match=f"{HOLDERS_MAX} slaves"):
-        unsynced.note(HOLDERS_MAX + 1, FIRST)
-    unsynced.note(HOLDERS_MAX, MOVED)
-    assert len(unsynced.slaves) == HOLDERS_MAX == CONNECTIONS_MAX and unsynced.slaves[HOLDERS_MAX] == MOVED
+    with pytest.raises(StoreUnavailableError, match=f"{UNSYNCED_REPLICAS_MAX} slaves"):
+        unsynced.note(UNSYNCED_REPLICAS_MAX + 1, FIRST)
+    unsynced.note(UNSYNCED_REPLICAS_MAX, MOVED)
+    assert (
+        len(unsynced.slaves) == UNSYNCED_REPLICAS_MAX == CONNECTIONS_MAX
+        and unsynced.slaves[UNSYNCED_REPLICAS_MAX] == MOVED
+    )
 
 
 def test_who_can_t_be_noted_is_not_served() -> None:

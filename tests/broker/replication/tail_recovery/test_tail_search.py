@@ -10,7 +10,7 @@ import pytest
 
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.group_probe import Member
-from pymq.broker.replication.tail_recovery.search import WAIT_MS, missing_of
+from pymq.broker.replication.tail_recovery.tail_search import WAIT_MS, missing_of
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.wire.bodies_replication import LogDigests
 from pymq.wire.codes import RequestCode
@@ -134,14 +134,14 @@ def test_another_goes_on_where_the_furthest_stops_answering() -> None:
     group.put(*(b"%d" % number * 25_000 for number in range(6)))
     group.copy(FIRST)
     group.copy(SECOND)
-    group.slaves[FIRST].parts.epoch_history.follow(EpochHistory(), 0)  # it can give nothing, until later
+    group.slaves[FIRST].parts.epoch_file.follow(EpochHistory(), 0)  # it can give nothing, until later
     group.lose_power()
 
     def stop_after_a_segment(address: str, request: Command, body: bytes) -> bytes | str:
         return "the connection is gone" if address == SECOND and len(group.asked) > 5 else body
 
     group.spoil = stop_after_a_segment
-    group.on_pause = lambda: group.slaves[FIRST].parts.epoch_history.follow(group.epoch_history, 0)
+    group.on_pause = lambda: group.slaves[FIRST].parts.epoch_file.follow(group.epoch_history, 0)
     recovered_tail = group.search()
     assert recovered_tail.sources == (SECOND, FIRST)
     group.master.parts.begin(recovered_tail)
@@ -198,7 +198,7 @@ def test_what_is_damaged_at_its_source_is_not_taken(caplog: pytest.LogCaptureFix
 def test_other_bytes_before_our_end_are_no_continuation(caplog: pytest.LogCaptureFixture) -> None:
     group, other = machines(), machines()
     other.master.put("T", b"of another life")
-    other.master.parts.epoch_history.epoch_history = group.epoch_history
+    other.master.parts.epoch_file.history = group.epoch_history
     other.copy(FIRST)
     group.slaves = other.slaves
     group.lose_power()
@@ -215,9 +215,9 @@ def test_a_log_that_went_another_way_is_not_taken() -> None:
     ours = group.epoch_history.entries
     group.lose_power()
     end = group.master.parts.store.physical_max_offset
-    group.slaves[FIRST].parts.epoch_history.follow(EpochHistory((*ours, EpochEntry(1, end, "b" * 16))), 1 << 20)
+    group.slaves[FIRST].parts.epoch_file.follow(EpochHistory((*ours, EpochEntry(1, end, "b" * 16))), 1 << 20)
     assert group.search().sources == ()
-    group.slaves[FIRST].parts.epoch_history.follow(EpochHistory((EpochEntry(1, 0, "c" * 16),)), 1 << 20)
+    group.slaves[FIRST].parts.epoch_file.follow(EpochHistory((EpochEntry(1, 0, "c" * 16),)), 1 << 20)
     assert group.search().sources == ()
     assert group.asked == []
 
@@ -240,7 +240,7 @@ def test_whoever_followed_a_newer_master_is_not_asked() -> None:
     group = machines()
     group.copy(FIRST)
     newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 1000, "d" * 16)))
-    group.slaves[FIRST].parts.epoch_history.follow(newer, 1 << 20)
+    group.slaves[FIRST].parts.epoch_file.follow(newer, 1 << 20)
     group.lose_power()
     recovered_tail = group.search()
     assert (recovered_tail.newer, recovered_tail.sources, group.asked) == (FIRST, (), [])

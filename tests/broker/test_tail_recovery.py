@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.broker import Broker
-from pymq.broker.replication.tail_recovery import search as regained_tail
+from pymq.broker.replication.tail_recovery import tail_search
 from pymq.client import Message, Producer
 from pymq.errors import RefusedError
 from tests.broker.test_broker import make_broker, name_server, until
@@ -22,7 +22,7 @@ PROMISING: dict[str, Any] = {"brokerRole": "SYNC_MASTER"}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regained_tail, "WAIT_MS", WAIT_MS)
+    monkeypatch.setattr(tail_search, "WAIT_MS", WAIT_MS)
 
 
 async def master_that_died(tmp_path: Path, namesrv: str) -> tuple[str, str]:
@@ -36,8 +36,8 @@ async def master_that_died(tmp_path: Path, namesrv: str) -> tuple[str, str]:
         return a.address, b.address
 
 
-def is_held(broker: Broker) -> bool:
-    return broker.parts is not None and broker.parts.tail_recovery.is_held
+def is_fenced(broker: Broker) -> bool:
+    return broker.parts is not None and broker.parts.tail_recovery.is_fenced
 
 
 def restarted(directory: Path, namesrv: str, address: str, **settings: Any) -> Broker:
@@ -51,12 +51,14 @@ def test_sends_wait_for_the_slave_that_was_there(tmp_path: Path) -> None:
             a = restarted(tmp_path / "dead", namesrv.address, ours, **PROMISING)
             b = restarted(tmp_path / "b", namesrv.address, theirs, brokerId="1")
             async with running(a), Producer("P", namesrv=namesrv.address) as producer:
-                assert is_held(a) and a.parts is not None and f"slave 1 at {theirs}" in a.parts.tail_recovery.held_for
+                assert (
+                    is_fenced(a) and a.parts is not None and f"slave 1 at {theirs}" in a.parts.tail_recovery.fenced_for
+                )
                 with pytest.raises(RefusedError, match="nothing is stored until"):
                     await producer.send(Message("T", b"2"))
                 async with running(b):
                     await until(lambda: is_following(b))
-                    assert not is_held(a)
+                    assert not is_fenced(a)
                     assert (await producer.send(Message("T", b"3"))).status.value == "SEND_OK"
 
     asyncio.run(scenario())
@@ -68,12 +70,12 @@ def test_an_operator_may_go_on_without_it(tmp_path: Path) -> None:
             ours, _ = await master_that_died(tmp_path, namesrv.address)
             a = restarted(tmp_path / "dead", namesrv.address, ours, **PROMISING)
             async with running(a), Producer("P", namesrv=namesrv.address) as producer:
-                assert is_held(a)
+                assert is_fenced(a)
                 a.config.broker_role = "ASYNC_MASTER"
-                await until(lambda: a.parts is not None and not is_held(a) and a.switch and not a.switch.is_changing)
+                await until(lambda: a.parts is not None and not is_fenced(a) and a.switch and not a.switch.is_changing)
                 assert a.config.broker_role == "ASYNC_MASTER"
                 assert (await producer.send(Message("T", b"2"))).status.value == "SEND_OK"
-                assert a.parts is not None and len(a.parts.epoch_history.epoch_history.entries) == 2
+                assert a.parts is not None and len(a.parts.epoch_file.history.entries) == 2
 
     asyncio.run(scenario())
 
@@ -82,7 +84,7 @@ def test_a_start_that_waits_can_be_told_to_stop(tmp_path: Path, monkeypatch: pyt
     async def scenario() -> None:
         async with name_server() as namesrv:
             ours, _ = await master_that_died(tmp_path, namesrv.address)
-            monkeypatch.setattr(regained_tail, "WAIT_MS", 60_000)
+            monkeypatch.setattr(tail_search, "WAIT_MS", 60_000)
             a = restarted(tmp_path / "dead", namesrv.address, ours, **PROMISING)
             starting = asyncio.ensure_future(a.start())
             await until(lambda: a.recovery is not None)
@@ -91,8 +93,8 @@ def test_a_start_that_waits_can_be_told_to_stop(tmp_path: Path, monkeypatch: pyt
             await a.stop()
             assert starting.cancelled() and (tmp_path / "dead" / "abort").exists(), "the next start asks again"
             again = restarted(tmp_path / "dead", namesrv.address, ours)
-            monkeypatch.setattr(regained_tail, "WAIT_MS", 0)
+            monkeypatch.setattr(tail_search, "WAIT_MS", 0)
             async with running(again):
-                assert again.parts is not None and not is_held(again)
+                assert again.parts is not None and not is_fenced(again)
 
     asyncio.run(scenario())

@@ -12,8 +12,8 @@ from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role
-from pymq.broker.replication.tail_recovery.epoch_fence import EpochFence, is_promise_at_risk
-from pymq.broker.replication.tail_recovery.search import Ask, RecoveredTail, TailSearch, named
+from pymq.broker.replication.tail_recovery.recovery_fence import RecoveryFence, is_promise_at_risk
+from pymq.broker.replication.tail_recovery.tail_search import Ask, RecoveredTail, TailSearch, named
 from pymq.broker.replication.tail_recovery.unsynced_replicas import UNSYNCED_REPLICAS_FILE, UnsyncedReplicas
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -46,7 +46,7 @@ class TailRecovery:
         config: BrokerConfig,
         store: MessageStore,
         role: Role,
-        epoch_history: EpochFile,
+        epoch_file: EpochFile,
         unsynced: UnsyncedReplicas,
         ha_service: HaService | None,
         sync_mode: SyncMode,
@@ -58,7 +58,7 @@ class TailRecovery:
         self._config = config
         self._store = store
         self._role = role
-        self._epoch_history = epoch_history
+        self._epoch_file = epoch_file
         self._unsynced = unsynced
         self._ha_service = ha_service
         self._sync_mode = sync_mode
@@ -66,12 +66,12 @@ class TailRecovery:
         self._change_role = change_role
         self._clock = clock
         self.was_clean = True  # the last stop
-        self._held: EpochFence | None = None
+        self._held: RecoveryFence | None = None
 
     def load(self, report: RecoveryReport) -> None:
         """Reads what this log claims, and who may have more of it. Raises StoreError."""
         self.was_clean = report.clean
-        self._epoch_history.load(self._log_end)
+        self._epoch_file.load(self._log_end)
         if self._role.is_master:
             self._unsynced.load()
 
@@ -87,10 +87,8 @@ class TailRecovery:
     def is_in_doubt(self) -> bool:
         """Whether messages that this master answered for may be missing at its log's end. Whoever was made master just
         now is not asked: what is lost by that was decided before."""
-        goes_on = (
-            self._role.is_master and not self._role.begins_epoch and bool(self._epoch_history.epoch_history.entries)
-        )
-        return goes_on and not self._epoch_history.is_as_left(self._log_end, was_clean=self.was_clean)
+        goes_on = self._role.is_master and not self._role.begins_epoch and bool(self._epoch_file.history.entries)
+        return goes_on and not self._epoch_file.is_as_left(self._log_end, was_clean=self.was_clean)
 
     def may_lack_confirmed(self, ha_client: HaClient | None) -> bool:
         """Whether a slave may lack messages that it had confirmed before an unclean stop: until it has had all of its
@@ -103,7 +101,7 @@ class TailRecovery:
         config, unsynced = self._config, self._unsynced.slaves
         search = TailSearch(
             TailRefill(self._store),
-            self._epoch_history.epoch_history,
+            self._epoch_file.history,
             cluster=config.broker_cluster_name,
             broker_name=config.broker_name,
             members=lambda: members(list(unsynced.values())),
@@ -129,7 +127,7 @@ class TailRecovery:
                 )
         if self._role.is_master:
             begins_epoch = self._role.begins_epoch
-            self._epoch_history.open_as_master(self._log_end, was_clean=self.was_clean, begins_epoch=begins_epoch)
+            self._epoch_file.open_as_master(self._log_end, was_clean=self.was_clean, begins_epoch=begins_epoch)
 
     def _tell(self, recovered_tail: RecoveredTail) -> None:
         if recovered_tail.sources:
@@ -148,7 +146,7 @@ class TailRecovery:
             )
 
     def _hold(self, recovered_tail: RecoveredTail) -> None:
-        self._held = EpochFence(
+        self._held = RecoveryFence(
             recovered_tail,
             dict(self._unsynced.slaves),
             config=self._config,
@@ -156,18 +154,18 @@ class TailRecovery:
             sync_mode=self._sync_mode,
             role=self._role,
             address=self._address,
-            epoch_history=self._epoch_history.epoch_history,
+            epoch_history=self._epoch_file.history,
             group_probe=self._group_probe,
             change_role=self._change_role,
         )
 
     @property
-    def is_held(self) -> bool:
+    def is_fenced(self) -> bool:
         """True while no epoch has begun: the log's end is as it was found."""
         return self._held is not None
 
     @property
-    def held_for(self) -> str:
+    def fenced_for(self) -> str:
         """Why no epoch has begun, for people; empty when one has."""
         return self._held.why if self._held is not None else ""
 
@@ -189,7 +187,7 @@ class TailRecovery:
             self._unsynced.forget_needless(self._ha_service.states(), self._store.synced_offset)
 
 
-def tail_recovery(parts: BrokerParts, group_probe: GroupProbe) -> TailRecovery:
+def make_tail_recovery(parts: BrokerParts, group_probe: GroupProbe) -> TailRecovery:
     """Of a broker whose feeds and epoch history are made."""
     config, clock = parts.config, parts.clock
     table = JsonTable(parts.files, f"{config.store_path_root_dir}/config/{UNSYNCED_REPLICAS_FILE}.json")
@@ -197,7 +195,7 @@ def tail_recovery(parts: BrokerParts, group_probe: GroupProbe) -> TailRecovery:
         config=config,
         store=parts.store,
         role=parts.role,
-        epoch_history=parts.epoch_history,
+        epoch_file=parts.epoch_file,
         unsynced=UnsyncedReplicas(table, clock, lambda: config.ha_housekeeping_interval_ms),
         ha_service=parts.ha_service,
         sync_mode=parts.sync_mode,

@@ -1,4 +1,4 @@
-"""GroupAtStart: what a broker asks its group before it serves: whether it is the master still, and what it lacks."""
+"""StartupCheck: what a broker asks its group before it serves: whether it is the master still, and what it lacks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import RoleRecord, demoted
 from pymq.broker.replication.roles.second_master import Ourselves, judge
-from pymq.broker.replication.tail_recovery.recovery import TailRecovery
-from pymq.broker.replication.tail_recovery.search import RecoveredTail
+from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
+from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError
@@ -36,7 +36,7 @@ class Awaited(Protocol):
     def __call__(self, begin: Callable[[Callable[[T], None]], None]) -> Awaitable[T]: ...
 
 
-class GroupAtStart:
+class StartupCheck:
     """Questions of one broker. ``awaited`` and ``pause`` (milliseconds) are the event loop's."""
 
     def __init__(
@@ -83,7 +83,7 @@ class GroupAtStart:
         log.warning("this broker starts as slave %d: %s", found.step_down.broker_id, found.why)
         return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
 
-    async def regain(self, tail: TailRecovery) -> RecoveredTail:
+    async def recover_tail(self, tail: TailRecovery) -> RecoveredTail:
         """What others have of this master's log and it has lost is brought back. Raises StoreUnavailableError."""
         return await tail.search(self._ask, self._pause, self._members)
 
@@ -93,9 +93,9 @@ class GroupAtStart:
 
     def _saved_epoch_history(self) -> EpochHistory:
         table = JsonTable(self._files, f"{self._config.store_path_root_dir}/config/{EPOCH_HISTORY_FILE}.json")
-        keeper = EpochFile(table, self._rng)
-        keeper.load(UNKNOWN_LOG_END)
-        return keeper.epoch_history
+        epoch_file = EpochFile(table, self._rng)
+        epoch_file.load(UNKNOWN_LOG_END)
+        return epoch_file.history
 
     async def _members(self, also: list[str]) -> list[Member]:
         group_probe, servers = GroupProbe(self._network, self._config.broker_name), self._config.namesrv_addresses

@@ -39,7 +39,7 @@ Ask = Callable[[str, Command, int], Awaitable[Command | str]]
 Unsynced = Mapping[int, str]
 
 
-class OwnLog(Protocol):
+class GrowingLog(Protocol):
     """The log that is to grow: :class:`pymq.store.replica.tail_refill.TailRefill`."""
 
     @property
@@ -99,7 +99,7 @@ class TailSearch:
 
     def __init__(
         self,
-        own: OwnLog,
+        own: GrowingLog,
         epoch_history: EpochHistory,
         *,
         cluster: str,

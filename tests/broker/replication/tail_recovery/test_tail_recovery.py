@@ -10,7 +10,7 @@ import pytest
 from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.broker.replication.roles.role import Role, RoleChange
-from pymq.broker.replication.tail_recovery.search import RecoveredTail
+from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_replication import JoinRequest, ReplicationStatus
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -52,10 +52,10 @@ def group_probe(group: Machines, *there: ReplicationStatus) -> list[RoleChange]:
 def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
     group = opened_without(machines(), FIRST)
     parts = group.master.parts
-    assert parts.tail_recovery.is_held and not parts.store.is_writable
+    assert parts.tail_recovery.is_fenced and not parts.store.is_writable
     assert (
-        f"slave 1 at {FIRST}" in parts.tail_recovery.held_for
-        and "brokerRole=ASYNC_MASTER" in parts.tail_recovery.held_for
+        f"slave 1 at {FIRST}" in parts.tail_recovery.fenced_for
+        and "brokerRole=ASYNC_MASTER" in parts.tail_recovery.fenced_for
     )
     assert group.epoch_history.newest_start == 0
     assert group.bodies == BODIES[:2], "reads go on"
@@ -65,7 +65,7 @@ def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
     )  # fmt: skip
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "nothing is stored" in why
     told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
-    assert parts.tail_recovery.held_for in told["problem"]
+    assert parts.tail_recovery.fenced_for in told["problem"]
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_no_slave_is_told_to_cut_meanwhile() -> None:
     opened_without(group, FIRST)
     joining = JoinRequest(
         cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
-        log_start=0, log_end=slave.store.physical_max_offset, epoch_history=history_to_body(slave.epoch_history.epoch_history),
+        log_start=0, log_end=slave.store.physical_max_offset, epoch_history=history_to_body(slave.epoch_file.history),
     )  # fmt: skip
     code, why = Caller(group.master).refused(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
-    assert (code, why) == (ResponseCode.SERVICE_NOT_AVAILABLE, group.master.parts.tail_recovery.held_for)
+    assert (code, why) == (ResponseCode.SERVICE_NOT_AVAILABLE, group.master.parts.tail_recovery.fenced_for)
 
 
 def test_a_consumer_that_is_further_than_the_log_keeps_its_place() -> None:
@@ -144,7 +144,7 @@ def test_what_is_answered_after_its_end_asks_for_no_role() -> None:
     assert group.master.role_changes == []
 
 
-def test_the_next_start_is_in_doubt_again_and_regains_all() -> None:
+def test_the_next_start_is_in_doubt_again_and_recovers_all() -> None:
     group = machines()
     slave = group.slaves[FIRST]
     opened_without(group, FIRST)
@@ -154,7 +154,7 @@ def test_the_next_start_is_in_doubt_again_and_regains_all() -> None:
     assert group.master.parts.tail_recovery.is_in_doubt
     group.slaves[FIRST] = slave
     group.begin()
-    assert group.bodies == BODIES and not group.master.parts.tail_recovery.is_held
+    assert group.bodies == BODIES and not group.master.parts.tail_recovery.is_fenced
 
 
 def test_an_operator_goes_on_without_them_by_promising_less() -> None:
@@ -165,12 +165,12 @@ def test_an_operator_goes_on_without_them_by_promising_less() -> None:
     group.master.parts.close()
     group.recover(group.master.files, brokerRole="ASYNC_MASTER")
     group.begin()
-    assert not group.master.parts.tail_recovery.is_held and group.master.parts.store.is_writable
+    assert not group.master.parts.tail_recovery.is_fenced and group.master.parts.store.is_writable
     assert group.epoch_history.newest_start == group.master.parts.store.physical_max_offset
 
 
 @pytest.mark.parametrize(
-    ("settings", "is_held"),
+    ("settings", "is_fenced"),
     [
         ({"inSyncReplicas": 2}, True),
         ({"inSyncReplicas": 3}, True),  # the one that answers may have lost its power too
@@ -181,10 +181,10 @@ def test_an_operator_goes_on_without_them_by_promising_less() -> None:
     ],
 )
 def test_when_a_missing_slave_is_reason_enough(
-    settings: dict[str, Any], *, is_held: bool, caplog: pytest.LogCaptureFixture
+    settings: dict[str, Any], *, is_fenced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = opened_without(machines(2, **settings), SECOND)
-    assert group.master.parts.tail_recovery.is_held is is_held
+    assert group.master.parts.tail_recovery.is_fenced is is_fenced
     assert f"slave 2 at {SECOND}" in caplog.text, "it is named in any case"
     assert group.bodies == BODIES, "the other one gave all"
 
@@ -193,7 +193,7 @@ def test_an_async_master_goes_on_and_says_so(caplog: pytest.LogCaptureFixture) -
     group = machines()
     group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
     opened_without(group, FIRST)
-    assert not group.master.parts.tail_recovery.is_held
+    assert not group.master.parts.tail_recovery.is_fenced
     assert f"slave 1 at {FIRST} did not answer" in caplog.text
 
 
@@ -201,14 +201,14 @@ def test_a_newer_master_is_given_way_to_whatever_is_promised() -> None:
     group = machines()
     group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
     newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 10, "e" * 16)))
-    group.slaves[FIRST].parts.epoch_history.follow(newer, 1 << 20)
+    group.slaves[FIRST].parts.epoch_file.follow(newer, 1 << 20)
     group.begin()
-    assert FIRST in group.master.parts.tail_recovery.held_for
+    assert FIRST in group.master.parts.tail_recovery.fenced_for
     assert group_probe(group, status(FIRST, 0, epoch=2)) == [], "the watch steps down"
     assert len(group_probe(group, status(FIRST, 1, epoch=1))) == 1, "it is gone again"
 
 
-def test_what_was_regained_is_told() -> None:
+def test_the_status_shows_what_was_recovered() -> None:
     group = machines()
     start = group.master.parts.store.physical_max_offset
     group.begin()
@@ -240,7 +240,7 @@ def test_slaves_that_join_are_noted_and_dropped_when_needless() -> None:
     tail, slave = group.master.parts.tail_recovery, group.slaves[FIRST].parts
     joining = JoinRequest(
         cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
-        log_start=0, log_end=0, epoch_history=history_to_body(slave.epoch_history.epoch_history),
+        log_start=0, log_end=0, epoch_history=history_to_body(slave.epoch_file.history),
     )  # fmt: skip
     Caller(group.master).ok(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
     assert group.unsynced == {"1": FIRST}
@@ -267,6 +267,6 @@ def test_what_a_new_slave_is_not_sent_is_on_the_disk_before_it_follows() -> None
 def test_a_slave_s_own_tail_is_never_in_doubt() -> None:
     group = Machines(1)
     slave = group.slaves[FIRST]
-    assert not slave.parts.tail_recovery.is_in_doubt and slave.parts.tail_recovery.held_for == ""
+    assert not slave.parts.tail_recovery.is_in_doubt and slave.parts.tail_recovery.fenced_for == ""
     slave.parts.tail_recovery.tick()
     assert RecoveredTail(1, 5).size_bytes == 4

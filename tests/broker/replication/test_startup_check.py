@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pymq.broker.replication.group_at_start import GroupAtStart
 from pymq.broker.replication.roles.role_file import RoleRecord
+from pymq.broker.replication.startup_check import StartupCheck
 from pymq.errors import UsageError
 from pymq.wire.bodies_replication import EpochEntryBody
 from tests.broker.replication.asking import NAMESRV, THEIRS, Asking, status
@@ -21,7 +21,7 @@ T = TypeVar("T")
 MASTER = RoleRecord(broker_id=0, configured_id=0)
 
 
-def at_start(world: World, network: Asking) -> GroupAtStart:
+def at_start(world: World, network: Asking) -> StartupCheck:
     async def awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
         answers: list[T] = []
         begin(answers.append)
@@ -31,7 +31,7 @@ def at_start(world: World, network: Asking) -> GroupAtStart:
     async def pause(duration_ms: int) -> None:
         world.clock.advance(duration_ms)
 
-    return GroupAtStart(
+    return StartupCheck(
         config=world.config,
         network=network,
         clock=world.clock,
@@ -60,7 +60,7 @@ def test_alone_it_is_what_its_record_says() -> None:
 
 def test_a_newer_master_makes_it_a_slave() -> None:
     world = World(namesrvAddr=NAMESRV)
-    ours = world.parts.epoch_history.epoch_history.entries[0]
+    ours = world.parts.epoch_file.history.entries[0]
     network = Asking()
     network.registered[NAMESRV] = {THEIRS: 0}
     newer = [EpochEntryBody(ours.epoch, ours.start, ours.epoch_id), EpochEntryBody(ours.epoch + 1, 10, "b" * 16)]
@@ -91,5 +91,5 @@ def test_holders_of_a_lost_tail_are_asked_though_nobody_lists_them() -> None:
     group.lose_power()
     network = Asking()
     network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
-    recovered_tail = asyncio.run(at_start(group.master, network).regain(group.master.parts.tail_recovery))
+    recovered_tail = asyncio.run(at_start(group.master, network).recover_tail(group.master.parts.tail_recovery))
     assert (recovered_tail.missing, recovered_tail.sources) == ({}, ())

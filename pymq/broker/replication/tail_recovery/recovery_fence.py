@@ -1,4 +1,4 @@
-"""EpochFence: a master that may lack what it promised takes no writes, and no slave, until it knows.
+"""RecoveryFence: a master that may lack what it promised takes no writes, and no slave, until it knows.
 
 After an unclean stop somebody who may have more of this log did not answer. What is written now would stand where the
 others have confirmed messages, which they then had to cut. Reads go on. Once those who are missing answer, the broker
@@ -15,7 +15,7 @@ from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
-from pymq.broker.replication.tail_recovery.search import RecoveredTail, missing_of, named
+from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail, missing_of, named
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.store.store import MessageStore
@@ -33,7 +33,7 @@ def is_promise_at_risk(config: BrokerConfig, sync_mode: SyncMode, missing: Mappi
     return bool(missing) and sync_mode.needed_slaves > 0 and config.flush_disk_type != SYNC_FLUSH
 
 
-class EpochFence:
+class RecoveryFence:
     """Closes the store to writes while it lives. Call :meth:`tick` about every second."""
 
     def __init__(
