@@ -1,1 +1,1 @@
-"""Topics in Spark and Parquet: planning, vectorised reading and exactly-once export. Imports nothing by itself."""
+"""Topics in Spark and Parquet: planning, vectorized reading and exactly-once export. Imports nothing by itself."""

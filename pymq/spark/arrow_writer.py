@@ -1,7 +1,7 @@
-"""Spark tasks that write Parquet themselves: each pulls, decodes and writes a range; one small row goes to the JVM.
+"""Spark tasks that write Parquet: each pulls, decodes and writes a range, and returns one small row to the JVM.
 
-Two to three times as fast as handing rows to Spark's own writer. It runs as a data source whose reader gives one row
-of JSON a task, which works on every kind of Spark session and needs no pandas.
+This is two to three times as fast as passing rows to Spark's own writer. It runs as a data source whose reader returns
+one row of JSON per task, which works with every kind of Spark session and needs no pandas.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESULT = pa.schema([("result", pa.string())])
 
 @dataclass(slots=True, frozen=True)
 class WriteJob:
-    """One round: ranges to write and where to stage their files. ``progress`` is a listener's target, or empty."""
+    """One round: the ranges to write and the staging directory. ``progress`` is a listener's target, or empty."""
 
     ranges: tuple[QueueRange, ...]
     read: ReadSettings
@@ -42,12 +42,12 @@ class WriteJob:
     progress: str = ""
 
     def to_json(self) -> str:
-        """As an option's text; the inverse is :meth:`from_json`."""
+        """Returns the job as the text of an option; the inverse is :meth:`from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> WriteJob:
-        """Inverse of :meth:`to_json`."""
+        """Parses the text of :meth:`to_json`."""
         fields = json.loads(text)
         fields["ranges"] = tuple(QueueRange.from_dict(part) for part in fields["ranges"])
         fields["read"] = ReadSettings.from_dict(fields["read"])
@@ -55,14 +55,14 @@ class WriteJob:
 
 
 def run_job(spark: SparkSession, job: WriteJob) -> list[dict[str, Any]]:
-    """Writes all ranges as one Spark job; gives one result a range: its range, rows, lost, bytes_read and files."""
+    """Writes all ranges as one Spark job; returns a result per range: its range, rows, lost, bytes_read and files."""
     spark.dataSource.register(ParquetPartsSource)
     rows = spark.read.format(NAME).option("job", job.to_json()).load().collect()
     return [json.loads(row["result"]) for row in rows]
 
 
 def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
-    """What one task does. Raises what the reader raises; a file it began stays behind in staging."""
+    """Writes one range in a task. Raises what the reader raises; an unfinished file then stays in staging."""
     reader = RangeReader(part, job.read)
     writer = PartWriter(
         part,
@@ -92,24 +92,24 @@ def write_range(part: QueueRange, job: WriteJob) -> dict[str, Any]:
 
 
 def read_settings(settings: ReadSettings, columns: tuple[str, ...]) -> ReadSettings:
-    """Settings whose columns hold what the writer needs besides those to be written."""
+    """Returns settings with the columns to write and those that the writer needs."""
     return replace(settings, columns=columns_to_read(columns))
 
 
 class ParquetPartsSource(DataSource):  # type: ignore[misc]
-    """``format("pymq_parquet_parts")``: reading it writes files. Not for queries."""
+    """The source ``format("pymq_parquet_parts")``. Reading it writes files, so it is not for queries."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Returns the format's name."""
         return NAME
 
     def schema(self) -> str:
-        """One column of JSON."""
+        """Returns a schema with one column of JSON."""
         return "result string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of the job in option ``job``."""
+        """Returns the reader of the job in option ``job``."""
         return _PartsReader(WriteJob.from_json(self.options["job"]))
 
 

@@ -1,4 +1,4 @@
-"""What the planner asks of name servers and brokers: topics, queues, offsets. Blocking, a handful of small requests."""
+"""The planner's view of name servers and brokers: topics, queues, offsets. Blocking, with a few small requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pymq.wire.headers.offset import OffsetAnswer, QueryConsumerOffsetHeader, Qu
 
 
 class Queue(NamedTuple):
-    """A readable queue, where it is served, the master first, and the filter servers of these brokers."""
+    """A readable queue with the addresses of its brokers, the master first, and of their filter servers."""
 
     topic: str
     broker_name: str
@@ -27,34 +27,34 @@ class Queue(NamedTuple):
 
 
 class ClusterView(Protocol):
-    """A cluster as the planner sees it."""
+    """The planner's view of a cluster."""
 
     def user_topics(self) -> list[str]:
-        """Names of all topics that applications made, sorted."""
+        """Returns the names of all topics of applications, sorted."""
         ...
 
     def all_topics(self) -> list[str]:
-        """Names of all topics, also system, retry and dead-letter ones."""
+        """Returns the names of all topics, also system, retry and dead-letter ones."""
         ...
 
     def queues(self, topic: str) -> list[Queue]:
-        """Readable queues in order. Raises NotFoundError for a topic without a route."""
+        """Returns the readable queues in order. Raises NotFoundError for a topic without a route."""
         ...
 
     def min_offset(self, queue: Queue) -> int:
-        """The oldest offset that is still there."""
+        """Returns the lowest offset that is still stored."""
         ...
 
     def max_offset(self, queue: Queue) -> int:
-        """The offset that the next message will get."""
+        """Returns the offset that the next message will get."""
         ...
 
     def offset_by_time(self, queue: Queue, time_ms: int) -> int:
-        """The first offset stored at or after a time."""
+        """Returns the first offset stored at or after a time."""
         ...
 
     def committed(self, queue: Queue, group: str) -> int | None:
-        """Where a consumer group stands, None when it has no position."""
+        """Returns a consumer group's offset, None when it has none."""
         ...
 
 
@@ -64,7 +64,7 @@ class RemoteCluster:
     def __init__(self, namesrv: str, *, timeout_s: float = 10.0) -> None:
         self._namesrvs = [address.strip() for address in namesrv.split(";") if address.strip()]
         if not self._namesrvs:
-            raise UsageError("no name server address: write host:port, several with ; between")
+            raise UsageError("no name server is given: write host:port, several separated by ';'")
         self._timeout_s = timeout_s
         self._remotes: dict[str, Remote] = {}
 
@@ -86,7 +86,7 @@ class RemoteCluster:
         return sorted(loads(body)["topicList"]) if body else []
 
     def user_topics(self) -> list[str]:
-        """See :class:`ClusterView`. Apache brokers make topics of their own and their cluster's name: left out."""
+        """See :class:`ClusterView`. Leaves out topics that Apache brokers name after themselves or their cluster."""
         body = self._ask_namesrv(request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
         cluster = loads(body) if body else {}
         own = {*(cluster.get("brokerAddrTable") or {}), *(cluster.get("clusterAddrTable") or {})}
@@ -148,7 +148,7 @@ class RemoteCluster:
         return self._ask_any(self._namesrvs, command)
 
     def _ask_any(self, addresses: list[str] | tuple[str, ...], command: Command) -> Command:
-        """The first server that answers; a refusal is an answer."""
+        """Returns the answer of the first server that answers; a refusal is an answer."""
         last: UnreachableError | None = None
         for address in addresses:
             try:

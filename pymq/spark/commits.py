@@ -1,8 +1,8 @@
-"""The output directory's commit log: what makes an export exactly once for every reader of the folder.
+"""The commit log of the output directory, which gives all readers of the directory an exactly-once export.
 
-``_pymq/commits/N.json`` names the offsets and files of commit N. Files are staged first, then the commit is written by
-a rename, then the files are moved to their places. A crash before the commit leaves only staged files, which the next
-run removes; after it, the next run moves the rest. So a visible file is always a committed one, and never changes.
+``_pymq/commits/N.json`` lists the offsets and files of commit N. An export stages files, writes the commit with a
+rename, and then moves the files to their places. A crash before the commit leaves only staged files, which the next
+run removes; after a later crash the next run moves the rest. So a visible file is always committed and never changes.
 Readers skip ``_pymq`` because of its underscore, and staged files don't end in ``.parquet``.
 """
 
@@ -29,10 +29,10 @@ class OutputBusyError(PymqError):
 
 
 class CommitLog:
-    """One export directory, locked while open. Raises UsageError for a directory that holds something else."""
+    """One export directory, locked while open. Raises UsageError for a directory with other files."""
 
     def __init__(self, output: Path, settings: dict[str, Any]) -> None:
-        """``settings`` must be the same for all exports into one directory, else ResumeError says what differs."""
+        """Opens the directory. Raises ResumeError with the differences if an earlier export had other ``settings``."""
         self.output = output
         self._folder = output / FOLDER
         self._commits = self._folder / "commits"
@@ -55,21 +55,21 @@ class CommitLog:
 
     @property
     def resumed(self) -> bool:
-        """True when something was committed by an earlier run or this one."""
+        """True when this run or an earlier one has committed."""
         return bool(self._numbers)
 
     @property
     def positions(self) -> dict[QueueKey, int]:
-        """Up to which offset each queue is committed."""
+        """The committed end offset of each queue."""
         return dict(self._positions)
 
     def read(self, number: int) -> dict[str, Any]:
-        """Commit ``number`` as it was written."""
+        """Reads commit ``number``."""
         result: dict[str, Any] = json.loads((self._commits / f"{number}.json").read_text())
         return result
 
     def new_staging(self, name: str) -> Path:
-        """A new directory for a round's files. Its name must be new: no late task of an older run writes there."""
+        """Creates a directory for a round's files. The name must be new: no late task of an older run may use it."""
         path = self._staging_root / name
         path.mkdir(parents=True)
         return path
@@ -85,7 +85,7 @@ class CommitLog:
         return number
 
     def close(self) -> None:
-        """Removes what is left of staging and lets others in."""
+        """Removes the rest of staging and releases the lock."""
         self._clear_staging()
         self._lock.close()
 
@@ -96,7 +96,7 @@ class CommitLog:
         self.close()
 
     def _publish(self, entry: dict[str, Any]) -> None:
-        """Moves a commit's files to their places; those that are there already stay."""
+        """Moves a commit's files to their places; files that were moved before stay."""
         touched: set[Path] = set()
         for file in entry["files"]:
             staged, final = self.output / file["staged"], self.output / file["path"]
@@ -133,20 +133,20 @@ class CommitLog:
 
     def _check_settings(self, settings: dict[str, Any]) -> None:
         path = self._folder / "export.json"
-        wanted = {"version": VERSION, **settings}
+        current = {"version": VERSION, **settings}
         if not self._numbers or not path.exists():
-            # A run that failed before its first commit binds nobody.
-            _write_durably(path, wanted)
+            # The settings of a run that failed before its first commit don't matter.
+            _write_durably(path, current)
             return
         before = json.loads(path.read_text())
         changed = [
-            f"{name} was {before.get(name)!r}, is {wanted.get(name)!r}"
-            for name in sorted({*before, *wanted})
-            if before.get(name) != wanted.get(name)
+            f"{name} was {before.get(name)!r}, is {current.get(name)!r}"
+            for name in sorted({*before, *current})
+            if before.get(name) != current.get(name)
         ]
         if changed:
             raise ResumeError(
-                f"{self.output} holds an export of another kind ({'; '.join(changed)}): use a new directory"
+                f"{self.output} holds an export with other settings ({'; '.join(changed)}): use a new directory"
             )
 
     def _clear_staging(self) -> None:

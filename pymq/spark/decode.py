@@ -1,7 +1,7 @@
-"""Records to Arrow, all rows of a chunk at once; a property test holds it equal to ``pymq.model.record``'s decoder.
+"""Decodes records to Arrow, all rows of a chunk at once; a property test compares it with ``pymq.model.record``.
 
 Compressed bodies are inflated and lose the compressed bit of ``sysFlag``, as in Java's client. A body that can't be
-inflated stays as stored and keeps the bit: one damaged message never stops a pipeline, and can be found by it.
+inflated stays as stored and keeps the bit: a damaged message never stops a pipeline, and the bit identifies it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
 from pymq.spark.property_columns import PropertyTable, parse_properties
 from pymq.spark.schema import BY_NAME, arrow_schema, check_columns, column_of, property_of
 
-# Inflated bytes that go into one batch; more are spread over several.
+# The limit of inflated bytes in one batch; more go into further batches.
 INFLATED_BATCH_MAX_BYTES = 64 * 1024 * 1024
-# Years 1 to 9999, in Unix ms: producers set the born time, and no tool shows what lies outside.
+# Years 1 to 9999, in Unix ms: producers set the born time, and tools can't show times outside.
 TIME_MIN_MS = -62_135_596_800_000
 TIME_MAX_MS = 253_402_300_799_999
 
@@ -31,7 +31,7 @@ _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 class Decoder:
-    """Turns chunks of records into RecordBatches of the chosen columns. Stateless between chunks."""
+    """Decodes chunks of records into RecordBatches of the chosen columns. Keeps no state between chunks."""
 
     def __init__(self, broker_name: str, columns: Sequence[str] = ()) -> None:
         self.columns = check_columns(columns)
@@ -39,7 +39,7 @@ class Decoder:
         self._broker_name = broker_name
 
     def decode(self, chunk: Chunk, starts: Positions | None = None) -> Iterator[pa.RecordBatch]:
-        """The records of ``chunk`` (those at ``starts``, when given), in order. Raises MalformedRecordError."""
+        """Yields the records of ``chunk`` (those at ``starts``, if given) in order. Raises MalformedRecordError."""
         if starts is None:
             starts = find_starts(chunk)
         if not len(starts):
@@ -75,7 +75,7 @@ def _inflate(layout: Layout, row: int) -> bytes | None:
 
 
 class _Columns:
-    """Builds each column that is asked for, parsing properties and bodies at most once."""
+    """Builds each requested column; parses properties and bodies at most once."""
 
     def __init__(self, layout: Layout, broker_name: str, inflated: dict[int, bytes]) -> None:
         self.layout = layout
@@ -85,41 +85,41 @@ class _Columns:
         self._bodies: pa.BinaryArray | None = None
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """All columns of the schema."""
+        """Returns all columns of the schema."""
         return pa.RecordBatch.from_arrays([self.column(name) for name in schema.names], schema=schema)
 
     def column(self, name: str) -> pa.Array:
-        """One column by its name."""
-        wanted = property_of(name)
-        return _BUILDERS[name](self) if wanted is None else self.properties().values_of(wanted)
+        """Returns one column by its name."""
+        property_name = property_of(name)
+        return _BUILDERS[name](self) if property_name is None else self.properties().values_of(property_name)
 
     def properties(self) -> PropertyTable:
-        """The parsed properties."""
+        """Returns the parsed properties."""
         if self._table is None:
             self._table = parse_properties(self.layout.slices(self.layout.properties, self.layout.end))
         return self._table
 
     def topic(self) -> pa.Array:
-        """The stored topic."""
+        """Returns the stored topics."""
         try:
             return self.layout.slices(self.layout.topic, self.layout.topic_end).cast(pa.string())
         except pa.ArrowInvalid as error:
-            raise MalformedRecordError(f"a record's topic is no UTF-8: {error}") from error
+            raise MalformedRecordError(f"a record's topic is not UTF-8: {error}") from error
 
     def broker_name(self) -> pa.Array:
-        """The name of the broker that was asked."""
+        """Returns the name of the broker that was asked, for each row."""
         return pa.repeat(pa.scalar(self._broker_name, pa.string()), len(self.layout))
 
     def fixed_int32(self, at: int) -> pa.Array:
-        """A 32-bit field at a fixed place."""
+        """Returns a 32-bit field at a fixed position."""
         return pa.array(self.layout.int32(self.layout.starts + at))
 
     def fixed_int64(self, at: int) -> pa.Array:
-        """A 64-bit field at a fixed place."""
+        """Returns a 64-bit field at a fixed position."""
         return pa.array(self.layout.int64(self.layout.starts + at))
 
     def message_id(self) -> pa.Array:
-        """The unique key, or the offset message id where there is none."""
+        """Returns the unique keys, or the offset message id of a message without one."""
         unique = self.properties().values_of(properties.UNIQ_KEY)
         if not unique.null_count:
             return unique
@@ -144,7 +144,7 @@ class _Columns:
         return pa.Array.from_buffers(pa.string(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
     def body(self) -> pa.Array:
-        """The body as its producer wrote it."""
+        """Returns the bodies as their producers wrote them."""
         if self._bodies is None:
             stored = self.layout.slices(self.layout.body, self.layout.body_end)
             self._bodies = self._with_inflated(stored)
@@ -158,21 +158,21 @@ class _Columns:
         return pc.replace_with_mask(stored, pa.array(mask), pa.array(list(self._inflated.values()), pa.binary()))
 
     def body_text(self) -> pa.Array:
-        """The body as text; bytes that are no UTF-8 become U+FFFD."""
+        """Returns the bodies as text; bytes that are not UTF-8 become U+FFFD."""
         try:
             return self.body().cast(pa.string())
         except pa.ArrowInvalid:
             return pa.array([body.decode("utf-8", "replace") for body in self.body().to_pylist()], pa.string())
 
     def time(self, positions: Positions) -> pa.Array:
-        """A time in ms; null outside the years 1 to 9999."""
+        """Returns a field in ms as timestamps; null outside the years 1 to 9999."""
         times_ms = self.layout.int64(positions)
         outside = (times_ms < TIME_MIN_MS) | (times_ms > TIME_MAX_MS)
         times_us = np.where(outside, 0, times_ms) * 1000
         return pa.array(times_us, mask=outside).cast(pa.timestamp("us", tz="UTC"))
 
     def born_host(self) -> pa.Array:
-        """``host:port`` of the producer."""
+        """Returns ``host:port`` of the producers."""
         layout = self.layout
         positions = layout.starts + 48
         wide = (layout.sys_flag & sysflag.BORN_HOST_V6) != 0
@@ -186,7 +186,7 @@ class _Columns:
         return pa.array(texts, pa.string()).take(pa.array(which.reshape(-1)))
 
     def sys_flag(self) -> pa.Array:
-        """The flags, without the compressed bit where the body was inflated."""
+        """Returns the flags, without the compressed bit for inflated bodies."""
         flags = self.layout.sys_flag
         if self._inflated:
             flags = flags.copy()
@@ -221,7 +221,7 @@ assert set(_BUILDERS) == set(BY_NAME)
 
 
 def decode_plain(messages: Sequence[StoredMessage], broker_name: str, columns: Sequence[str] = ()) -> pa.RecordBatch:
-    """The same rows from messages decoded one by one: slow, simple, and what the fast way is held against."""
+    """Returns the same rows from messages decoded one by one: slow and simple, the reference for tests."""
     names = check_columns(columns)
     rows = [_plain_row(message, broker_name) for message in messages]
     for row, message in zip(rows, messages, strict=True):

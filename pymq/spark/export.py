@@ -1,6 +1,6 @@
-"""The export of topics to files: plan, start Spark, write round by round, say what happened.
+"""Exports topics to files: plans, starts Spark, writes round by round, and returns a summary.
 
-The arrow writer (Parquet) commits after every round and goes on where the last commit ended; Spark's writer (JSON,
+The arrow writer (Parquet) commits after every round and continues where the last commit ended. Spark's writer (JSON,
 CSV, ORC, Parquet) writes a new directory in one job.
 """
 
@@ -32,10 +32,10 @@ __all__ = ["ExportOptions", "ExportSummary", "NoProgress", "Progress", "QueueSum
 
 
 def run(options: ExportOptions, progress: Progress | None = None, *, clock: Clock | None = None) -> ExportSummary:
-    """Does what the options say. Blocks; starts and ends Spark unless the program runs a session already.
+    """Runs an export. Blocks; starts and ends Spark unless the program has a session already.
 
     Raises UsageError, NotFoundError, UnreachableError, RefusedError, DataLossError, JavaNotFoundError,
-    SparkStartError, OutputBusyError, ResumeError: all with a text for the operator.
+    SparkStartError, OutputBusyError or ResumeError, each with a text for the operator.
     """
     options.check()
     export = _Export(options, progress or NoProgress(), clock or SystemClock())
@@ -48,7 +48,7 @@ def run(options: ExportOptions, progress: Progress | None = None, *, clock: Cloc
 
 @dataclass(slots=True)
 class _Written:
-    """Rows, files and bytes of what was written so far."""
+    """Rows, files and bytes written so far."""
 
     rows: int = 0
     files: int = 0
@@ -58,7 +58,7 @@ class _Written:
 
 
 class _Export:
-    """One run; the parts that all its forms share."""
+    """One run, with all writers."""
 
     def __init__(self, options: ExportOptions, progress: Progress, clock: Clock) -> None:
         self.options = options
@@ -75,12 +75,12 @@ class _Export:
             group=options.group or DEFAULT_GROUP,
             on_data_loss=options.on_data_loss,
         )
-        # An expression or position that means nothing is told before anything is asked or made.
+        # A wrong expression or position fails before any request is sent and any file is created.
         now_ms = clock.now_ms()
         self.start, self.end = (parse_position(text, now_ms) for text in (options.start, options.end))
 
     def plan(self, resume: dict[QueueKey, int] | None = None) -> Plan:
-        """Asks the cluster what there is to read."""
+        """Asks the cluster for the ranges to read."""
         self.progress.phase("planning")
         with RemoteCluster(self.options.namesrv) as view:
             plan = self._plan(view, resume or {}).limited(self.options.max_rows)
@@ -91,11 +91,11 @@ class _Export:
 
     def _plan(self, view: ClusterView, resume: dict[QueueKey, int]) -> Plan:
         topics = choose_topics(view, self.options.topics)
-        is_served = self.read.selection.via is not None
-        return make_plan(view, topics, self.start, self.end, resume=resume, via_filter_servers=is_served)
+        via_filter_servers = self.read.selection.via is not None
+        return make_plan(view, topics, self.start, self.end, resume=resume, via_filter_servers=via_filter_servers)
 
     def dry_run(self) -> ExportSummary:
-        """Plans only; an earlier export in the output directory counts as it would in earnest."""
+        """Only plans; takes an earlier export in the output directory into account, as a real run does."""
         positions: dict[QueueKey, int] = {}
         output = self.options.output
         if output is not None and self.options.chosen_writer == "arrow" and (output / "_pymq").is_dir():
@@ -106,7 +106,7 @@ class _Export:
         return self._summary(plan)
 
     def with_arrow_writer(self) -> ExportSummary:
-        """Rounds of tasks that write Parquet, one commit a round."""
+        """Writes Parquet in rounds of tasks, with one commit per round."""
         assert self.options.output is not None
         output = self.options.output.absolute()
         with self._open_log(output) as log:
@@ -152,13 +152,15 @@ class _Export:
         self.progress.rows(self.written.rows, plan.rows)
 
     def with_spark_writer(self) -> ExportSummary:
-        """One job through Spark's own writer, into a directory that must be new or empty."""
+        """Writes with Spark's own writer in one job, into a directory that must be new or empty."""
         from pymq.spark.spark_writer import write
 
         assert self.options.output is not None
         output = self.options.output.absolute()
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise UsageError(f"{output} exists already: Spark's writer needs a new directory (only Parquet can go on)")
+            raise UsageError(
+                f"{output} exists already: Spark's writer needs a new directory (only Parquet can be continued)"
+            )
         plan = self.plan()
         tasks = self._tasks(plan)
         self.written.tasks = len(tasks)
@@ -228,7 +230,7 @@ class _Export:
 
 
 class _Session:
-    """A Spark session around a block; notes when Spark was ready and which Java runs it."""
+    """A Spark session around a block; records when Spark was ready and which Java runs it."""
 
     def __init__(self, export: _Export) -> None:
         self._export = export
@@ -241,7 +243,7 @@ class _Session:
         self._spark = gateway.session(options.master, conf)
         ship_package(self._spark)
         java = gateway.running_java()
-        export.java = str(java) if java else "the session that was running"
+        export.java = str(java) if java else "an existing session"
         export.ready_s = time.monotonic()
         export.progress.phase("exporting")
         return self._spark
@@ -249,12 +251,12 @@ class _Session:
     def __exit__(self, *_: object) -> None:
         self._stopped_s = time.monotonic()
         gateway.close(self._spark)
-        # Ending the JVM is no part of the export's time.
+        # The export's time doesn't include ending the JVM.
         self._export.ready_s += time.monotonic() - self._stopped_s
 
 
 def _run_spark(work: Any) -> Any:
-    """Spark wraps what a task raised into pages of Java; this gives the task's own error back where it is ours."""
+    """Runs a Spark action. Raises a task's PymqError itself instead of Spark's pages of Java around it."""
     from pymq.spark.failures import translated
 
     with translated():

@@ -1,4 +1,4 @@
-"""Turns what Spark raises for a failed task into the error that the task itself raised."""
+"""Converts the error that Spark raises for a failed task into the error that the task itself raised."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN: dict[str, type[PymqError]] = {
         errors.PymqError,
     )
 }
-# The last line of a Python traceback inside Spark's text.
+# The last line of a Python traceback in Spark's text.
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Violation|Refusal|Exception)): (.*)$", re.MULTILINE)
 # Java names the cause of a failed task in the middle of a line.
 _ANYWHERE = re.compile(r"(\w+(?:Error|Exception)): ((?:(?!\w+(?:Error|Exception): ).)*)")
@@ -32,12 +32,12 @@ _REFUSED = re.compile(r"^(?:(\S+): )?refused with code (-?\d+): (.*)$")
 
 
 class TaskFailedError(PymqError):
-    """A Spark task failed for a reason that is none of ours."""
+    """A Spark task failed with an error that is not a PymqError."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Around a Spark action: raises our own error class when a task raised one, else TaskFailedError in one line."""
+    """Wraps a Spark action: raises a task's PymqError itself, else TaskFailedError with one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -48,18 +48,18 @@ def translated() -> Iterator[None]:
 
 
 def translate(text: str) -> PymqError:
-    """The error that a Spark message is about."""
+    """Returns the error that a message of Spark describes."""
     found = _LAST_LINE.findall(text)
     for name, message in reversed(found):
         if name == "RefusedError" and (match := _REFUSED.match(message)):
             return errors.RefusedError(int(match.group(2)), match.group(3), match.group(1) or "")
         if name in _KNOWN:
             return _KNOWN[name](message)
-    return TaskFailedError(f"Spark could not do it: {_essence(text, found)[:500]}")
+    return TaskFailedError(f"a Spark task failed: {_essence(text, found)[:500]}")
 
 
 def _essence(text: str, found: list[tuple[str, str]]) -> str:
-    """The one line of a long text that says most: Python's last word, else Java's first exception and its cause."""
+    """Returns the most useful line of a long text: Python's last line, else Java's first exception with its cause."""
     if found:
         return ": ".join(found[-1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]

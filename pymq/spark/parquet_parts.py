@@ -1,7 +1,7 @@
-"""Writes one range's rows to staged Parquet files, one for every run of rows of the same day; knows no Spark.
+"""Writes the rows of one range to staged Parquet files, one per run of rows of the same day. Doesn't use Spark.
 
-A file's name depends on the offsets in it alone. Nothing a reader of the output could see is touched: files stay in
-the staging directory until the commit log names them.
+A file's name depends only on its offsets. Files stay in the staging directory, where readers of the output don't see
+them, until the commit log lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW_GROUP_ROWS = 128 * 1024
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 ZSTD_LEVEL = 3
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
-# Columns whose values repeat: a dictionary makes them small. For the others it only costs time.
+# Columns whose values repeat: a dictionary makes them smaller. For other columns it only costs time.
 DICTIONARY_COLUMNS = [
     "topic",
     "brokerName",
@@ -44,13 +44,13 @@ DICTIONARY_COLUMNS = [
 
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
-# What decides the files and their description, whichever columns are wanted.
+# Columns that the writer needs for the files and their description, even if they are not exported.
 _NEEDED = ("queueOffset", "storeTimestamp")
 
 
 @dataclass(slots=True, frozen=True)
 class StagedFile:
-    """A finished file: ``path`` is where it goes below the output, ``staged`` where it is now, both relative."""
+    """A finished file. ``path`` is its final place, ``staged`` its current one; both are relative to the output."""
 
     path: str
     staged: str
@@ -63,14 +63,14 @@ class StagedFile:
     max_time_us: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Returns a dict for JSON."""
         return asdict(self)
 
 
 def columns_to_read(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The wanted columns and those the writer itself looks at."""
-    wanted = check_columns(columns)
-    return wanted + tuple(name for name in _NEEDED if name not in wanted)
+    """Returns the columns to export and those that the writer needs."""
+    exported = check_columns(columns)
+    return exported + tuple(name for name in _NEEDED if name not in exported)
 
 
 class PartWriter:
@@ -90,14 +90,14 @@ class PartWriter:
         self._part = part
         self._output = output
         self._staging = staging
-        # A column that is a directory level must not be in the files too: readers would have it twice.
+        # A column that is a directory level must not be in the files too: readers would see it twice.
         self._columns = [name for name in check_columns(columns) if name not in partition_by]
         self._partition_by = partition_by
         self._compression = compression
         self._open: _OpenFile | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-        """Writes all batches; yields the rows of each as they are done. Close or abandon the writer afterwards."""
+        """Writes all batches and yields the number of rows of each. Close or abandon the writer afterwards."""
         for batch in batches:
             for day, run in self._runs(batch):
                 if self._open is None or self._open.day != day:
@@ -107,27 +107,27 @@ class PartWriter:
             yield batch.num_rows
 
     def close(self) -> list[StagedFile]:
-        """Finishes the last file and makes the staging directory durable; gives all files."""
+        """Finishes the last file, makes the staging directory durable, and returns all files."""
         self._finish()
         if self.files:
             sync_directory(self._staging)
         return self.files
 
     def abandon(self) -> None:
-        """Lets go of an unfinished file after an error."""
+        """Closes an unfinished file after an error."""
         if self._open is not None:
             self._open.writer.close()
             self._open = None
 
     def _runs(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The batch in runs of rows that go to the same directory."""
+        """Yields the batch in runs of rows that go to the same directory."""
         if "dt" not in self._partition_by:
             yield "", batch
             return
         times_us = pc.fill_null(batch.column("storeTimestamp").cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
         days = times_us // _DAY_US
-        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), batch.num_rows]
-        for first, last in pairwise(cuts):
+        bounds = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), batch.num_rows]
+        for first, last in pairwise(bounds):
             number = int(days[first])
             yield (NO_DAY if number < 0 else str(_EPOCH + timedelta(number))), batch.slice(first, last - first)
 
@@ -136,7 +136,7 @@ class PartWriter:
         name = f"{_safe(self._part.broker_name)}-{self._part.queue_id}-{first:012d}"
         if "topic" not in self._partition_by:
             name = f"{_safe(self._part.topic)}-{name}"
-        # Tasks of one export share the directory, and topics may share a file's name.
+        # Tasks of one export share the directory, and files of different topics may have the same name.
         path = self._staging / f"{_safe(self._part.topic)}-{name}.tmp"
         schema = run.select(self._columns).schema
         return _OpenFile(path, day, name, _parquet_writer(path, schema, self._compression))
@@ -169,7 +169,7 @@ class PartWriter:
 
 
 class _OpenFile:
-    """A Parquet file being written: rows gather until they fill a row group."""
+    """A Parquet file being written: collects rows until they fill a row group."""
 
     def __init__(self, path: Path, day: str, name: str, writer: pq.ParquetWriter) -> None:
         self.path = path
@@ -222,13 +222,13 @@ def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.Parqu
         compression=compression,
         compression_level=ZSTD_LEVEL if compression == "zstd" else None,
         use_dictionary=DICTIONARY_COLUMNS,
-        # Smallest and largest bodies help nobody to skip anything.
+        # Minimum and maximum of bodies don't help readers to skip row groups.
         write_statistics=[name for name in schema.names if name not in ("body", "bodyText", "properties")],
     )
 
 
 def _safe(name: str) -> str:
-    """A name as part of a path: letters, digits, ``-`` and ``_`` stay. Readers hide what begins with ``_`` or ``.``."""
+    """Escapes a name for a path: letters, digits, ``-`` and ``_`` stay, except a first ``_``, which hides a file."""
     text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
     return "%5F" + text[1:] if text.startswith("_") else text
 

@@ -1,4 +1,4 @@
-"""Which offsets of which queues are read: topics, globs and positions become ranges. Knows no Spark."""
+"""Plans the ranges to read: turns topics, globs and positions into offsets of queues. Doesn't use Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pymq.spark.cluster import ClusterView, Queue
 from pymq.spark.ranges import QueueRange, total_count
 from pymq.units import parse_time_ms
 
-# rocketmq-spark's numbers in offset JSON.
+# The numbers that rocketmq-spark uses in offset JSON.
 EARLIEST = -2
 LATEST = -1
 _GROUP_PREFIX = "group:"
@@ -29,7 +29,7 @@ class ResumeError(PymqError):
 
 @dataclass(slots=True, frozen=True)
 class Position:
-    """Where to start or end: exactly one of the fields is set, or ``symbol`` alone says earliest or latest."""
+    """A start or an end: one of the optional fields, or else ``symbol``, which is earliest or latest."""
 
     symbol: int = EARLIEST
     time_ms: int | None = None
@@ -39,7 +39,7 @@ class Position:
 
 @dataclass(slots=True)
 class Plan:
-    """Ranges to read, empty ones left out; ``queues`` has every queue with its range, the empty ones too."""
+    """The ranges to read. ``ranges`` leaves out empty ones; ``queues`` has every queue with its range."""
 
     queues: list[QueueRange] = field(default_factory=list)
 
@@ -52,26 +52,26 @@ class Plan:
         return total_count(self.queues)
 
     def limited(self, rows_max: int) -> Plan:
-        """The first ``rows_max`` offsets in the order of the queues; 0 is no limit."""
+        """Returns the first ``rows_max`` offsets in the order of the queues; 0 is no limit."""
         if not rows_max:
             return self
         left = rows_max
-        cut: list[QueueRange] = []
+        limited: list[QueueRange] = []
         for part in self.queues:
             count = min(left, part.count)
-            cut.append(replace(part, to_offset=part.from_offset + count))
+            limited.append(replace(part, to_offset=part.from_offset + count))
             left -= count
-        return Plan(cut)
+        return Plan(limited)
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """``earliest``, ``latest``, ``group:NAME``, offset JSON, or a point in time. Raises UsageError."""
+    """Parses ``earliest``, ``latest``, ``group:NAME``, offset JSON, or a point in time. Raises UsageError."""
     value = text.strip()
     if value in ("earliest", "latest"):
         return Position(symbol=EARLIEST if value == "earliest" else LATEST)
     if value.startswith(_GROUP_PREFIX):
         if len(value) == len(_GROUP_PREFIX):
-            raise UsageError("group: without a name: write group:NAME")
+            raise UsageError("'group:' has no name: write group:NAME")
         return Position(group=value[len(_GROUP_PREFIX) :])
     if value.startswith("{"):
         return Position(offsets=_parse_offsets(value))
@@ -86,16 +86,16 @@ def _parse_offsets(text: str) -> dict[str, dict[str, dict[str, int]]]:
         raise UsageError(f"offsets {text[:80]!r} are not of the form {form}: {error}") from error
 
 
-def choose_topics(view: ClusterView, wanted: Sequence[str]) -> list[str]:
-    """Names as given and what globs match, sorted; all user topics when nothing is given.
+def choose_topics(view: ClusterView, patterns: Sequence[str]) -> list[str]:
+    """Returns the given names and the topics that globs match, sorted; all user topics without patterns.
 
-    A glob matches user topics only, unless it begins with ``%`` (retry and dead-letter topics). Raises UsageError when
-    a glob matches nothing.
+    A glob matches only user topics, unless it begins with ``%`` (retry and dead-letter topics). Raises UsageError for
+    a glob without a match.
     """
-    if not wanted:
+    if not patterns:
         return view.user_topics()
     chosen: set[str] = set()
-    for pattern in wanted:
+    for pattern in patterns:
         if not _GLOB & set(pattern):
             chosen.add(pattern)
             continue
@@ -116,18 +116,18 @@ def make_plan(
     resume: Mapping[QueueKey, int] | None = None,
     via_filter_servers: bool = False,
 ) -> Plan:
-    """The ranges of all queues of these topics; ``via_filter_servers``: to be read from those of their brokers.
+    """Returns the ranges of all queues of these topics; ``via_filter_servers``: read them from filter servers.
 
-    ``resume`` gives the offset a queue was read up to earlier; it beats ``start``. Offsets beyond a queue's end are cut
-    to it; those before its beginning stay, so that the reader reports what is lost. Raises NotFoundError for a topic
-    that doesn't exist, ResumeError for a resumed queue that is shorter than it was, UnreachableError where a filter
-    server is wanted and none is there.
+    ``resume`` has the offsets up to which queues were read earlier, which take precedence over ``start``. Offsets
+    beyond a queue's end become that end. Offsets before its beginning stay, so that the reader reports the loss. Raises
+    NotFoundError for an unknown topic, ResumeError for a resumed queue that became shorter, UnreachableError when a
+    filter server is required and none is registered.
     """
     plan = Plan()
     for topic in topics:
         for queue in view.queues(topic):
             part = _plan_queue(view, queue, start, end, resume or {})
-            plan.queues.append(_served(part, queue) if via_filter_servers else part)
+            plan.queues.append(_from_filter_servers(part, queue) if via_filter_servers else part)
     return plan
 
 
@@ -142,13 +142,13 @@ def _plan_queue(
     elif first > high:
         raise ResumeError(
             f"{queue.topic} {queue.broker_name}/{queue.queue_id} was exported up to {first} but ends at {high} now: "
-            "it was deleted and made again, or this is another cluster; export to a new directory"
+            "it was deleted and created again, or this is another cluster; export to a new directory"
         )
     return QueueRange(queue.topic, queue.broker_name, queue.queue_id, first, max(first, last), queue.addresses)
 
 
-def _served(part: QueueRange, queue: Queue) -> QueueRange:
-    """Read from filter servers, each queue from another one first."""
+def _from_filter_servers(part: QueueRange, queue: Queue) -> QueueRange:
+    """Returns the range with the addresses of filter servers; each queue starts with a different one."""
     servers = queue.filter_servers
     if not servers:
         raise UnreachableError(
@@ -160,7 +160,7 @@ def _served(part: QueueRange, queue: Queue) -> QueueRange:
 
 
 def _resolve(view: ClusterView, queue: Queue, position: Position, low: int, high: int, otherwise: int) -> int:
-    """The offset a position means in one queue; ``otherwise`` where it says nothing about the queue."""
+    """Returns the offset of a position in one queue; the symbol ``otherwise`` applies if the position has none."""
     symbol = position.symbol
     if position.time_ms is not None:
         return max(low, view.offset_by_time(queue, position.time_ms))
@@ -182,7 +182,7 @@ def _named_offset(offsets: Mapping[str, Mapping[str, Mapping[str, Any]]], queue:
 
 
 def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int = 1) -> list[QueueRange]:
-    """Ranges cut so that none has more than ``rows_max`` offsets and there are at least ``count_min`` if rows allow."""
+    """Splits ranges so that none has more than ``rows_max`` offsets, into ``count_min`` parts or more if possible."""
     ranges = [part for part in ranges if part.count > 0]
     if len(ranges) < count_min and ranges:
         rows_max = min(rows_max, max(1, total_count(ranges) // count_min))
@@ -190,7 +190,7 @@ def split_ranges(ranges: Iterable[QueueRange], *, rows_max: int, count_min: int 
 
 
 def rounds(ranges: Sequence[QueueRange], rows_max: int) -> list[list[QueueRange]]:
-    """Ranges in groups of about ``rows_max`` offsets, at least one range each, order kept."""
+    """Groups ranges in order, with about ``rows_max`` offsets and at least one range in each group."""
     groups: list[list[QueueRange]] = []
     size = rows_max
     for part in ranges:

@@ -1,4 +1,4 @@
-"""A plugin's filter inside a reader: which records of a chunk are to be decoded at all."""
+"""Runs a plugin's filter in a reader: selects the records of a chunk before they are decoded."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class PluginFilter:
 
     @property
     def error_count(self) -> int:
-        """Messages that it could not judge."""
+        """The number of messages on which the filter failed."""
         return self._running.stats.errors
 
     def keep(self, chunk: Chunk, starts: Positions) -> Positions:
-        """The starts of the wanted records. Raises FilterStopError, MalformedRecordError."""
+        """Returns the starts of the records that match. Raises FilterStopError, MalformedRecordError."""
         kept: list[int] = []
         for first in range(0, len(starts), BATCH_COUNT):
             kept += self._keep(chunk, starts[first : first + BATCH_COUNT])
@@ -47,14 +47,14 @@ class PluginFilter:
         places, messages = starts.tolist(), filter_messages(chunk, starts, self._broker_name)
         kept: list[int] = []
         while places:
-            found, judged_count = self._running.keep(places, messages)
+            found, filtered_count = self._running.keep(places, messages)
             kept += found
-            places, messages = places[judged_count:], messages[judged_count:]
+            places, messages = places[filtered_count:], messages[filtered_count:]
         return kept
 
 
 def filter_messages(chunk: Chunk, starts: Positions, broker_name: str) -> list[FilterMessage]:
-    """The records at ``starts`` as filters see them; bodies are cut out when one asks. Raises MalformedRecordError."""
+    """Returns the records at ``starts`` for filters; bodies are copied on first use. Raises MalformedRecordError."""
     layout = find_fields(chunk, starts)
     fields = zip(
         integers(layout.octets, starts + record.QUEUE_ID_AT, 4).tolist(),

@@ -1,4 +1,4 @@
-"""How far Spark's tasks have come, told to the driver by datagrams: a lost one costs nothing."""
+"""Reports the progress of Spark's tasks to the driver by datagrams; the next one makes up for a lost one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DATAGRAM_MAX_BYTES = 256
 
 
 class RowSender:
-    """In a task: tells the driver the task's row count now and then. An empty ``target`` tells nobody."""
+    """Sends a task's row count to the driver at intervals; does nothing with an empty ``target``."""
 
     def __init__(self, target: str, task: str) -> None:
         self._task = task
@@ -29,7 +29,7 @@ class RowSender:
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def add(self, rows: int) -> None:
-        """Counts rows, and sends the sum when it is time."""
+        """Counts rows and sends the sum once per interval."""
         self._rows += rows
         if self._socket is not None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + INTERVAL_S
@@ -44,7 +44,7 @@ class RowSender:
 
 
 class RowListener:
-    """In the driver: sums the tasks' counts in a thread of its own and calls ``on_rows`` with each new sum."""
+    """Sums the tasks' counts in a thread of the driver and calls ``on_rows`` with each new sum."""
 
     def __init__(self, on_rows: Callable[[int], None], host: str = "127.0.0.1") -> None:
         self._on_rows = on_rows

@@ -1,7 +1,7 @@
-"""Property strings of many messages parsed at once: two separators found with numpy, text cut out by Arrow.
+"""Parses the property strings of many messages at once: numpy finds the separators, Arrow copies the texts.
 
-Equal to ``pymq.model.properties.decode_properties`` row by row: pairs without a separator, with an empty name or an
-empty value are dropped, the last of several equal names wins, a missing last separator is tolerated.
+Each row has the result of ``pymq.model.properties.decode_properties``: pairs without a separator, with an empty name
+or an empty value are dropped, the last of several equal names wins, and a missing last separator is accepted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 class PropertyTable:
-    """Names and values of all rows, one after the other; ``row_of`` says which row a pair belongs to."""
+    """Names and values of all rows in order; ``row_of`` has the row of each pair."""
 
     __slots__ = ("_codes", "_dictionary", "_names", "_row_count", "_row_of", "_values")
 
@@ -38,13 +38,13 @@ class PropertyTable:
         self._dictionary = encoded.dictionary
 
     def maps(self) -> pa.MapArray:
-        """One map a row; rows without properties have an empty one."""
+        """Returns one map per row; rows without properties have an empty one."""
         offsets = np.zeros(self._row_count + 1, np.int32)
         np.cumsum(np.bincount(self._row_of, minlength=self._row_count), out=offsets[1:])
         return pa.MapArray.from_arrays(pa.array(offsets), self._names, self._values)
 
     def values_of(self, name: str) -> pa.StringArray:
-        """One property's value in every row, null where it is missing."""
+        """Returns one property's value in every row, null if it is missing."""
         code = pc.index(self._dictionary, name).as_py()
         where = np.flatnonzero(self._codes == code) if code >= 0 else np.empty(0, np.int64)
         chosen = np.full(self._row_count, -1, np.int64)
@@ -53,10 +53,10 @@ class PropertyTable:
 
 
 def parse_properties(raw: pa.BinaryArray) -> PropertyTable:
-    """The table of all rows' properties."""
+    """Returns the table of all rows' properties."""
     try:
         return _parse_at_once(raw)
-    except pa.ArrowInvalid:  # some bytes are no UTF-8
+    except pa.ArrowInvalid:  # some bytes are not UTF-8
         return _parse_one_by_one(raw)
 
 
@@ -75,7 +75,7 @@ def _parse_at_once(raw: pa.BinaryArray) -> PropertyTable:
     middle = separators
     good = _are_pairs(starts, middle, ends)
     if not good.all():
-        # Some pair has no separator or several: the first one after each start counts, if the pair reaches so far.
+        # A pair has no separator or several: the first one after each start counts, if it is in the pair.
         separators = np.append(separators, len(octets))
         middle = separators[np.searchsorted(separators, starts)]
         good = _are_pairs(starts, middle, ends)
@@ -87,24 +87,27 @@ def _parse_at_once(raw: pa.BinaryArray) -> PropertyTable:
 
 
 def _are_pairs(starts: Indices, middle: Indices, ends: Indices) -> npt.NDArray[np.bool_]:
-    """Which triples enclose a name and a value; one False when there are not as many separators as pairs."""
+    """Returns which triples enclose a name and a value; one False if the numbers of separators and pairs differ."""
     if len(middle) != len(starts):
         return np.zeros(1, np.bool_)
     return (middle > starts) & (middle + 1 < ends)
 
 
 def _rows_of(starts: Indices, offsets: Indices) -> Indices:
-    """The row of each pair, from where the pairs start and the rows' offsets."""
+    """Returns the row of each pair, from the starts of the pairs and the rows' offsets."""
     count = len(offsets) - 1
     per_row = len(starts) // count
     if per_row and per_row * count == len(starts) and np.array_equal(starts[::per_row], offsets[:-1]):
-        # As many pairs in every row, so no search: what producers of one kind of message send.
+        # Every row has the same number of pairs, as with messages of one kind, so no search is needed.
         return np.repeat(np.arange(count), per_row)
     return np.searchsorted(offsets, starts, side="right") - 1
 
 
 def _pair_bounds(octets: npt.NDArray[np.uint8], offsets: Indices) -> tuple[Indices, Indices]:
-    """Where pairs start and end: at 0x02, or at a row's end that has none (clients 4.9.4 to 5.0.0 leave it out)."""
+    """Returns the starts and ends of pairs. A pair ends at 0x02, or at the row's end if clients left that out.
+
+    Clients 4.9.4 to 5.0.0 do so.
+    """
     ends = np.flatnonzero(octets == 2)
     nexts = ends + 1
     row_ends = offsets[1:][np.diff(offsets) > 0]
@@ -120,11 +123,11 @@ def _pair_bounds(octets: npt.NDArray[np.uint8], offsets: Indices) -> tuple[Indic
 
 
 def _last_of_equal(row_count: int, row_of: Indices, codes: Indices, code_count: int) -> Indices | None:
-    """Indices of the pairs to keep when a row has a name more than once; None when no row has."""
+    """Returns the indices of the pairs to keep if a row has a name more than once; None if no row does."""
     total = len(codes)
     per_row = total // row_count if row_count else 0
     if per_row and per_row * row_count == total and _same_in_every_row(row_of, codes, row_count, per_row):
-        # The usual case: all messages have the same names in the same order, so one row tells of all.
+        # The usual case: all messages have the same names in the same order, so one row represents all.
         kept = _last_positions(codes[:per_row])
         if len(kept) == per_row:
             return None
@@ -142,7 +145,7 @@ def _same_in_every_row(row_of: Indices, codes: Indices, row_count: int, per_row:
 
 
 def _last_positions(codes: Indices) -> Indices:
-    """Ascending positions of the last occurrence of every code."""
+    """Returns the ascending positions of the last occurrence of every code."""
     _, first_from_end = np.unique(codes[::-1], return_index=True)
     return np.sort(len(codes) - 1 - first_from_end)
 

@@ -1,8 +1,8 @@
-"""Spark's conditions on columns that are message properties, as SQL92 for brokers.
+"""Translates Spark's conditions on columns that are message properties to SQL92 for brokers.
 
-Spark judges every row again, so a term may let through more than its condition but never less. Both sides compare
-texts byte by byte here: nothing is sent that would make a broker read a property as a number. A column's text has
-U+FFFD for bytes that are no UTF-8, the broker has the bytes: such values are not sent either.
+Spark checks every row again, so a term may match more rows than its condition but never fewer. Both sides must compare
+texts byte by byte, so no term makes a broker read a property as a number. A column's text has U+FFFD for bytes that
+are not UTF-8, but the broker has the bytes, so values with U+FFFD are not sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FINDS = {"StringStartsWith": "STARTSWITH", "StringEndsWith": "ENDSWITH", "Strin
 
 
 def sql_term(condition: Any) -> str | None:
-    """The SQL92 of one of Spark's filters; None for columns and kinds that have none."""
+    """Returns one of Spark's filters as SQL92; None for columns and kinds that can't be translated."""
     kind = type(condition).__name__
     if kind == "Not":
         return _negated(condition.child)
@@ -36,7 +36,7 @@ def sql_term(condition: Any) -> str | None:
         return None
     column, value = attribute[0], getattr(condition, "value", None)
     if column == _MESSAGE_ID:
-        # A message without a unique key has its broker's id for one, which no property holds.
+        # The column of a message without a unique key has the broker's id, which is not a property.
         term = _term(kind, UNIQ_KEY, value) if kind in ("EqualTo", "EqualNullSafe", "In") else None
         return None if term is None or value is None else f"({term} OR {UNIQ_KEY} IS NULL)"
     name = _sql_name(column)
@@ -44,7 +44,7 @@ def sql_term(condition: Any) -> str | None:
 
 
 def joined_terms(terms: Sequence[str]) -> str | None:
-    """All terms as one expression; None without any, or when brokers would not take it."""
+    """Returns all terms as one expression; None without terms, or if brokers would refuse it."""
     if not terms:
         return None
     text = " AND ".join(terms)
@@ -56,7 +56,7 @@ def joined_terms(terms: Sequence[str]) -> str | None:
 
 
 def _sql_name(column: str) -> str | None:
-    """The property that a column shows; None for other columns, and for names that SQL92 can't write."""
+    """Returns the property of a column; None for other columns, and for names that SQL92 can't express."""
     name = _PROPERTY_OF.get(column) or property_of(column)
     if name is None or not _NAME.fullmatch(name) or name.upper() in _KEY_WORDS:
         return None
@@ -78,7 +78,7 @@ def _term(kind: str, name: str, value: Any) -> str | None:
 
 
 def _negated(child: Any) -> str | None:
-    """Of a property that is null Spark says null for these, which is no match: so do brokers."""
+    """Translates a negated filter. For a null property both Spark and brokers return null, which is no match."""
     kind = type(child).__name__
     attribute: tuple[str, ...] = getattr(child, "attribute", ())
     name = _sql_name(attribute[0]) if len(attribute) == 1 else None
@@ -105,12 +105,12 @@ def _of_texts(values: Any, term: Callable[[str], str]) -> str | None:
 
 
 def _can_be_written(value: Any) -> bool:
-    """Texts that compare the same everywhere; an empty one is no property's value to a broker."""
+    """Returns True for a text that compares the same on both sides; a broker has no property with an empty value."""
     if not isinstance(value, str) or not value or _REPLACED in value:
         return False
     try:
         value.encode()
-    except UnicodeEncodeError:  # half a surrogate pair
+    except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
 

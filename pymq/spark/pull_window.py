@@ -1,7 +1,7 @@
-"""Which pulls of a range are in flight and what may be delivered next: two pulls overlap, rows still come in order.
+"""Tracks the pulls of a range that are in flight: two pulls overlap, and their messages are delivered in order.
 
-No I/O. A pull's answer may cover less than was asked (servers cap count and bytes), so the offset of the pull after it
-is a guess: the window learns how much one answer holds, asks again for what was left out, keeps what came early.
+No I/O. An answer may cover less than the request (servers limit count and bytes), so the start of the next pull is a
+guess. The window learns how much an answer covers, requests missing parts again, and keeps answers that are early.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Ask(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Part of the range in order: offsets [start, end) out of ``data``; ``moved`` when the broker had them no more."""
+    """Offsets [start, end) from ``data``, in order; ``moved`` when the broker no longer had them."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 class PullWindow:
-    """The state of one range's pulls: what was asked, what came, what is left."""
+    """The state of one range's pulls: those in flight, the early answers, and the offsets left to request."""
 
     def __init__(self, start: int, stop: int, *, count_max: int = PULL_COUNT_MAX, depth: int = 2) -> None:
         assert start <= stop and count_max > 0 and depth > 0
@@ -56,8 +56,8 @@ class PullWindow:
         return len(self._in_flight)
 
     def next_ask(self) -> Ask | None:
-        """The next pull to send, None while enough are in flight or nothing is left to ask for."""
-        # Until the first answer nobody knows how much one holds, so guessing would only make holes.
+        """Returns the next pull to send; None if enough are in flight or no offsets are left."""
+        # Until the first answer its usual size is unknown, and a guess would only leave gaps.
         if len(self._in_flight) >= (self._depth if self._learned else 1) or not self._left:
             return None
         start, stop = self._left.pop(0)
@@ -69,7 +69,7 @@ class PullWindow:
         return ask
 
     def answered(self, ask: Ask, next_offset: int, data: bytes | bytearray, *, moved: bool = False) -> list[Segment]:
-        """Takes an answer that covers [ask.start, next_offset); gives what can be delivered now, in order."""
+        """Takes an answer that covers [ask.start, next_offset); returns the segments to deliver now, in order."""
         assert next_offset > ask.start
         self._in_flight.remove(ask)
         if data:
@@ -87,13 +87,13 @@ class PullWindow:
         return ready
 
     def give_back(self, ask: Ask) -> None:
-        """The pull got no usable answer: it will be asked again."""
+        """Takes back a pull without a usable answer, to request it again."""
         self._in_flight.remove(ask)
         if ask.stop > self.cursor:
             insort(self._left, (max(ask.start, self.cursor), ask.stop))
 
     def give_back_all(self) -> None:
-        """The connection is gone: everything in flight will be asked again."""
+        """Takes back all pulls in flight after a lost connection, to request them again."""
         for ask in list(self._in_flight):
             self.give_back(ask)
 
@@ -101,8 +101,8 @@ class PullWindow:
         self._learned = True
         got = next_offset - ask.start
         if next_offset < ask.stop:
-            # A cap by count gives the same number again. One by bytes varies, and each answer that falls short of its
-            # ask costs a round trip for the rest: so a little less than what came is asked for then.
+            # With a limit by count, all answers have the same size. With a limit by bytes they vary, and each answer
+            # that is shorter than its request costs a round trip for the rest: so the next requests are a bit smaller.
             steady = self._last_short in (0, got) or got < _MARGIN_FROM
             self._stride = got if steady else got - got // 8
             self._last_short = got

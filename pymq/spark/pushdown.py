@@ -1,4 +1,4 @@
-"""What a query's WHERE says about where its rows are: topics, queues, offsets, tags, properties. Only ever narrows."""
+"""Predicate pushdown: limits a read by a query's WHERE on topics, queues, offsets, tags and properties."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pymq.spark.ranges import QueueRange
 _BY_VALUE = ("topic", "brokerName", "queueId", "tags")
 
 
-class Prefilter:
-    """Conditions gathered one by one; all of them hold for every row wanted. Kinds it doesn't know change nothing."""
+class Pushdown:
+    """Collects conditions that hold for every row of the result. Ignores kinds of conditions it doesn't know."""
 
     def __init__(self) -> None:
         self._allowed: dict[str, frozenset[Any]] = {}
@@ -22,7 +22,7 @@ class Prefilter:
         self._sql_terms: list[str] = []
 
     def take(self, condition: Any) -> None:
-        """Takes one of Spark's filters into account. They are told by their class's name: no Spark is needed here."""
+        """Adds one of Spark's filters. The name of its class identifies it, so this module doesn't import Spark."""
         kind = type(condition).__name__
         term = sql_term(condition)
         if term is not None:
@@ -38,34 +38,34 @@ class Prefilter:
             self._take_offset(kind, value)
 
     def topics(self, topics: Sequence[str]) -> list[str]:
-        """The topics that can have rows."""
+        """Returns the topics that can have rows."""
         allowed = self._allowed.get("topic")
         return [topic for topic in topics if allowed is None or topic in allowed]
 
     def apply(self, ranges: Iterable[QueueRange]) -> list[QueueRange]:
-        """The ranges that can have rows, cut to the offsets wanted."""
+        """Returns the ranges that can have rows, limited to the possible offsets."""
         kept: list[QueueRange] = []
         for part in ranges:
             first = max(part.from_offset, self._from_offset)
             last = part.to_offset if self._to_offset is None else min(part.to_offset, self._to_offset)
-            if first < last and self._serves(part):
+            if first < last and self._allows(part):
                 kept.append(replace(part, from_offset=first, to_offset=last))
         return kept
 
     def tag_expression(self) -> str | None:
-        """For the broker's filter; None when rows of any tag, or tags that can't be written so, may be wanted."""
+        """Returns a tag expression for the broker; None if any tag can match, or a tag can't be written in one."""
         tags = self._allowed.get("tags")
         if not tags or not all(_can_be_written(tag) for tag in tags):
             return None
         return " || ".join(sorted(tags))
 
     def sql(self) -> str | None:
-        """SQL92 that holds for every row wanted; None when nothing can be said so, or it would be over a limit."""
+        """Returns SQL92 that holds for every row of the result; None without terms, or if it is over a limit."""
         return joined_terms(self._sql_terms)
 
-    def _serves(self, part: QueueRange) -> bool:
-        wanted = {"topic": part.topic, "brokerName": part.broker_name, "queueId": part.queue_id}
-        return all(name not in self._allowed or value in self._allowed[name] for name, value in wanted.items())
+    def _allows(self, part: QueueRange) -> bool:
+        place = {"topic": part.topic, "brokerName": part.broker_name, "queueId": part.queue_id}
+        return all(name not in self._allowed or value in self._allowed[name] for name, value in place.items())
 
     def _take_offset(self, kind: str, value: int) -> None:
         if kind in ("EqualTo", "EqualNullSafe", "GreaterThanOrEqual"):

@@ -1,4 +1,4 @@
-"""Ranges of queue offsets and how to read them: the picklable values that travel from the planner to Spark's tasks."""
+"""Ranges of queue offsets and read settings: picklable values that the planner passes to Spark's tasks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pymq.spark.options import DataLoss
 from pymq.spark.pull_window import PULL_COUNT_MAX
 from pymq.spark.selection import ALL, Selection
 
-# A group that every broker has without being asked (Java: MixAll.TOOLS_CONSUMER_GROUP).
+# A group that every broker has from the start (Java: MixAll.TOOLS_CONSUMER_GROUP).
 DEFAULT_GROUP = "TOOLS_CONSUMER"
 PULL_SIZE_MAX_BYTES = 4 * 1024 * 1024
 
 
 class DataLossError(PymqError):
-    """Messages that a range should have are gone from the broker."""
+    """The broker no longer has messages of a range."""
 
 
 @dataclass(slots=True, frozen=True)
 class QueueRange:
-    """Offsets [from_offset, to_offset) of one queue; ``addresses`` are its brokers' ("host:port"), the master first."""
+    """Offsets [from_offset, to_offset) of one queue; ``addresses``: "host:port" of its brokers, the master first."""
 
     topic: str
     broker_name: str
@@ -39,10 +39,10 @@ class QueueRange:
         return f"{self.topic} {self.broker_name}/{self.queue_id} [{self.from_offset}, {self.to_offset})"
 
     def split(self, rows_max: int) -> list[QueueRange]:
-        """Parts of nearly equal size, none with more than ``rows_max`` offsets."""
+        """Splits the range into parts of nearly equal size, none with more than ``rows_max`` offsets."""
         parts = max(1, -(-self.count // rows_max))
-        cuts = [self.from_offset + self.count * part // parts for part in range(parts + 1)]
-        return [replace(self, from_offset=cuts[n], to_offset=cuts[n + 1]) for n in range(parts)]
+        bounds = [self.from_offset + self.count * part // parts for part in range(parts + 1)]
+        return [replace(self, from_offset=bounds[n], to_offset=bounds[n + 1]) for n in range(parts)]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; the inverse is :meth:`from_dict`."""
@@ -56,7 +56,7 @@ class QueueRange:
 
 @dataclass(slots=True, frozen=True)
 class ReadSettings:
-    """How a range is read: columns, filter, sizes of pulls and batches."""
+    """The settings for reading a range: columns, filter, sizes of pulls and batches."""
 
     columns: tuple[str, ...] = ()
     selection: Selection = ALL
@@ -69,7 +69,7 @@ class ReadSettings:
     batch_size_bytes: int = 8 * 1024 * 1024
     timeout_s: float = 30.0
     attempts: int = 6
-    """Tries without any progress before a range is given up."""
+    """Attempts without progress before the read of a range fails."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -95,5 +95,5 @@ class ReadSettings:
 
 
 def total_count(ranges: Iterable[QueueRange]) -> int:
-    """Offsets in all ranges."""
+    """Returns the number of offsets in all ranges."""
     return sum(part.count for part in ranges)

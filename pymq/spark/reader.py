@@ -1,6 +1,6 @@
-"""One range of a queue as RecordBatches: pulls overlap, answers are checked for gaps, lost connections are mended.
+"""Reads one range of a queue as RecordBatches: overlaps pulls, checks answers for gaps, and reconnects.
 
-Works against PyMQ's broker and Apache's, which answers at most 32 messages a pull however many are asked for.
+Works with PyMQ's broker and with Apache's, which returns at most 32 messages per pull.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 if TYPE_CHECKING:
     from pymq.spark.plugin_filter import PluginFilter
 
-# The server is busy or not ready: the same pull may work a moment later.
+# The server is busy or not ready: the same pull may succeed a moment later.
 RETRY_CODES = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY}
 )
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
-# A filter server that looks for the message its workers fail at answers "pull again" this often at most: it halves.
+# A filter server that searches, by halving, for the message its workers fail on answers "pull again" less often.
 PULL_AGAIN_COUNT_MAX = 64
 
 Opener = Callable[[str, float], Remote]
 
 
 def open_remote(address: str, timeout_s: float) -> Remote:
-    """A real connection."""
+    """Opens a real connection."""
     return Remote(address, timeout_s=timeout_s)
 
 
 class RangeReader:
-    """Reads one range once. ``rows``, ``lost``, ``filter_errors`` and ``bytes_read`` count while it goes on.
+    """Reads one range once. ``rows``, ``lost``, ``filter_errors`` and ``bytes_read`` grow meanwhile.
 
-    ``lost`` counts offsets of the range without a message; where the broker or a filter server leaves messages out,
-    only those that it reports. ``filter_errors``: messages that a filter of this reader could not judge.
+    ``lost`` counts offsets of the range without a message; if the broker or a filter server filters, only those that
+    it reports. ``filter_errors`` counts messages on which this reader's filter failed.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class RangeReader:
         self._settings = settings
         selection = settings.selection
         self._tags = selection.tags
-        self._is_served = selection.via is not None
-        self._subscription, self._expression_type = selection.of_pull()
-        self._has_gaps = self._is_served or selection.sql is not None or self._tags is not None
-        self._prefilter = selection.make_prefilter
+        self._via_filter_server = selection.via is not None
+        self._subscription, self._expression_type = selection.pull_subscription()
+        self._has_gaps = self._via_filter_server or selection.sql is not None or self._tags is not None
+        self._pushed_sql = selection.pushed_sql
         self._plugin = _plugin_filter(settings, part) if selection.runs_here else None
         self._again_count = 0
         self._schema = arrow_schema(check_columns(settings.columns))
@@ -96,10 +96,10 @@ class RangeReader:
         self._pending_bytes = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in order of their offsets.
+        """Yields the rows in order of their offsets.
 
-        Raises DataLossError (unless losses are only to be reported), UnreachableError when no broker or filter server
-        of the queue answers after several tries, RefusedError for a refusal, FilterStopError where a filter stops,
+        Raises DataLossError (unless losses are only reported), UnreachableError when no broker or filter server of the
+        queue answers after several attempts, RefusedError for a refusal, FilterStopError when a filter stops,
         MalformedRecordError for damaged bytes.
         """
         settings = self._settings
@@ -108,7 +108,7 @@ class RangeReader:
                 for segment in self._step():
                     self._take(segment)
                 if self._pending_rows >= settings.batch_rows or self._pending_bytes >= settings.batch_size_bytes:
-                    # The next pulls go out before decoding, so that the broker works meanwhile.
+                    # Sends the next pulls before decoding, so that the broker works meanwhile.
                     self._send_pulls()
                     yield from self._flush()
             yield from self._flush()
@@ -116,7 +116,7 @@ class RangeReader:
             self._drop_connection()
 
     def _step(self) -> list[Segment]:
-        """One answer; a lost connection or a busy server costs a pause and counts as a failure."""
+        """Receives one answer; a lost connection or a busy server counts as a failure and causes a pause."""
         try:
             if self._remote is None:
                 addresses = self._part.addresses
@@ -132,7 +132,7 @@ class RangeReader:
         return [] if ask is None else self._on_answer(ask, answer)
 
     def _send_pulls(self) -> bool:
-        """Fills the window; False when the connection broke (the next step opens a new one)."""
+        """Fills the window; returns False when the connection is lost (the next step opens a new one)."""
         try:
             while self._remote is not None and (ask := self._window.next_ask()) is not None:
                 self._asked[self._remote.send(self._pull_command(ask))] = ask
@@ -146,8 +146,8 @@ class RangeReader:
         if code in RETRY_CODES:
             error = RefusedError(code, answer.remark, self._address())
             self._window.give_back(ask)
-            if self._is_served:
-                self._drop_connection()  # another filter server may be better off
+            if self._via_filter_server:
+                self._drop_connection()  # another filter server may be ready
             self._failed(error)
             return []
         if code not in (
@@ -159,23 +159,23 @@ class RangeReader:
             return self._on_refusal(ask, RefusedError(code, answer.remark, self._address()))
         next_offset = decode_header(PullMessageAnswer, answer.ext).next_begin_offset
         if code == ResponseCode.PULL_OFFSET_MOVED:
-            # Below the queue's beginning the broker tells where it is; beyond its end nothing is left.
+            # Below the queue's beginning the broker answers with that; beyond its end no offsets are left.
             self._failures = 0
             ahead = next_offset if next_offset > ask.start else self._part.to_offset
             return self._window.answered(ask, ahead, b"", moved=True)
         if next_offset <= ask.start:
-            if self._is_served and code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            if self._via_filter_server and code == ResponseCode.PULL_RETRY_IMMEDIATELY:
                 return self._pull_again(ask, answer)
             return self._nothing_yet(ask, answer)
         self._failures = self._again_count = 0
-        self._has_gaps = self._has_gaps or self._prefilter is not None
+        self._has_gaps = self._has_gaps or self._pushed_sql is not None
         return self._window.answered(ask, next_offset, answer.body if code == ResponseCode.SUCCESS else b"")
 
     def _on_refusal(self, ask: Ask, error: RefusedError) -> list[Segment]:
-        """A broker that doesn't take the prefilter is asked without it: that costs time, and no row."""
-        if self._prefilter is None:
+        """Pulls again without the pushed SQL if the broker refuses it: that costs time but loses no rows."""
+        if self._pushed_sql is None:
             raise with_next_step(error) if self._expression_type == SQL92 else error
-        self._prefilter = None
+        self._pushed_sql = None
         self._window.give_back(ask)
         self._drop_connection()
         return []
@@ -185,7 +185,7 @@ class RangeReader:
         if self._again_count > PULL_AGAIN_COUNT_MAX:
             raise RefusedError(
                 answer.code,
-                f"no progress at offset {ask.start} of {self._part} after {PULL_AGAIN_COUNT_MAX} pulls: look into the "
+                f"no progress at offset {ask.start} of {self._part} after {PULL_AGAIN_COUNT_MAX} pulls: see the "
                 "filter server's log",
                 self._address(),
             )
@@ -193,7 +193,7 @@ class RangeReader:
         return []
 
     def _nothing_yet(self, ask: Ask, answer: Command) -> list[Segment]:
-        """The broker has nothing at an offset that it had when planning: a slave behind its master, or a loss."""
+        """Handles a broker without an offset that existed when planning: a slave behind its master, or a loss."""
         if self._failures + 1 < self._settings.attempts:
             self._window.give_back(ask)
             self._failed(RefusedError(answer.code, answer.remark, self._address()))
@@ -202,7 +202,7 @@ class RangeReader:
         return self._window.answered(ask, self._part.to_offset, b"", moved=True)
 
     def _take(self, segment: Segment) -> None:
-        """Keeps a segment's records for the next batch and counts what is missing."""
+        """Keeps a segment's records for the next batch and counts the missing ones."""
         span = segment.end - segment.start
         kept = 0
         if segment.data:
@@ -222,8 +222,8 @@ class RangeReader:
         self.lost += missing
         if self._settings.on_data_loss == "fail":
             raise DataLossError(
-                f"{self._part}: the broker no longer has {missing} messages of [{segment.start}, {segment.end}), they "
-                "were deleted or their queue was reset: start later, or accept losses with on-data-loss report"
+                f"{self._part}: the broker no longer has {missing} messages of [{segment.start}, {segment.end}): they "
+                "were deleted or their queue was reset; start later, or accept losses with on-data-loss report"
             )
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
@@ -246,7 +246,7 @@ class RangeReader:
                 yield kept
 
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Brokers filter by a hash of the tag, so equal hashes slip through; here the texts decide."""
+        """Removes other tags with the same hash: brokers compare only hashes of tags."""
         if self._tags is None:
             return batch
         mask = pc.is_in(batch.column("tags"), value_set=pa.array(sorted(self._tags)))
@@ -255,15 +255,15 @@ class RangeReader:
     def _pull_command(self, ask: Ask) -> Command:
         settings = self._settings
         subscription, kind = self._subscription, self._expression_type
-        if self._prefilter is not None:
-            subscription, kind = self._prefilter, SQL92
+        if self._pushed_sql is not None:
+            subscription, kind = self._pushed_sql, SQL92
         header = PullMessageHeader(
             consumer_group=settings.group,
             topic=self._part.topic,
             queue_id=self._part.queue_id,
             queue_offset=ask.start,
             max_msg_nums=ask.stop - ask.start,
-            sys_flag=sysflag.PULL_SUBSCRIPTION | (sysflag.PULL_CLASS_FILTER if self._is_served else 0),
+            sys_flag=sysflag.PULL_SUBSCRIPTION | (sysflag.PULL_CLASS_FILTER if self._via_filter_server else 0),
             commit_offset=0,
             suspend_timeout_millis=0,
             sub_version=0,
@@ -276,10 +276,10 @@ class RangeReader:
     def _failed(self, error: Exception) -> None:
         self._failures += 1
         if self._failures >= self._settings.attempts:
-            if self._is_served and isinstance(error, UnreachableError):
+            if self._via_filter_server and isinstance(error, UnreachableError):
                 raise UnreachableError(
                     f"{self._part}: none of its filter servers ({', '.join(self._part.addresses)}) answers: {error}; "
-                    "start one with pymq filter-server --broker, then run this again"
+                    "start one with pymq filter-server --broker and run this again"
                 ) from error
             raise error
         self._sleep(min(BACKOFF_FIRST_S * 2 ** (self._failures - 1), BACKOFF_MAX_S))
@@ -302,7 +302,7 @@ def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
 
 
 def _inside(segment: Segment, starts: Positions) -> np.ndarray:
-    """Which records lie in the segment: an answer may begin before it or reach beyond it."""
+    """Returns which records are in the segment: an answer may begin before it or end after it."""
     octets = np.frombuffer(segment.data, np.uint8)
     offsets = integers(octets, starts + record.QUEUE_OFFSET_AT, 8)
     return (offsets >= segment.start) & (offsets < segment.end)

@@ -10,7 +10,7 @@ from pymq.model.hosts import parse_address
 from pymq.wire.codes import ResponseCode
 from pymq.wire.command import FRAME_SIZE_MAX_BYTES, Command, decode_command, encode_command
 
-# What a server is given to answer, and what a connection is given to come up.
+# Time for a server to answer, and for a connection to be established.
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 
@@ -18,17 +18,17 @@ Connect = Callable[[str, int, float], socket.socket]
 
 
 def connect_socket(host: str, port: int, timeout_s: float) -> socket.socket:
-    """A connected TCP socket."""
+    """Returns a connected TCP socket."""
     connection = socket.create_connection((host, port), timeout_s)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 class Remote:
-    """One connection. Requests may be sent ahead (:meth:`send`); answers come in any order (:meth:`receive`).
+    """One connection. Requests can be pipelined (:meth:`send`); answers arrive in any order (:meth:`receive`).
 
-    ``address`` is "host:port". Every method raises UnreachableError when the connection can't be had or is lost; the
-    object is of no use after that.
+    ``address`` is "host:port". Every method raises UnreachableError when the connection can't be opened or is lost; the
+    object can't be used after that.
     """
 
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S, connect: Connect = connect_socket) -> None:
@@ -38,12 +38,12 @@ class Remote:
             host, port = parse_address(address)
             self._socket = connect(host, port, min(timeout_s, CONNECT_TIMEOUT_S))
         except (OSError, ValueError) as error:
-            raise UnreachableError(f"no connection to {address}: {error}; check address and server") from error
+            raise UnreachableError(f"no connection to {address}: {error}; check the address and the server") from error
         self._socket.settimeout(timeout_s)
         self._timeout_s = timeout_s
 
     def send(self, command: Command) -> int:
-        """Sends a request; gives its opaque."""
+        """Sends a request and returns its opaque."""
         self._opaque += 1
         command.opaque = self._opaque
         try:
@@ -53,14 +53,14 @@ class Remote:
         return self._opaque
 
     def receive(self) -> Command:
-        """The next answer. Requests that a broker pushes to clients are skipped."""
+        """Returns the next answer; skips requests that a broker sends to clients."""
         while True:
             answer = self._receive_command()
             if answer.is_response:
                 return answer
 
     def ask(self, command: Command) -> Command:
-        """One request and its answer."""
+        """Sends a request and returns its answer."""
         opaque = self.send(command)
         while True:
             answer = self.receive()
@@ -68,7 +68,7 @@ class Remote:
                 return answer
 
     def ask_ok(self, command: Command) -> Command:
-        """Like :meth:`ask`. Raises RefusedError for any code but success."""
+        """Does the same as :meth:`ask`. Raises RefusedError for any code other than success."""
         answer = self.ask(command)
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark, self.address)
@@ -89,7 +89,7 @@ class Remote:
         if not 4 <= size <= FRAME_SIZE_MAX_BYTES:
             raise UnreachableError(f"{self.address} sent a frame of {size} bytes: it does not speak this protocol")
         try:
-            # A bytearray serves as bytes: it is only sliced and decoded.
+            # A bytearray works like bytes here: it is only sliced and decoded.
             return decode_command(self._receive_exactly(size))  # type: ignore[arg-type]
         except ProtocolViolation as error:
             raise UnreachableError(f"{self.address} sent a frame that can't be read: {error}") from error

@@ -1,6 +1,6 @@
-"""The columns a message becomes: names, Arrow types and Spark types, in one table for all readers and writers.
+"""The columns of a message: names, Arrow types and Spark types, in one table for all readers and writers.
 
-Besides those of the table, ``property_NAME`` is a message property as text, null where it is missing.
+In addition, the column ``property_NAME`` is a message property as text, null if it is missing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pymq.errors import UsageError
 
 
 class Column(NamedTuple):
-    """One column: ``ddl`` is its Spark SQL type; ``usual`` columns come when none are named."""
+    """One column: ``ddl`` is its Spark SQL type; ``usual`` columns are the default."""
 
     name: str
     arrow: pa.DataType
@@ -24,7 +24,7 @@ class Column(NamedTuple):
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-# The first nine carry rocketmq-spark's names where it has them, so that its queries keep working.
+# Columns that rocketmq-spark has use its names, so that its queries work.
 COLUMNS = (
     Column("topic", pa.string(), "string"),
     Column("brokerName", pa.string(), "string"),
@@ -46,7 +46,7 @@ COLUMNS = (
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 USUAL = tuple(column.name for column in COLUMNS if column.usual)
-# What a text format can hold: the body as text, the properties as JSON text made by the writer.
+# The columns of text formats: the body as text, the properties as JSON text from the writer.
 TEXT_USUAL = tuple("bodyText" if name == "body" else name for name in USUAL)
 
 
@@ -54,18 +54,18 @@ PROPERTY_PREFIX = "property_"
 
 
 def property_of(column: str) -> str | None:
-    """``property_NAME`` -> NAME; None for the columns of the table."""
+    """Returns NAME for the column ``property_NAME``; None for the columns of the table."""
     name = column.removeprefix(PROPERTY_PREFIX)
     return name if name and name != column and column not in BY_NAME else None
 
 
 def column_of(name: str) -> Column:
-    """The column of a name that was checked."""
+    """Returns the column of a checked name."""
     return BY_NAME.get(name) or Column(name, pa.string(), "string", usual=False)
 
 
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """The names as given, the usual ones when there are none. Raises UsageError for an unknown or double one."""
+    """Returns the names, or the usual ones if there are none. Raises UsageError for unknown names and duplicates."""
     if not names:
         return USUAL
     for name in names:
@@ -73,22 +73,22 @@ def check_columns(names: Sequence[str]) -> tuple[str, ...]:
             known = ", ".join([*BY_NAME, f"{PROPERTY_PREFIX}NAME"])
             raise UsageError(f"there is no column {name!r}: choose from {known}")
     if len(set(names)) != len(names):
-        raise UsageError(f"columns {','.join(names)} name one twice: name each once")
+        raise UsageError(f"columns {','.join(names)} contain a duplicate: name each column once")
     return tuple(names)
 
 
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of these columns."""
+    """Returns the Arrow schema of these columns."""
     return pa.schema([(name, column_of(name).arrow) for name in names])
 
 
 def spark_ddl(names: Sequence[str]) -> str:
-    """The schema as Spark SQL text: ``topic string, queueId int``."""
+    """Returns the schema as Spark SQL text: ``topic string, queueId int``."""
     return ", ".join(f"{_ddl_name(name)} {column_of(name).ddl}" for name in names)
 
 
 def _ddl_name(name: str) -> str:
-    """Properties may be called anything."""
+    """Quotes the names of property columns, which may contain any character."""
     if name in BY_NAME:
         return name
     doubled = name.replace("`", "``")

@@ -1,4 +1,4 @@
-"""Which messages of a range are wanted: what the broker or a filter server leaves out, and what the reader does."""
+"""The selection of messages of a range, by the broker, a filter server and the reader."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SQL92 = "SQL92"
 
 @dataclass(slots=True, frozen=True)
 class Selection:
-    """Tags or SQL92, which brokers know, and a filter, which the reader runs or, with ``via``, a filter server.
+    """Tags or SQL92, which brokers apply, and a filter, which the reader or, with ``via``, a filter server runs.
 
-    ``make_prefilter`` is SQL92 that holds for every row that is looked at afterwards: a broker may leave the others out.
+    ``pushed_sql`` is SQL92 from a query's WHERE: it holds for every row of the result, so a broker may apply it.
     """
 
     tag: str = EVERYTHING
@@ -27,16 +27,16 @@ class Selection:
     expression: str | None = None
     on_error: str = "skip"
     via: str | None = None
-    make_prefilter: str | None = None
+    pushed_sql: str | None = None
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The tags wanted; None for all."""
+        """The selected tags; None for all."""
         return parse_tags(self.tag)
 
     @property
     def is_all(self) -> bool:
-        """True when every message of a range is wanted."""
+        """True when every message of a range is selected."""
         return self.tags is None and self.sql is None and self.filter is None
 
     @property
@@ -44,28 +44,28 @@ class Selection:
         """True when the reader itself runs a filter."""
         return self.filter is not None and self.via is None
 
-    def of_pull(self) -> tuple[str, str]:
-        """A pull's subscription and its type, without the prefilter."""
+    def pull_subscription(self) -> tuple[str, str]:
+        """Returns a pull's subscription and its type, without the pushed SQL."""
         if self.via is not None:
             return class_text(self.filter or "", self.expression or "", self.on_error), TAG
         if self.sql is not None:
             return self.sql, SQL92
         return (self.tag if self.tags is not None else EVERYTHING), TAG
 
-    def narrowed(self, tag: str | None, sql: str | None) -> Selection:
-        """With conditions that hold anyway, where a pull has room for them: tags rather than SQL92."""
+    def with_pushdown(self, tag: str | None, sql: str | None) -> Selection:
+        """Adds conditions that hold for every row, if a pull can carry them; prefers tags to SQL92."""
         if self.via is not None or self.sql is not None or self.tags is not None:
             return self
-        return replace(self, make_prefilter=sql) if tag is None else replace(self, tag=tag)
+        return replace(self, pushed_sql=sql) if tag is None else replace(self, tag=tag)
 
 
 ALL = Selection()
 
 
 def checked(selection: Selection, clock: Clock) -> Selection:
-    """The selection in its simplest form: brokers are left what they know. Compiles what is not left to others.
+    """Checks a selection and simplifies it: brokers run the filters they know. Compiles expressions that run here.
 
-    Raises UsageError for what can't be meant or is not installed, ExpressionError for a wrong expression.
+    Raises UsageError for options that exclude each other or a missing filter, ExpressionError for a wrong expression.
     """
     parse_tags(selection.tag)
     if selection.sql is not None:
@@ -74,24 +74,26 @@ def checked(selection: Selection, clock: Clock) -> Selection:
         compile_sql(selection.sql)
     if selection.filter is None:
         if selection.expression is not None or selection.via is not None:
-            raise UsageError("an expression or a place to run it, and no filter: name the filter too")
+            raise UsageError("an expression and via need a filter: name the filter too")
         return selection
     if selection.expression is None:
         raise UsageError(f"filter {selection.filter!r} has no expression: give one")
     if selection.via is not None:
-        return _checked_served(selection)
+        return _checked_via_filter_server(selection)
     return _checked_plugin(selection, selection.filter, selection.expression, clock)
 
 
-def _checked_served(selection: Selection) -> Selection:
+def _checked_via_filter_server(selection: Selection) -> Selection:
     from pymq.filter.running import parse_on_error
 
     if selection.via != FILTER_SERVER:
-        raise UsageError(f"filters run here or via {FILTER_SERVER!r}, not {selection.via!r}")
+        raise UsageError(
+            f"via {selection.via!r} is unknown: use {FILTER_SERVER!r}, or leave it out to run the filter in the tasks"
+        )
     if selection.sql is not None or selection.tags is not None:
-        raise UsageError("a filter server runs one filter (sql92 is one too): leave tag and sql out")
+        raise UsageError("a filter server runs only one filter (sql92 is one too): leave out tag and sql")
     parse_on_error(selection.on_error)
-    selection.of_pull()
+    selection.pull_subscription()
     return selection
 
 
@@ -109,7 +111,7 @@ def _checked_plugin(selection: Selection, name: str, expression: str, clock: Clo
         return checked(left, clock)
     if getattr(plugin, "keeps_state", False):
         raise UsageError(
-            f"filter {plugin.name} must see all messages, tasks read parts of them: use a query, or a filter server"
+            f"filter {plugin.name} must see all messages, but each task reads a part: use a query, or a filter server"
         )
     try:
         RunningFilter(plugin, expression, clock=clock, on_error=policy)
@@ -119,10 +121,10 @@ def _checked_plugin(selection: Selection, name: str, expression: str, clock: Clo
 
 
 def parse_tags(expression: str) -> frozenset[str] | None:
-    """``"A || B"`` -> {"A", "B"}; ``*`` and nothing mean all: None. Raises UsageError when there is no tag in it."""
+    """Parses ``"A || B"`` into {"A", "B"}; ``*`` and an empty text mean all (None). Raises UsageError without a tag."""
     if expression.strip() in ("", EVERYTHING):
         return None
     tags = frozenset(part.strip() for part in expression.split("||") if part.strip())
     if not tags:
-        raise UsageError(f"{expression!r} names no tag: write one tag, or several with || between")
+        raise UsageError(f"{expression!r} names no tag: write one tag, or several separated by ||")
     return None if EVERYTHING in tags else tags

@@ -1,7 +1,7 @@
-"""Gives the executors of a real cluster this package, so that nothing of it must be installed there.
+"""Ships this package to the executors of a real cluster, so that it need not be installed there.
 
-Executors need Python of the driver's version with numpy, pyarrow and msgspec. The package goes as a zip file: its
-classes and packed structs can't be pickled by value.
+Executors need the driver's version of Python with numpy, pyarrow and msgspec. The package is shipped as a zip file,
+because its classes and structs can't be pickled by value.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import pymq
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What a task imports, directly or not; the servers and the command stay at home.
+# The parts that a task imports, directly or not; servers and commands are not shipped.
 PARTS = ("__init__.py", "errors.py", "clock.py", "units.py", "filter", "model", "wire", "spark")
 
 _shipped: set[str] = set()
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Adds the package to the session's files unless its executors run in this machine's driver."""
+    """Adds the package to the session's files, unless the executors run in the driver."""
     context = spark.sparkContext
     if context.master.startswith("local") or context.applicationId in _shipped:
         return
-    # Executors fetch the file from here whenever they start, so it must stay as long as this program.
+    # Executors fetch the file when they start, so it must exist as long as this program.
     folder = Path(tempfile.mkdtemp(prefix="pymq-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     context.addPyFile(str(zip_package(folder / "pymq-package.zip")))
@@ -37,7 +37,7 @@ def ship_package(spark: SparkSession) -> None:
 
 
 def zip_package(target: Path) -> Path:
-    """A zip of :data:`PARTS` at ``target``."""
+    """Writes a zip of :data:`PARTS` to ``target``."""
     root = Path(pymq.__file__).resolve().parent
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for part in PARTS:

@@ -1,6 +1,6 @@
-"""``spark.read.format("pymq")``: topics as DataFrames, one partition for every range of a queue, read by the executors.
+"""The source ``spark.read.format("pymq")``: topics as DataFrames, with one partition per range of a queue.
 
-Options (any case): ``namesrv``, ``topics`` (names or globs, commas between; ``topic`` too), ``startingOffsets``,
+Options (any case): ``namesrv``, ``topics`` (names or globs, separated by commas; or ``topic``), ``startingOffsets``,
 ``endingOffsets``, ``columns``, ``tag``, ``sql``, ``filter``, ``filterExpression``, ``filterOnError``, ``filterVia``,
 ``group``, ``onDataLoss``, ``maxRowsPerPartition``, ``minPartitions``, ``pushFilters``. docs/spark.md describes them.
 """
@@ -21,7 +21,7 @@ from pymq.spark.cluster import RemoteCluster
 from pymq.spark.options import DATA_LOSS_MODES, ROWS_PER_TASK
 from pymq.spark.planner import choose_topics, make_plan, parse_position, split_ranges
 from pymq.spark.progress import RowSender
-from pymq.spark.pushdown import Prefilter
+from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import DEFAULT_GROUP, QueueRange, ReadSettings
 from pymq.spark.reader import RangeReader
 from pymq.spark.schema import check_columns, spark_ddl
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "pymq"
-# The last three: set by an export with a plan of its own, and by load("topic").
+# The last three are set by an export that has its own plan, and by load("topic").
 KNOWN_OPTIONS = frozenset(
     {
         "namesrv",
@@ -60,21 +60,21 @@ KNOWN_OPTIONS = frozenset(
 
 
 class PymqDataSource(DataSource):  # type: ignore[misc]
-    """Topics of a PyMQ or RocketMQ cluster, read in batch."""
+    """Topics of a PyMQ or RocketMQ cluster as a batch source."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Returns the format's name."""
         return NAME
 
     def schema(self) -> str:
-        """The columns asked for, or the usual ones."""
+        """Returns the requested columns, or the usual ones."""
         return spark_ddl(_columns(_lower(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the schema's columns; one that narrows its ranges by WHERE only when option pushFilters is true.
+        """Returns a reader of the schema's columns; with option pushFilters, one that uses the query's WHERE.
 
-        Spark refuses readers that can take filters while its own setting for them is off, which it is by default.
+        Spark refuses readers with filter pushdown while its setting for that is off, which is the default.
         """
         options = _lower(self.options)
         kind = FilteringReader if _flag(options, "pushfilters") else PymqReader
@@ -95,7 +95,7 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         self._options = dict(options)
         clock = clock or SystemClock()
         self._now_ms = clock.now_ms()
-        self._prefilter = Prefilter()
+        self._pushdown = Pushdown()
         loss = options.get("ondataloss", "fail")
         if loss not in DATA_LOSS_MODES:
             raise UsageError(f"onDataLoss {loss!r} is unknown: use one of {', '.join(DATA_LOSS_MODES)}")
@@ -107,22 +107,22 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges to read, asked from the name server and the brokers now."""
+        """Asks the name server and the brokers for the ranges to read."""
         options = self._options
         ranges = self._given_ranges() if "ranges" in options else self._planned_ranges()
         parts = split_ranges(
-            self._prefilter.apply(ranges),
+            self._pushdown.apply(ranges),
             rows_max=_number(options, "maxrowsperpartition", ROWS_PER_TASK),
             count_min=_number(options, "minpartitions", 1),
         )
-        # Spark wants at least one partition, also of nothing.
+        # Spark needs at least one partition, even an empty one.
         return [RangePartition(part) for part in parts] or [RangePartition(QueueRange("", "", 0, 0, 0, ()))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
+        """Yields the rows of one range."""
         assert isinstance(partition, RangePartition)
-        make_prefilter = self._prefilter
-        selection = self._settings.selection.narrowed(make_prefilter.tag_expression(), make_prefilter.sql())
+        pushdown = self._pushdown
+        selection = self._settings.selection.with_pushdown(pushdown.tag_expression(), pushdown.sql())
         settings = replace(self._settings, selection=selection)
         sender = RowSender(self._options.get("progress", ""), str(partition.part))
         try:
@@ -142,17 +142,17 @@ class PymqReader(DataSourceReader):  # type: ignore[misc]
         names = options.get("topics") or options.get("topic") or options.get("path") or ""
         with RemoteCluster(options.get("namesrv", "127.0.0.1:9876")) as view:
             topics = choose_topics(view, [name.strip() for name in names.split(",") if name.strip()])
-            is_served = self._settings.selection.via is not None
-            return make_plan(view, self._prefilter.topics(topics), start, end, via_filter_servers=is_served).ranges
+            via = self._settings.selection.via is not None
+            return make_plan(view, self._pushdown.topics(topics), start, end, via_filter_servers=via).ranges
 
 
 class FilteringReader(PymqReader):
-    """Reads only the queues and offsets that a query's WHERE leaves over; brokers filter by its tags or properties."""
+    """Reads only the queues and offsets that match a query's WHERE; brokers filter by its tags or properties."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what it can use. Everything is given back: Spark checks each row again."""
+        """Uses the filters it knows and returns all of them, so that Spark checks each row again."""
         for condition in filters:
-            self._prefilter.take(condition)
+            self._pushdown.take(condition)
         return filters
 
 

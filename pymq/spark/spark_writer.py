@@ -1,4 +1,4 @@
-"""Writes planned ranges through Spark's own writers: JSON, CSV, ORC, or Parquet, partitioned like the arrow writer."""
+"""Writes planned ranges with Spark's own writers: JSON, CSV, ORC or Parquet, partitioned like the arrow writer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pymq.spark.schema import TEXT_USUAL, check_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Each queue counted is one more expression on every row.
+# Counting a queue adds an expression to every row.
 COUNTED_QUEUES_MAX = 64
 TEXT_FORMATS = ("json", "csv")
 _COMPRESSION = {"lz4": "lz4_raw"}
@@ -25,7 +25,7 @@ _TEXT_COMPRESSION = {"zstd": "none", "snappy": "none", "lz4": "none"}
 
 @dataclass(slots=True)
 class Counts:
-    """Rows written, of each queue too when there are few enough."""
+    """Rows written, and those of each queue if there are not too many queues."""
 
     rows: int = 0
     by_queue: dict[QueueKey, int] = field(default_factory=dict)
@@ -34,13 +34,13 @@ class Counts:
 def write(
     spark: SparkSession, options: ExportOptions, tasks: Sequence[QueueRange], progress: str, output: Path
 ) -> Counts:
-    """Writes the ranges to ``output``, a directory that is new or empty; gives what was counted on the way."""
+    """Writes the ranges to ``output``, a new or empty directory, and returns the counted rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     columns = _columns(options)
     needed = [*columns, *[name for name in ("topic", "brokerName", "queueId", "storeTimestamp") if name not in columns]]
-    wanted = {
+    selection = {
         "tag": options.tag,
         "sql": options.sql,
         "filter": options.filter,
@@ -50,7 +50,7 @@ def write(
     }
     frame = (
         spark.read.format("pymq")
-        .options(**{name: value for name, value in wanted.items() if value is not None})
+        .options(**{name: value for name, value in selection.items() if value is not None})
         .option("ranges", json.dumps([part.to_dict() for part in tasks]))
         .option("columns", ",".join(needed))
         .option("group", options.group or DEFAULT_GROUP)
@@ -85,7 +85,7 @@ def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], outp
         compression = _TEXT_COMPRESSION.get(options.compression, options.compression)
     writer = frame.write.mode("append").format(options.format).option("compression", compression)
     if options.format == "csv":
-        # A body may hold quotes and line ends: quotes double, as everybody else reads it.
+        # A body may contain quotes and line ends: quotes are doubled, as most CSV readers expect.
         writer = writer.option("header", "true").option("escape", '"')
     if levels:
         writer = writer.partitionBy(*levels)
@@ -93,7 +93,7 @@ def _save(frame: DataFrame, options: ExportOptions, columns: Sequence[str], outp
 
 
 def _for_csv(frame: DataFrame) -> DataFrame:
-    """CSV has neither maps nor bytes: properties become JSON text, bytes base64."""
+    """Converts properties to JSON text and bytes to base64, because CSV has neither maps nor bytes."""
     from pyspark.sql import functions as f
 
     for name, kind in frame.dtypes:

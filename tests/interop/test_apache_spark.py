@@ -97,10 +97,10 @@ def test_a_broker_with_sql_switched_off(apache: ApacheServer, sized: str) -> Non
         readers = [RangeReader(part, ReadSettings(columns=("body",), selection=selection)) for part in parts]
         return sum(batch.num_rows for reader in readers for batch in reader.batches())
 
-    assert count(Selection(make_prefilter="size = '7'")) == 1
+    assert count(Selection(pushed_sql="size = '7'")) == 1
     try:
         switch_sql(apache.broker, "false")
-        assert count(Selection(make_prefilter="size = '7'")) == MESSAGE_COUNT + 4, "Spark leaves the others out itself"
+        assert count(Selection(pushed_sql="size = '7'")) == MESSAGE_COUNT + 4, "Spark leaves the others out itself"
         with pytest.raises(RefusedError, match="set enablePropertyFilter=true in its"):
             count(Selection(sql="size > 5"))
     finally:

@@ -94,7 +94,7 @@ def test_usual_columns_and_no_rows():
 def test_unknown_and_double_columns_are_refused():
     with pytest.raises(UsageError, match="no column 'nope'"):
         Decoder("b", ("nope",))
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="duplicate"):
         Decoder("b", ("tags", "tags"))
 
 

@@ -200,7 +200,7 @@ def test_bad_wishes_are_refused(cluster, tmp_path):
         ({"format": "csv", "writer": "arrow"}, "writes Parquet only"),
         ({"columns": ("x",)}, "no column 'x'"),
         ({"partition_by": ("hour",)}, "partition column 'hour'"),
-        ({"partition_by": ("dt", "dt")}, "twice"),
+        ({"partition_by": ("dt", "dt")}, "duplicate"),
         ({"start": "someday"}, "no point in time"),
         ({"tag": "||"}, "names no tag"),
     ):

@@ -34,8 +34,8 @@ def test_a_refusal_keeps_code_and_address():
 
 def test_anything_else_is_one_line():
     error = translate(page("ZeroDivisionError: division by zero"))
-    assert type(error) is TaskFailedError and str(error) == "Spark could not do it: ZeroDivisionError: division by zero"
+    assert type(error) is TaskFailedError and str(error) == "a Spark task failed: ZeroDivisionError: division by zero"
     assert "\n" not in str(translate("first\nsecond")) and "first" in str(translate("first\nsecond"))
     java = "An error occurred while calling o1.collect.\n: org.apache.SparkException: aborted: a.b.IOException: no file"
-    assert str(translate(java)) == "Spark could not do it: IOException: no file"
+    assert str(translate(java)) == "a Spark task failed: IOException: no file"
     assert "no text" in str(translate(""))

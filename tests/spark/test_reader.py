@@ -153,23 +153,23 @@ def test_a_broker_without_sql_is_told_with_its_switch():
             read(cluster.range(), selected(sql="a > 5"))
 
 
-def test_a_broker_that_refuses_a_narrowing_is_asked_without_it():
+def test_a_broker_that_refuses_pushed_sql_is_asked_without_it():
     with filled(300) as cluster:
         cluster.answers += [ResponseCode.SYSTEM_ERROR]
         cluster.remark = OFF
-        offsets, reader, sleeps = read(cluster.range(), selected(make_prefilter="KEYS = 'k7'"))
+        offsets, reader, sleeps = read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
         assert offsets == list(range(300)) and (reader.lost, sleeps) == (0, [])
         assert [pull["expressionType"] for pull in cluster.pulls][:2] == ["SQL92", "TAG"]
         cluster.queues["T", 0][40] = b""
         with pytest.raises(DataLossError):
             cluster.answers += [ResponseCode.SYSTEM_ERROR]
-            read(cluster.range(), selected(make_prefilter="KEYS = 'k7'"))
+            read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
 
 
-def test_a_narrowing_leaves_gaps_that_are_no_losses():
+def test_pushed_sql_leaves_gaps_that_are_no_losses():
     with filled(300) as cluster:
         cluster.select = lambda raw, wanted: wanted == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
-        offsets, reader, _ = read(cluster.range(), selected(make_prefilter="KEYS = 'k7'"))
+        offsets, reader, _ = read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
         assert offsets == [7] and reader.lost == 0
 
 

@@ -24,12 +24,12 @@ def test_tag_expressions():
 
 
 def test_what_a_pull_says():
-    assert check().of_pull() == ("*", "TAG") and check().is_all
-    assert check(tag="A || B").of_pull() == ("A || B", "TAG")
-    assert check(sql="a > 5").of_pull() == ("a > 5", "SQL92") and not check(sql="a > 5").is_all
-    assert check(**SERVED).of_pull() == ("skip.cel:a.b", "TAG") and not check(**SERVED).runs_here
+    assert check().pull_subscription() == ("*", "TAG") and check().is_all
+    assert check(tag="A || B").pull_subscription() == ("A || B", "TAG")
+    assert check(sql="a > 5").pull_subscription() == ("a > 5", "SQL92") and not check(sql="a > 5").is_all
+    assert check(**SERVED).pull_subscription() == ("skip.cel:a.b", "TAG") and not check(**SERVED).runs_here
     regex = check(filter="regex", expression="x", tag="A")
-    assert regex.of_pull() == ("A", "TAG") and regex.runs_here
+    assert regex.pull_subscription() == ("A", "TAG") and regex.runs_here
 
 
 def test_filters_that_brokers_know_are_left_to_them():
@@ -37,13 +37,13 @@ def test_filters_that_brokers_know_are_left_to_them():
     assert check(filter="SQL92", expression="a > 5") == Selection(sql="a > 5")
 
 
-def test_a_narrowing_goes_where_there_is_room():
-    assert check().narrowed("A", "KEYS = 'x'") == Selection(tag="A")
-    assert check().narrowed(None, "KEYS = 'x'") == Selection(make_prefilter="KEYS = 'x'")
+def test_pushed_conditions_go_where_there_is_room():
+    assert check().with_pushdown("A", "KEYS = 'x'") == Selection(tag="A")
+    assert check().with_pushdown(None, "KEYS = 'x'") == Selection(pushed_sql="KEYS = 'x'")
     regex = check(filter="regex", expression="x")
-    assert regex.narrowed("A", None).tag == "A" and regex.narrowed(None, "a = 'b'").make_prefilter == "a = 'b'"
+    assert regex.with_pushdown("A", None).tag == "A" and regex.with_pushdown(None, "a = 'b'").pushed_sql == "a = 'b'"
     for taken in (check(tag="B"), check(sql="a > 5"), check(**SERVED)):
-        assert taken.narrowed("A", "KEYS = 'x'") == taken
+        assert taken.with_pushdown("A", "KEYS = 'x'") == taken
 
 
 def test_a_wrong_expression_is_told_with_its_column():
@@ -67,11 +67,11 @@ def test_a_wrong_expression_is_told_with_its_column():
         ({"via": "filter-server"}, "name the filter"),
         ({"filter": "regx", "expression": "x"}, "did you mean regex"),
         ({"filter": "regex", "expression": "x", "on_error": "retry"}, "skip, deliver, stop"),
-        ({"filter": "dedup", "expression": "KEYS"}, "tasks read parts"),
-        ({**SERVED, "tag": "A"}, "leave tag and sql out"),
-        ({**SERVED, "sql": "a > 5"}, "leave tag and sql out"),
-        ({**SERVED, "via": "broker"}, "not 'broker'"),
-        ({**SERVED, "filter": "a.b"}, "no filter's name"),
+        ({"filter": "dedup", "expression": "KEYS"}, "each task reads a part"),
+        ({**SERVED, "tag": "A"}, "leave out tag and sql"),
+        ({**SERVED, "sql": "a > 5"}, "leave out tag and sql"),
+        ({**SERVED, "via": "broker"}, "via 'broker' is unknown"),
+        ({**SERVED, "filter": "a.b"}, "not a filter's name"),
         ({**SERVED, "on_error": "retry"}, "skip, deliver, stop"),
     ],
 )

@@ -13,7 +13,7 @@ from pymq.filter.raw_properties import SEPARATOR
 from pymq.filter.sql92 import compile_sql
 from pymq.model.record import decode_record
 from pymq.spark.failures import translated
-from pymq.spark.pushdown import Prefilter
+from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import QueueRange
 from pymq.spark.source import KNOWN_OPTIONS, PymqDataSource, PymqReader
 from tests.spark.records import record
@@ -159,35 +159,35 @@ class GreaterThan(EqualTo):
     pass
 
 
-def narrowed(*conditions) -> Prefilter:
-    make_prefilter = Prefilter()
+def pushdown(*conditions) -> Pushdown:
+    result = Pushdown()
     for condition in conditions:
-        make_prefilter.take(condition)
-    return make_prefilter
+        result.take(condition)
+    return result
 
 
 PART = QueueRange("T", "b", 3, 10, 20, ())
 
 
 def test_offsets_cut_ranges():
-    (part,) = narrowed(GreaterThan("queueOffset", 12), LessThan("queueOffset", 15)).apply([PART])
+    (part,) = pushdown(GreaterThan("queueOffset", 12), LessThan("queueOffset", 15)).apply([PART])
     assert (part.from_offset, part.to_offset) == (13, 15)
-    assert narrowed(EqualTo("queueOffset", 20)).apply([PART]) == []
-    assert narrowed(EqualTo("queueOffset", None)).apply([PART]) == [PART]
+    assert pushdown(EqualTo("queueOffset", 20)).apply([PART]) == []
+    assert pushdown(EqualTo("queueOffset", None)).apply([PART]) == [PART]
 
 
 def test_queues_and_topics_are_left_out():
-    assert narrowed(In("queueId", (1, 3)), EqualTo("brokerName", "b")).apply([PART]) == [PART]
-    assert narrowed(In("queueId", (1, 2))).apply([PART]) == []
-    assert narrowed(EqualTo("topic", "T"), In("topic", ("U", "V"))).topics(["T", "U"]) == []
-    assert narrowed().topics(["T", "U"]) == ["T", "U"]
+    assert pushdown(In("queueId", (1, 3)), EqualTo("brokerName", "b")).apply([PART]) == [PART]
+    assert pushdown(In("queueId", (1, 2))).apply([PART]) == []
+    assert pushdown(EqualTo("topic", "T"), In("topic", ("U", "V"))).topics(["T", "U"]) == []
+    assert pushdown().topics(["T", "U"]) == ["T", "U"]
 
 
 def test_tags_become_an_expression_only_when_they_can():
-    assert narrowed(In("tags", ("B", "A"))).tag_expression() == "A || B"
+    assert pushdown(In("tags", ("B", "A"))).tag_expression() == "A || B"
     for tag in ("", "*", "a||b", " a"):
-        assert narrowed(EqualTo("tags", tag)).tag_expression() is None
-    assert narrowed(LessThan("tags", "x")).tag_expression() is None
+        assert pushdown(EqualTo("tags", tag)).tag_expression() is None
+    assert pushdown(LessThan("tags", "x")).tag_expression() is None
 
 
 def test_every_option_is_documented():
