@@ -1,6 +1,6 @@
 """JSON bodies of PyMQ's own requests between brokers, and of the replication state that administration shows.
 
-docs/replication.md describes the protocol. Fields that a joining broker acts on carry their limits in the type, so
+docs/replication-protocol.md describes the protocol. Fields that a joining broker acts on carry their limits in the type, so
 decoding refuses a value outside them.
 """
 

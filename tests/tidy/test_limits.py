@@ -1,4 +1,4 @@
-"""Limits of replication: each stands in docs/replication.md with its value, and in a test."""
+"""Limits of replication: each stands in docs/replication-protocol.md with its value, and in a test."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_code() -> dict[tuple[str, str], int]:
 
 
 def in_docs() -> dict[tuple[str, str], int]:
-    text = (ROOT / "docs" / "replication.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "replication-protocol.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\S+\.py)` `(\w+)` \| (\S+?) ?([A-Za-z]*) \|", text, re.MULTILINE)
     return {(module, name): number(value) * UNITS[unit] for module, name, value, unit in rows}
 

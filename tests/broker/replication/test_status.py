@@ -187,7 +187,7 @@ def test_a_master_s_figures_show_its_worst_slave() -> None:
 
 
 def test_every_figure_is_documented() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "replication.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "replication-operations.md").read_text(encoding="utf-8")
     ha_client = Link(HaClientState(state="following"))
     both = [*sync_master()[1].figures(), *report_of(World(), Role(1), ha_client=ha_client).figures()]
     assert not [key for key in both if f"`{key}`" not in text]

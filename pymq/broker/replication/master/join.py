@@ -33,7 +33,7 @@ class MasterLog(NamedTuple):
 def decide(request: JoinRequest, own: MasterLog) -> int:
     """The offset the slave goes on from; below its log's end: it must cut its log there first.
 
-    Raises Refusal with a text that names the values, see the table in docs/replication.md.
+    Raises Refusal with a text that names the values, see the table in docs/replication-protocol.md.
     """
     _check_identity(request, own)
     _check_sense(request, own)
