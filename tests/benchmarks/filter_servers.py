@@ -6,10 +6,10 @@ import struct
 import subprocess
 from pathlib import Path
 
-from pymq.bench import frames, process
-from pymq.bench.cases import QUEUES, Bench, Figure
-from pymq.bench.control import BenchError
-from pymq.bench.filtered import FilteredLoad, Selection
+from tests.benchmarks import frames, process
+from tests.benchmarks.cases import QUEUES, Bench, Figure
+from tests.benchmarks.control import BenchError
+from tests.benchmarks.filtered import FilteredLoad, Selection
 
 CASE = "filter-server"
 BATCH = 32

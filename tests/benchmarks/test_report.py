@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from pymq.bench.cases import Figure
-from pymq.bench.report import Collected
+from tests.benchmarks.cases import Figure
+from tests.benchmarks.report import Collected
 
 
 def text_of(collected: Collected, other: str | None) -> str:

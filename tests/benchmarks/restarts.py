@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from pymq.bench import answers, frames, process
-from pymq.bench.cases import QUEUES, Figure, Server
-from pymq.bench.control import BenchError, Control, connect, wait_until
-from pymq.bench.sends import SendLoad, SendPlan
+from tests.benchmarks import answers, frames, process
+from tests.benchmarks.cases import QUEUES, Figure, Server
+from tests.benchmarks.control import BenchError, Control, connect, wait_until
+from tests.benchmarks.sends import SendLoad, SendPlan
 
 UNCLEAN_CASE = "unclean-start"
 REBUILD_CASE = "rebuild"

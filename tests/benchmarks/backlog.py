@@ -5,9 +5,9 @@ import socket
 import time
 from dataclasses import dataclass
 
-from pymq.bench import answers, frames
-from pymq.bench.control import BenchError, Control, connect
-from pymq.bench.result import Rate
+from tests.benchmarks import answers, frames
+from tests.benchmarks.control import BenchError, Control, connect
+from tests.benchmarks.result import Rate
 
 RECEIVE_BYTES = 1 << 20
 ANSWER_DEADLINE_S = 30.0

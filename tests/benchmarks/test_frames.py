@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from pymq.bench import frames
-from pymq.bench.frames import BINARY_HEADER, JSON_HEADER, SendStream
 from pymq.wire.command import Command, decode_command
 from pymq.wire.framing import FrameBuffer
+from tests.benchmarks import frames
+from tests.benchmarks.frames import BINARY_HEADER, JSON_HEADER, SendStream
 
 KEY = re.compile(r"UNIQ_KEY\x01([0-9A-F]{32})\x02")
 

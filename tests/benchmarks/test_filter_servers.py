@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from pymq.bench.filter_servers import BATCH, FILTER_CLASS, ITEM_COUNTS, PRICE_MAX, WANTED_A_BATCH, batch_of_orders
-from pymq.bench.frames import pull_frame
 from pymq.filterserver.classes import parse_class
 from pymq.model import sysflag
 from pymq.model.record import decode_batch
 from pymq.wire.command import decode_command
+from tests.benchmarks.filter_servers import BATCH, FILTER_CLASS, ITEM_COUNTS, PRICE_MAX, WANTED_A_BATCH, batch_of_orders
+from tests.benchmarks.frames import pull_frame
 
 
 @pytest.mark.parametrize(("size", "kib"), [("1 KiB", 1), ("8 KiB", 8)])

@@ -5,11 +5,11 @@ import statistics
 import time
 from collections.abc import Callable
 
-from pymq.bench import answers, frames, process
-from pymq.bench.cases import QUEUES, Figure, Sizes
-from pymq.bench.control import BenchError, Control, connect, wait_until
-from pymq.bench.pairs import Pair, attach, log_end
-from pymq.bench.sends import SendLoad, SendPlan
+from tests.benchmarks import answers, frames, process
+from tests.benchmarks.cases import QUEUES, Figure, Sizes
+from tests.benchmarks.control import BenchError, Control, connect, wait_until
+from tests.benchmarks.pairs import Pair, attach, log_end
+from tests.benchmarks.sends import SendLoad, SendPlan
 
 ASYNC_CASE = "replica-async"
 CATCH_UP_CASE = "replica-catch-up"

@@ -1,11 +1,11 @@
 """The SQL load sends what it says: three properties a message, and one match a batch."""
 
-from pymq.bench.frames import batch_fields, pull_frame
-from pymq.bench.sql import BATCH, BODY_BYTES, EXPRESSION, WANTED_A_BATCH, batch_of_amounts
 from pymq.filter.sql92 import compile_sql
 from pymq.model.properties import decode_properties
 from pymq.model.record import decode_batch
 from pymq.wire.command import decode_command
+from tests.benchmarks.frames import batch_fields, pull_frame
+from tests.benchmarks.sql import BATCH, BODY_BYTES, EXPRESSION, WANTED_A_BATCH, batch_of_amounts
 
 
 def test_one_message_of_a_batch_matches() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pymq.bench import process
+from tests.benchmarks import process
 
 # The parent starts a child that burns CPU until it has used 0.2 s, then both wait for the end of stdin.
 _CHILD = "import time,sys\nwhile time.process_time() < 0.2: pass\nprint('burnt', flush=True)\nsys.stdin.read()"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
-from pymq.bench.cases import Figure
+from tests.benchmarks.cases import Figure
 
 
 class Collected:

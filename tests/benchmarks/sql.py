@@ -2,8 +2,8 @@
 
 import struct
 
-from pymq.bench import frames
-from pymq.bench.filtered import FilteredLoad, Selection
+from tests.benchmarks import frames
+from tests.benchmarks.filtered import FilteredLoad, Selection
 
 BODY_BYTES = 128
 BATCH = 100  # amounts 0 to 99, one message each

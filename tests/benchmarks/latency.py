@@ -3,9 +3,9 @@
 import select
 import time
 
-from pymq.bench import answers, frames
-from pymq.bench.control import BenchError, Control, connect
-from pymq.bench.result import Latency
+from tests.benchmarks import answers, frames
+from tests.benchmarks.control import BenchError, Control, connect
+from tests.benchmarks.result import Latency
 
 RECEIVE_BYTES = 1 << 16
 PULL_LIMIT = 32

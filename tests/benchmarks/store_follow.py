@@ -1,4 +1,4 @@
-"""Measures a log that follows another's, without a broker: ``python -m pymq.testing.store_follow``.
+"""Measures a log that follows another's, without a broker: ``python -m tests.benchmarks.store_follow``.
 
 What ``scripts/bench store-follow`` runs on one CPU: the same log of keyed 128-byte messages, spread over queues one by
 one, taken over in pieces of about 256 messages, each handed on at once, and in pieces of 1 MiB, as fast as it goes.
@@ -18,7 +18,7 @@ from pymq.clock import SystemClock
 from pymq.store.disk.fs import RealFiles
 from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
-from pymq.testing.store_append import HOST, QUEUES, TICK_EVERY, batches
+from tests.benchmarks.store_append import HOST, QUEUES, TICK_EVERY, batches
 
 PIECE_MESSAGES = 256
 CATCH_UP_BYTES = 1 << 20

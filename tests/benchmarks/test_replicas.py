@@ -6,9 +6,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pymq.bench.cases import QUICK
-from pymq.bench.pairs import PyMQPair, log_end
-from pymq.bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, SYNC_SETTINGS, PairBench
+from tests.benchmarks.cases import QUICK
+from tests.benchmarks.pairs import PyMQPair, log_end
+from tests.benchmarks.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, SYNC_SETTINGS, PairBench
 
 FEW = replace(QUICK, warm_messages=256, send_messages=1024, backlog_messages=2048, latency_messages=400)
 

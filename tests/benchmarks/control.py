@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pymq.bench import answers, frames
+from tests.benchmarks import answers, frames
 
 UPDATE_AND_CREATE_TOPIC = 17
 GET_MAX_OFFSET = 30

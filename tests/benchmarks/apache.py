@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from pymq.bench import process
-from pymq.bench.control import GET_BROKER_CLUSTER_INFO, BenchError, Control
+from tests.benchmarks import process
+from tests.benchmarks.control import GET_BROKER_CLUSTER_INFO, BenchError, Control
 
 VERSION = "5.3.3"
 START_DEADLINE_S = 90.0

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from pymq.bench import process
-from pymq.bench.control import BenchError
+from tests.benchmarks import process
+from tests.benchmarks.control import BenchError
 
 
 class PyMQBroker:

@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from pymq.bench.cases import QUEUES, Bench, Figure
-from pymq.bench.control import BenchError
-from pymq.bench.sends import SendLoad, SendPlan
+from tests.benchmarks.cases import QUEUES, Bench, Figure
+from tests.benchmarks.control import BenchError
+from tests.benchmarks.sends import SendLoad, SendPlan
 
 WARM_ROUNDS = 4
 
@@ -51,7 +51,7 @@ def export(bench: Bench, command: list[str], directory: Path) -> list[Figure]:
 def _warm_rate(bench: Bench, topic: str, directory: Path) -> float:
     """Rows a second of the last of several exports in one Spark session."""
     arguments = [bench.server.namesrv, topic, str(directory), str(WARM_ROUNDS)]
-    command = [sys.executable, "-m", "pymq.bench.warm_export", *arguments]
+    command = [sys.executable, "-m", "tests.benchmarks.warm_export", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"the warm export failed ({done.returncode}): {done.stderr[-800:]}")

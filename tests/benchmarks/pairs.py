@@ -9,11 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from pymq.bench import process
-from pymq.bench.apache import ApacheBroker, free_port
-from pymq.bench.cases import Server
-from pymq.bench.control import BenchError, Control, wait_until
-from pymq.bench.standalone import PyMQBroker
+from tests.benchmarks import process
+from tests.benchmarks.apache import ApacheBroker, free_port
+from tests.benchmarks.cases import Server
+from tests.benchmarks.control import BenchError, Control, wait_until
+from tests.benchmarks.standalone import PyMQBroker
 
 GET_BROKER_RUNTIME_INFO = 28
 GET_BROKER_HA_STATUS = 907

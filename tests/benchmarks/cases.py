@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pymq.bench import frames, process
-from pymq.bench.backlog import BacklogLoad
-from pymq.bench.control import BenchError, Control
-from pymq.bench.filtered import FilteredLoad
-from pymq.bench.latency import LatencyLoad
-from pymq.bench.result import Rate
-from pymq.bench.sends import SendLoad, SendPlan
-from pymq.bench.sql import sql_load
+from tests.benchmarks import frames, process
+from tests.benchmarks.backlog import BacklogLoad
+from tests.benchmarks.control import BenchError, Control
+from tests.benchmarks.filtered import FilteredLoad
+from tests.benchmarks.latency import LatencyLoad
+from tests.benchmarks.result import Rate
+from tests.benchmarks.sends import SendLoad, SendPlan
+from tests.benchmarks.sql import sql_load
 
 QUEUES = 8
 SYNC_SENDERS = 64
@@ -274,7 +274,7 @@ def _cpu_of_all(server: Server) -> float:
 def store_append(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
     """128-byte messages appended through the store's own interface in batches of 64, on one CPU."""
     # A process of its own: what measures brokers from outside knows nothing of the store.
-    command = [sys.executable, "-m", "pymq.testing.store_append", "--rounds", str(rounds), "--dir", str(directory)]
+    command = [sys.executable, "-m", "tests.benchmarks.store_append", "--rounds", str(rounds), "--dir", str(directory)]
     command += ["--messages", str(sizes.send_messages)]
     rates = _run_tool(command)
     return [
@@ -285,7 +285,7 @@ def store_append(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
 
 def store_follow(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
     """128-byte messages of another's log taken over through the store's own interface, on one CPU."""
-    command = [sys.executable, "-m", "pymq.testing.store_follow", "--rounds", str(rounds), "--dir", str(directory)]
+    command = [sys.executable, "-m", "tests.benchmarks.store_follow", "--rounds", str(rounds), "--dir", str(directory)]
     figures = _run_tool([*command, "--messages", str(sizes.send_messages)])
     return [
         Figure("store-follow in pieces of 256 messages", figures["follow_us"], "µs CPU/msg", 1.5),

@@ -1,4 +1,4 @@
-"""Measures appending through the store's own interface, without a broker: ``python -m pymq.testing.store_append``.
+"""Measures appending through the store's own interface, without a broker: ``python -m tests.benchmarks.store_append``.
 
 What ``scripts/bench store-append`` runs: batches of 64 messages, each batch one commit, on one CPU, with everything
 that a message costs (units, digests, keys in the index). Prints one JSON object: messages a second by kind.

@@ -1,4 +1,4 @@
-"""Command line of the measurements: `python -m pymq.bench`, what scripts/bench calls."""
+"""Command line of the measurements: `python -m tests.benchmarks`, what scripts/bench calls."""
 
 import argparse
 import json
@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from pymq.bench import process
-from pymq.bench.apache import ApacheBroker
-from pymq.bench.cases import (
+from tests.benchmarks import process
+from tests.benchmarks.apache import ApacheBroker
+from tests.benchmarks.cases import (
     CASES,
     FULL,
     QUICK,
@@ -27,16 +27,16 @@ from pymq.bench.cases import (
     store_append,
     store_follow,
 )
-from pymq.bench.control import BenchError
-from pymq.bench.export import export
-from pymq.bench.filter_servers import CASE as FILTER_SERVER_CASE
-from pymq.bench.filter_servers import filter_server
-from pymq.bench.pairs import ApachePair, PyMQPair
-from pymq.bench.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
-from pymq.bench.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
-from pymq.bench.report import Collected
-from pymq.bench.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
-from pymq.bench.standalone import PyMQBroker
+from tests.benchmarks.control import BenchError
+from tests.benchmarks.export import export
+from tests.benchmarks.filter_servers import CASE as FILTER_SERVER_CASE
+from tests.benchmarks.filter_servers import filter_server
+from tests.benchmarks.pairs import ApachePair, PyMQPair
+from tests.benchmarks.replicas import REPLICA_CASES, REPLICA_SYNC_CASES, PairBench, PairCase
+from tests.benchmarks.replicas import SYNC_SETTINGS as REPLICA_SYNC_SETTINGS
+from tests.benchmarks.report import Collected
+from tests.benchmarks.restarts import FULL_MESSAGES, QUICK_MESSAGES, RESTART_CASES, measure_restarts
+from tests.benchmarks.standalone import PyMQBroker
 
 START_CASE = "start"
 EXPORT_CASE = "export"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pymq.bench.cases import QUICK, store_append, store_follow
-from pymq.bench.control import BenchError
-from pymq.bench.restarts import REBUILD_CASE, UNCLEAN_CASE, measure_restarts
-from pymq.bench.standalone import PyMQBroker
+from tests.benchmarks.cases import QUICK, store_append, store_follow
+from tests.benchmarks.control import BenchError
+from tests.benchmarks.restarts import REBUILD_CASE, UNCLEAN_CASE, measure_restarts
+from tests.benchmarks.standalone import PyMQBroker
 
 
 def test_both_cases_on_a_small_log(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Exports a topic several times in one Spark session and prints the rows a second of each: what a warm Spark does.
 
-Run by :mod:`pymq.bench.export` as ``python -m pymq.bench.warm_export NAMESRV TOPIC DIRECTORY ROUNDS``.
+Run by :mod:`tests.benchmarks.export` as ``python -m tests.benchmarks.warm_export NAMESRV TOPIC DIRECTORY ROUNDS``.
 """
 
 import json

@@ -5,8 +5,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.bench.answers import AnswerCounter, FrameCutter, pull_answer, split_answer, stored_offsets
-from pymq.bench.frames import encode_binary, encode_json
+from tests.benchmarks.answers import AnswerCounter, FrameCutter, pull_answer, split_answer, stored_offsets
+from tests.benchmarks.frames import encode_binary, encode_json
 
 
 def answer(code: int, binary: bool) -> bytes:
