@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pymq.client.subscription import EVERYTHING, SQL92, TAG, Subscription, parse_subscription
-from pymq.clock import Clock
 from pymq.filter.messages import of_stored
 from pymq.model.record import StoredMessage
 
@@ -41,25 +39,3 @@ class LocalFilter:
             f"{self.running.name}: matched {stats.matched}, skipped {stats.skipped}, errors {stats.errors}, "
             f"{stats.time_ms} ms"
         )
-
-
-def filtered_subscription(
-    topic: str, name: str, expression: str, version: int, *, clock: Clock, on_error: str
-) -> Subscription:
-    """Returns a subscription through the filter ``name``; the broker itself runs ``tag`` and ``sql92``.
-
-    Raises UsageError for an unknown filter or policy, ExpressionError for a wrong expression.
-    """
-    # Plugins load on first use: importing a client imports none.
-    from pymq.filter.registry import installed_filters  # noqa: PLC0415
-    from pymq.filter.running import RunningFilter, parse_on_error  # noqa: PLC0415
-
-    policy = parse_on_error(on_error)
-    plugin = installed_filters().find(name)
-    if plugin.name == TAG.lower():
-        return parse_subscription(topic, expression, version)
-    if plugin.name == SQL92.lower():
-        return parse_subscription(topic, EVERYTHING, version, sql=expression)
-    subscription = parse_subscription(topic, EVERYTHING, version)
-    subscription.local = LocalFilter(RunningFilter(plugin, expression, clock=clock, on_error=policy))
-    return subscription

@@ -6,15 +6,13 @@ The broker compares hashes of tags, so the client compares the tags themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pymq.client.local_filter import LocalFilter
+from pymq.clock import Clock
 from pymq.errors import RefusedError, UsageError
 from pymq.filter.refusals import with_next_step
 from pymq.filter.sql92 import compile_sql
 from pymq.model.javahash import string_hash
-
-if TYPE_CHECKING:
-    from pymq.client.local_filter import LocalFilter
 
 EVERYTHING = "*"
 TAG = "TAG"
@@ -72,6 +70,28 @@ def parse_subscription(
     if EVERYTHING in tags:
         return Subscription(topic, EVERYTHING, frozenset(), version)
     return Subscription(topic, " || ".join(sorted(tags)), tags, version)
+
+
+def filtered_subscription(
+    topic: str, name: str, expression: str, version: int, *, clock: Clock, on_error: str
+) -> Subscription:
+    """Returns a subscription through the filter ``name``; the broker itself runs ``tag`` and ``sql92``.
+
+    Raises UsageError for an unknown filter or policy, ExpressionError for a wrong expression.
+    """
+    # Plugins load on first use: importing a client imports none.
+    from pymq.filter.registry import installed_filters  # noqa: PLC0415
+    from pymq.filter.running import RunningFilter, parse_on_error  # noqa: PLC0415
+
+    policy = parse_on_error(on_error)
+    plugin = installed_filters().find(name)
+    if plugin.name == TAG.lower():
+        return parse_subscription(topic, expression, version)
+    if plugin.name == SQL92.lower():
+        return parse_subscription(topic, EVERYTHING, version, sql=expression)
+    subscription = parse_subscription(topic, EVERYTHING, version)
+    subscription.local = LocalFilter(RunningFilter(plugin, expression, clock=clock, on_error=policy))
+    return subscription
 
 
 def explained(error: RefusedError, subscription: Subscription) -> RefusedError:

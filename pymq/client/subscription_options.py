@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pymq.client.filter_servers import filter_server_subscription
-from pymq.client.local_filter import filtered_subscription
-from pymq.client.subscription import EVERYTHING, TAG, Subscription, parse_subscription
+from pymq.client.subscription import EVERYTHING, TAG, Subscription, filtered_subscription, parse_subscription
 from pymq.clock import Clock
 from pymq.errors import UsageError
 from pymq.filter.class_names import FILTER_SERVER

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pymq.config.values import SYNC_MASTER
 from pymq.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pymq.config.broker import BrokerConfig
+
+class ReplicationSettings(Protocol):
+    """The settings of :class:`pymq.config.broker.BrokerConfig` that these checks read."""
+
+    broker_role: str
+    listen_port: int
+    in_sync_replicas: int
+    min_in_sync_replicas: int
+    ha_listen_port: int
+    ha_master_address: str
+    ha_send_heartbeat_interval_ms: int
+    ha_housekeeping_interval_ms: int
+    ha_max_gap_not_in_sync_bytes: int
+    ha_transfer_batch_bytes: int
 
 
-def check_replication(config: BrokerConfig) -> None:
+def check_replication(config: ReplicationSettings) -> None:
     """Raises ConfigError for a combination that breaks replication."""
     if config.min_in_sync_replicas > config.in_sync_replicas:
         raise ConfigError(
@@ -36,7 +48,7 @@ def check_replication(config: BrokerConfig) -> None:
         )
 
 
-def replication_warnings(config: BrokerConfig) -> list[str]:
+def replication_warnings(config: ReplicationSettings) -> list[str]:
     """Return one sentence for each combination that works but is probably a mistake."""
     found = []
     heartbeat_ms, silence_ms = config.ha_send_heartbeat_interval_ms, config.ha_housekeeping_interval_ms

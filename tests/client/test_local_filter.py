@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pymq.client import MessageQueue, PullConsumer, PullStatus, PushConsumer
-from pymq.client.local_filter import LocalFilter, filtered_subscription
+from pymq.client.local_filter import LocalFilter
 from pymq.client.pull_consumer import SUBSCRIPTION_COUNT_MAX
+from pymq.client.subscription import filtered_subscription
 from pymq.client.subscription_options import SubscriptionOptions
 from pymq.clock import ManualClock
 from pymq.errors import ExpressionError, FilterError, FilterStopError, UsageError
