@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -124,7 +125,7 @@ def test_a_time_without_a_zone_is_local(text: str, expected: int, new_york: None
 
 
 @given(st.datetimes(timezones=st.timezones()), st.integers(0, 999))
-def test_milliseconds_of_iso_times_are_exact(moment, ms: int) -> None:
+def test_milliseconds_of_iso_times_are_exact(moment: Any, ms: int) -> None:
     from datetime import UTC, datetime, timedelta
 
     try:

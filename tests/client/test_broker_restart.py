@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 from pymq.client import Message, Producer, PushConsumer
 from pymq.errors import PymqError
@@ -10,11 +12,11 @@ from pymq.testing.standalone import StandaloneProcess
 from tests.client.scenarios import Inbox, until
 
 
-def test_a_restart_interrupts_clients_and_no_message_is_lost(tmp_path):
+def test_a_restart_interrupts_clients_and_no_message_is_lost(tmp_path: Path) -> None:
     asyncio.run(_restart(tmp_path))
 
 
-async def _restart(tmp_path):
+async def _restart(tmp_path: Path) -> None:
     servers = await asyncio.to_thread(StandaloneProcess(tmp_path / "data").start)
     namesrv, broker = servers.namesrv, servers.broker
     sent, inbox = set(), Inbox()
@@ -23,7 +25,7 @@ async def _restart(tmp_path):
     try:
         async with Producer("P", namesrv=namesrv) as producer, consumer:
 
-            async def send(body):
+            async def send(body: Any) -> None:
                 try:
                     await producer.send(Message("Restarted", body))
                     sent.add(body)

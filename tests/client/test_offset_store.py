@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,17 +20,17 @@ OTHER = MessageQueue("T", "b", 1)
 class FakeRequests(QueueOffsets):
     """Offsets at a broker that can be out of reach, and that answers only while its gate is open."""
 
-    def __init__(self):
-        self.offsets = {}
-        self.commits = []
+    def __init__(self) -> None:
+        self.offsets: dict[MessageQueue, int] = {}
+        self.commits: list[tuple[MessageQueue, int]] = []
         self.reachable = True
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def committed(self, group, queue):
+    async def committed(self, group: str, queue: MessageQueue) -> Any:
         return self.offsets.get(queue)
 
-    async def commit(self, group, queue, offset):
+    async def commit(self, group: str, queue: MessageQueue, offset: Any) -> None:
         if not self.reachable:
             raise UnreachableError("gone")
         self.commits.append((queue, offset))
@@ -36,7 +38,7 @@ class FakeRequests(QueueOffsets):
         self.offsets[queue] = offset
 
 
-def test_offsets_only_go_forward_unless_told():
+def test_offsets_only_go_forward_unless_told() -> None:
     store = FileOffsets(None)
     store.move(QUEUE, 5)
     store.move(QUEUE, 3)
@@ -47,8 +49,8 @@ def test_offsets_only_go_forward_unless_told():
     assert store.current(QUEUE) is None
 
 
-def test_only_changes_go_to_the_broker():
-    async def main():
+def test_only_changes_go_to_the_broker() -> None:
+    async def main() -> None:
         requests = FakeRequests()
         store = BrokerOffsets("G", requests)
         store.move(QUEUE, 5)
@@ -63,14 +65,14 @@ def test_only_changes_go_to_the_broker():
     asyncio.run(main())
 
 
-async def turns(count=5):
+async def turns(count: int = 5) -> None:
     """Lets every other task run as far as it can."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def test_the_first_commit_to_a_topic_goes_alone():
-    async def main():
+def test_the_first_commit_to_a_topic_goes_alone() -> None:
+    async def main() -> None:
         requests = FakeRequests()
         store = BrokerOffsets("G", requests)
         queues = [MessageQueue("T", "b", n) for n in range(3)]
@@ -98,8 +100,8 @@ def test_the_first_commit_to_a_topic_goes_alone():
     asyncio.run(main())
 
 
-def test_a_newer_offset_is_sent_once_the_older_one_is_answered():
-    async def main():
+def test_a_newer_offset_is_sent_once_the_older_one_is_answered() -> None:
+    async def main() -> None:
         requests = FakeRequests()
         store = BrokerOffsets("G", requests)
         store.move(QUEUE, 5)
@@ -119,8 +121,8 @@ def test_a_newer_offset_is_sent_once_the_older_one_is_answered():
     asyncio.run(main())
 
 
-def test_what_could_not_be_stored_is_tried_again():
-    async def main():
+def test_what_could_not_be_stored_is_tried_again() -> None:
+    async def main() -> None:
         requests = FakeRequests()
         store = BrokerOffsets("G", requests)
         store.move(QUEUE, 5)
@@ -133,8 +135,8 @@ def test_what_could_not_be_stored_is_tried_again():
     asyncio.run(main())
 
 
-def test_a_file_keeps_offsets_over_a_restart(tmp_path):
-    async def main():
+def test_a_file_keeps_offsets_over_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
         path = tmp_path / "deep" / "offsets.json"
         store = FileOffsets(path)
         assert await store.stored(QUEUE) is None
@@ -150,8 +152,8 @@ def test_a_file_keeps_offsets_over_a_restart(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"a": 1}', b'[["T", "b"]]'])
-def test_a_damaged_file_is_a_new_start(tmp_path, content):
-    async def main():
+def test_a_damaged_file_is_a_new_start(tmp_path: Path, content: Any) -> None:
+    async def main() -> None:
         path = tmp_path / "offsets.json"
         path.write_bytes(content)
         assert await FileOffsets(path).stored(QUEUE) is None

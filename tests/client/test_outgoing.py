@@ -12,7 +12,7 @@ from pymq.wire.header import decode_header, encode_header
 from pymq.wire.headers.send import SendMessageV2Header, send_v2_fields
 
 
-def test_the_short_way_to_the_named_fields_equals_the_typed_header():
+def test_the_short_way_to_the_named_fields_equals_the_typed_header() -> None:
     values: dict[str, Any] = {
         "producer_group": "P",
         "topic": "T",
@@ -31,7 +31,7 @@ def test_the_short_way_to_the_named_fields_equals_the_typed_header():
         assert send_v2_fields(**values) == encode_header(SendMessageV2Header(**values))
 
 
-def test_retries_carry_their_counts():
+def test_retries_carry_their_counts() -> None:
     ids = UniqueIdMaker(ManualClock(), b"\x7f\0\0\1", 1, 2)
     outgoing = prepare(Message("%RETRY%G", b"x"), ids, "zlib", 4096)
     command = outgoing.retry_command("P", MessageQueue("%RETRY%G", "b", 0), 5, 3, 16)

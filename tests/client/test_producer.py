@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import zlib
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from pymq.model.properties import decode_properties
 from pymq.model.record import decode_batch
 from pymq.wire.bodies_client import HeartbeatData, decode_body
 from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.command import Command
 from pymq.wire.dispatch import Reply
 from pymq.wire.header import decode_header
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header
@@ -24,21 +26,21 @@ SEND = RequestCode.SEND_MESSAGE_V2
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 
 
-def stored(command):
+def stored(command: Command) -> Any:
     """A broker that stores everything at offset 7 of the queue asked for."""
     header = decode_header(SendMessageV2Header, command.ext)
     return Reply(ext=SendMessageAnswer(message_id="7F" * 16, queue_id=header.queue_id, queue_offset=7))
 
 
-def sent(broker, n=0, code=SEND):
+def sent(broker: Any, n: int = 0, code: Any = SEND) -> Any:
     command = broker.requests[code][n]
     return decode_header(SendMessageV2Header, command.ext), command.body
 
 
-def run(scenario, *, brokers=1, **options):
+def run(scenario: Any, *, brokers: int = 1, **options: Any) -> None:
     """``scenario(namesrv, brokers, producer)`` with a topic T on all brokers, 2 queues each."""
 
-    async def main():
+    async def main() -> None:
         namesrv = await FakeServer().start()
         servers = [await FakeServer().start() for _ in range(brokers)]
         addresses = {f"broker-{i}": server.address for i, server in enumerate(servers)}
@@ -59,8 +61,8 @@ def run(scenario, *, brokers=1, **options):
     asyncio.run(main())
 
 
-def test_send_says_where_the_message_is():
-    async def scenario(namesrv, brokers, producer):
+def test_send_says_where_the_message_is() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         message = Message("T", b"hello", tags="A", keys="k1 k2", properties={"city": "Köln"}, flag=5)
         result = await producer.send(message)
         header, body = sent(brokers[0])
@@ -83,8 +85,8 @@ def test_send_says_where_the_message_is():
     run(scenario)
 
 
-def test_queues_are_used_in_turn():
-    async def scenario(namesrv, brokers, producer):
+def test_queues_are_used_in_turn() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         for _ in range(8):
             await producer.send(Message("T", b"x"))
         used = [(i, sent(b, n)[0].queue_id) for i, b in enumerate(brokers) for n in range(b.count(SEND))]
@@ -93,16 +95,16 @@ def test_queues_are_used_in_turn():
     run(scenario, brokers=2)
 
 
-def test_the_route_is_asked_for_once():
-    async def scenario(namesrv, brokers, producer):
+def test_the_route_is_asked_for_once() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await asyncio.gather(*[producer.send(Message("T", b"x")) for _ in range(10)])
         assert namesrv.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == 1
 
     run(scenario)
 
 
-def test_an_unknown_topic_goes_to_four_queues_of_the_template():
-    async def scenario(namesrv, brokers, producer):
+def test_an_unknown_topic_goes_to_four_queues_of_the_template() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         queues = await producer.queues("New")
         assert queues == [MessageQueue("New", "broker-0", i) for i in range(4)]
         await producer.send(Message("New", b"x"))
@@ -113,8 +115,8 @@ def test_an_unknown_topic_goes_to_four_queues_of_the_template():
     run(scenario)
 
 
-def test_an_unknown_topic_without_a_template_is_not_found():
-    async def scenario(namesrv, brokers, producer):
+def test_an_unknown_topic_without_a_template_is_not_found() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         serve_routes(namesrv, {})
         with pytest.raises(NotFoundError, match="create it first"):
             await producer.send(Message("New", b"x"))
@@ -122,8 +124,8 @@ def test_an_unknown_topic_without_a_template_is_not_found():
     run(scenario)
 
 
-def test_a_topic_without_write_permission_is_not_found_writable():
-    async def scenario(namesrv, brokers, producer):
+def test_a_topic_without_write_permission_is_not_found_writable() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         serve_routes(namesrv, {"T": route_reply({"broker-0": brokers[0].address}, perm=4)})
         with pytest.raises(NotFoundError, match="no queue to write to"):
             await producer.send(Message("T", b"x"))
@@ -132,8 +134,8 @@ def test_a_topic_without_write_permission_is_not_found_writable():
 
 
 @pytest.mark.parametrize("code", [17, 14, 1, 2, 16, 204, 205, 1500])
-def test_another_broker_takes_what_one_refuses(code):
-    async def scenario(namesrv, brokers, producer):
+def test_another_broker_takes_what_one_refuses(code: int) -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         brokers[0].refuse(SEND, code)
         results = [await producer.send(Message("T", b"x")) for _ in range(4)]
         assert {result.queue.broker_name for result in results} == {"broker-1"}
@@ -142,8 +144,8 @@ def test_another_broker_takes_what_one_refuses(code):
     run(scenario, brokers=2)
 
 
-def test_a_retry_keeps_the_unique_key():
-    async def scenario(namesrv, brokers, producer):
+def test_a_retry_keeps_the_unique_key() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         brokers[0].refuse(SEND, ResponseCode.SYSTEM_BUSY)
         brokers[1].refuse(SEND, ResponseCode.SYSTEM_BUSY)
         with pytest.raises(RefusedError):
@@ -156,8 +158,8 @@ def test_a_retry_keeps_the_unique_key():
     run(scenario, brokers=2)
 
 
-def test_a_dead_broker_is_replaced_by_another():
-    async def scenario(namesrv, brokers, producer):
+def test_a_dead_broker_is_replaced_by_another() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await brokers[0].stop()
         results = [await producer.send(Message("T", b"x")) for _ in range(3)]
         assert {result.queue.broker_name for result in results} == {"broker-1"}
@@ -165,8 +167,8 @@ def test_a_dead_broker_is_replaced_by_another():
     run(scenario, brokers=2)
 
 
-def test_other_codes_are_raised_at_once():
-    async def scenario(namesrv, brokers, producer):
+def test_other_codes_are_raised_at_once() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         for broker in brokers:
             broker.refuse(SEND, ResponseCode.MESSAGE_ILLEGAL, "too large")
         with pytest.raises(RefusedError, match="too large") as caught:
@@ -177,8 +179,8 @@ def test_other_codes_are_raised_at_once():
     run(scenario, brokers=2)
 
 
-def test_no_answer_is_a_timeout():
-    async def scenario(namesrv, brokers, producer):
+def test_no_answer_is_a_timeout() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         brokers[0].on(SEND, lambda command: None)
         with pytest.raises(RequestTimeoutError):
             await producer.send(Message("T", b"x"), timeout_s=0.1)
@@ -189,9 +191,9 @@ def test_no_answer_is_a_timeout():
 @pytest.mark.parametrize(
     ("code", "status"), [(10, "FLUSH_DISK_TIMEOUT"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT")]
 )
-def test_stored_but_unconfirmed_is_a_status_not_an_error(code, status):
-    async def scenario(namesrv, brokers, producer):
-        def unconfirmed(command):
+def test_stored_but_unconfirmed_is_a_status_not_an_error(code: int, status: Any) -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
+        def unconfirmed(command: Command) -> Any:
             reply = stored(command)
             reply.code = code
             return reply
@@ -202,8 +204,8 @@ def test_stored_but_unconfirmed_is_a_status_not_an_error(code, status):
     run(scenario)
 
 
-def test_a_chosen_queue_is_used_and_not_retried():
-    async def scenario(namesrv, brokers, producer):
+def test_a_chosen_queue_is_used_and_not_retried() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         queue = MessageQueue("T", "broker-1", 1)
         assert (await producer.send(Message("T", b"x"), queue=queue)).queue == queue
         brokers[1].refuse(SEND, ResponseCode.SYSTEM_BUSY)
@@ -214,9 +216,9 @@ def test_a_chosen_queue_is_used_and_not_retried():
     run(scenario, brokers=2)
 
 
-def test_a_selector_sees_queues_and_message():
-    async def scenario(namesrv, brokers, producer):
-        def by_key(queues, message):
+def test_a_selector_sees_queues_and_message() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
+        def by_key(queues: Any, message: Message) -> Any:
             assert len(queues) == 4
             return queues[int(message.keys) % len(queues)]
 
@@ -226,8 +228,8 @@ def test_a_selector_sees_queues_and_message():
     run(scenario, brokers=2)
 
 
-def test_large_bodies_are_compressed_small_ones_are_not():
-    async def scenario(namesrv, brokers, producer):
+def test_large_bodies_are_compressed_small_ones_are_not() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await producer.send(Message("T", b"a" * 4096))
         await producer.send(Message("T", b"a" * 4097))
         await producer.send(Message("T", random.Random(1).randbytes(5000)))
@@ -240,8 +242,8 @@ def test_large_bodies_are_compressed_small_ones_are_not():
     run(scenario)
 
 
-def test_oneway_is_written_without_an_answer():
-    async def scenario(namesrv, brokers, producer):
+def test_oneway_is_written_without_an_answer() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await producer.send_oneway(Message("T", b"x"))
         await producer.send_oneway(Message("T", b"y"), queue=MessageQueue("T", "broker-0", 1))
         command = await brokers[0].wait_for(SEND, 2)
@@ -250,8 +252,8 @@ def test_oneway_is_written_without_an_answer():
     run(scenario)
 
 
-def test_send_async_is_a_task():
-    async def scenario(namesrv, brokers, producer):
+def test_send_async_is_a_task() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         tasks = [producer.send_async(Message("T", b"x")) for _ in range(20)]
         assert all(isinstance(task, asyncio.Task) for task in tasks)
         assert len({result.message_id for result in await asyncio.gather(*tasks)}) == 20
@@ -259,8 +261,8 @@ def test_send_async_is_a_task():
     run(scenario)
 
 
-def test_a_batch_is_one_request_and_lists_the_keys():
-    async def scenario(namesrv, brokers, producer):
+def test_a_batch_is_one_request_and_lists_the_keys() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         result = await producer.send_batch([Message("T", b"%d" % n, tags=f"t{n}") for n in range(5)])
         header, body = sent(brokers[0], code=BATCH)
         entries = decode_batch(body)
@@ -285,8 +287,8 @@ def test_a_batch_is_one_request_and_lists_the_keys():
         ([Message("T", b"")], "body is empty"),
     ],
 )
-def test_what_can_not_be_a_batch_is_refused_here(messages, problem):
-    async def scenario(namesrv, brokers, producer):
+def test_what_can_not_be_a_batch_is_refused_here(messages: Any, problem: Any) -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         with pytest.raises(UsageError, match=problem):
             await producer.send_batch(messages)
         assert brokers[0].count(BATCH) == 0
@@ -307,8 +309,8 @@ def test_what_can_not_be_a_batch_is_refused_here(messages, problem):
         (Message("T", b"x", properties={"a": "v" * 33_000}), "32767"),
     ],
 )
-def test_what_no_broker_would_take_is_refused_here(message, problem):
-    async def scenario(namesrv, brokers, producer):
+def test_what_no_broker_would_take_is_refused_here(message: Message, problem: Any) -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         with pytest.raises(UsageError, match=problem):
             await producer.send(message)
         assert brokers[0].count(SEND) == 0
@@ -316,8 +318,8 @@ def test_what_no_broker_would_take_is_refused_here(message, problem):
     run(scenario, body_size_max_bytes=1000)
 
 
-def test_brokers_learn_of_the_producer_and_hear_goodbye():
-    async def scenario(namesrv, brokers, producer):
+def test_brokers_learn_of_the_producer_and_hear_goodbye() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await producer.send(Message("T", b"x"))
         command = await brokers[0].wait_for(RequestCode.HEART_BEAT)
         heartbeat = decode_body(HeartbeatData, command.body)
@@ -330,8 +332,8 @@ def test_brokers_learn_of_the_producer_and_hear_goodbye():
     run(scenario)
 
 
-def test_name_servers_fall_over():
-    async def main():
+def test_name_servers_fall_over() -> None:
+    async def main() -> None:
         namesrv, broker = await FakeServer().start(), await FakeServer().start()
         dead = await FakeServer().start()
         await dead.stop()
@@ -350,8 +352,8 @@ def test_name_servers_fall_over():
     asyncio.run(main())
 
 
-def test_routes_are_kept_without_name_servers_and_renewed_with_them():
-    async def scenario(namesrv, brokers, producer):
+def test_routes_are_kept_without_name_servers_and_renewed_with_them() -> None:
+    async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await producer.send(Message("T", b"x"))
         serve_routes(namesrv, {"T": route_reply({"broker-1": brokers[1].address})})
         await namesrv.wait_for(RequestCode.GET_ROUTEINFO_BY_TOPIC, 3)
@@ -363,11 +365,11 @@ def test_routes_are_kept_without_name_servers_and_renewed_with_them():
 
 
 @pytest.mark.parametrize("namesrv", ["", " ; ", "host", "host:port"])
-def test_name_server_lists_that_are_none(namesrv):
+def test_name_server_lists_that_are_none(namesrv: Any) -> None:
     with pytest.raises(UsageError):
         Producer("PG", namesrv=namesrv)
 
 
-def test_an_illegal_group_is_refused():
+def test_an_illegal_group_is_refused() -> None:
     with pytest.raises(UsageError):
         Producer("no group", namesrv="127.0.0.1:1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ from tests.client.fake_group import FakeGroup
 QUEUE = MessageQueue("T", "b", 0)
 
 
-def run(scenario, queue_count=1):
-    async def main():
+def run(scenario: Any, queue_count: int = 1) -> None:
+    async def main() -> None:
         group = await FakeGroup(queue_count).start()
         try:
             async with PullConsumer("Reader", namesrv=group.server.address) as pull:
@@ -30,8 +31,8 @@ def run(scenario, queue_count=1):
     asyncio.run(main())
 
 
-def test_a_pull_carries_its_subscription_and_joins_no_group():
-    async def scenario(group, pull):
+def test_a_pull_carries_its_subscription_and_joins_no_group() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.put(b"one")
         group.put(b"two")
         result = await pull.pull(QUEUE, 0, 10, bytes_max=5000, expression="*")
@@ -48,8 +49,8 @@ def test_a_pull_carries_its_subscription_and_joins_no_group():
     run(scenario)
 
 
-def test_waiting_is_asked_of_the_broker():
-    async def scenario(group, pull):
+def test_waiting_is_asked_of_the_broker() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         waiting = asyncio.ensure_future(pull.pull(QUEUE, 0, suspend_ms=7000))
         command = await group.server.wait_for(RequestCode.PULL_MESSAGE)
         header = decode_header(PullMessageHeader, command.ext)
@@ -61,8 +62,8 @@ def test_waiting_is_asked_of_the_broker():
     run(scenario)
 
 
-def test_tags_that_share_a_hash_are_told_apart():
-    async def scenario(group, pull):
+def test_tags_that_share_a_hash_are_told_apart() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.put(b"no", TAGS="BBBB")
         only_others = await pull.pull(QUEUE, 0, expression="AaAa")
         assert (only_others.status, only_others.messages()) == (PullStatus.NO_MATCHED_MESSAGE, [])
@@ -74,8 +75,8 @@ def test_tags_that_share_a_hash_are_told_apart():
     run(scenario)
 
 
-def test_an_offset_out_of_range_is_a_status_with_the_place_to_go_on():
-    async def scenario(group, pull):
+def test_an_offset_out_of_range_is_a_status_with_the_place_to_go_on() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.put()
         result = await pull.pull(QUEUE, 99)
         assert (result.status, result.next_offset) == (PullStatus.OFFSET_ILLEGAL, 1)
@@ -83,8 +84,8 @@ def test_an_offset_out_of_range_is_a_status_with_the_place_to_go_on():
     run(scenario)
 
 
-def test_offsets():
-    async def scenario(group, pull):
+def test_offsets() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.put()
         group.put()
         assert (await pull.min_offset(QUEUE), await pull.max_offset(QUEUE)) == (0, 2)
@@ -96,8 +97,8 @@ def test_offsets():
     run(scenario)
 
 
-def test_the_broker_that_was_suggested_is_asked_next():
-    async def scenario(group, pull):
+def test_the_broker_that_was_suggested_is_asked_next() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         answer = PullMessageAnswer(suggest_which_broker_id=1, next_begin_offset=0, min_offset=0, max_offset=0)
         group.server.on(RequestCode.PULL_MESSAGE, lambda _: Reply(ResponseCode.PULL_NOT_FOUND, ext=answer))
         assert (await pull.pull(QUEUE, 0)).suggested_broker_id == 1
@@ -106,8 +107,8 @@ def test_the_broker_that_was_suggested_is_asked_next():
     run(scenario)
 
 
-def test_queues_are_those_the_name_server_knows_now():
-    async def scenario(group, pull):
+def test_queues_are_those_the_name_server_knows_now() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         assert await pull.queues("T") == [MessageQueue("T", "b", i) for i in range(3)]
         with pytest.raises(NotFoundError, match="Ghost"):
             await pull.queues("Ghost")
@@ -119,8 +120,8 @@ def test_queues_are_those_the_name_server_knows_now():
     run(scenario, queue_count=3)
 
 
-def test_other_codes_are_raised():
-    async def scenario(group, pull):
+def test_other_codes_are_raised() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.pull_codes = [ResponseCode.NO_PERMISSION]
         with pytest.raises(RefusedError) as caught:
             await pull.pull(QUEUE, 0)
@@ -129,8 +130,8 @@ def test_other_codes_are_raised():
     run(scenario)
 
 
-def test_an_answer_without_its_fields_is_the_servers_fault():
-    async def scenario(group, pull):
+def test_an_answer_without_its_fields_is_the_servers_fault() -> None:
+    async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.server.on(RequestCode.PULL_MESSAGE, lambda _: Reply())
         with pytest.raises(Exception, match="nextBeginOffset"):
             await pull.pull(QUEUE, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Never
 
 import pytest
 
@@ -12,6 +13,7 @@ from pymq.errors import RefusedError, UsageError
 from pymq.model import sysflag
 from pymq.model.names import retry_topic
 from pymq.model.properties import decode_properties
+from pymq.model.record import StoredMessage
 from pymq.wire.bodies_admin import ClientConsumerStatus, ConsumeDirectlyResult, ConsumerRunningInfo, decode_admin_body
 from pymq.wire.bodies_client import HeartbeatData, LockRequest, decode_body
 from pymq.wire.bodies_consumer import ClientCheck
@@ -30,10 +32,19 @@ QUEUE = MessageQueue("T", "b", 0)
 LATER = ConsumeResult.RECONSUME_LATER
 
 
-def run(scenario, *, queue_count=1, handler=None, start=True, prepare=None, expression="*", **options):
+def run(
+    scenario: Any,
+    *,
+    queue_count: int = 1,
+    handler: Any = None,
+    start: bool = True,
+    prepare: Any = None,
+    expression: str = "*",
+    **options: Any,
+) -> None:
     """``scenario(group, consumer, inbox)`` with a started consumer of topic T."""
 
-    async def main():
+    async def main() -> None:
         group = await FakeGroup(queue_count).start()
         if prepare is not None:
             prepare(group)
@@ -53,17 +64,17 @@ def run(scenario, *, queue_count=1, handler=None, start=True, prepare=None, expr
     asyncio.run(main())
 
 
-def bodies(inbox):
+def bodies(inbox: Inbox) -> Any:
     return [message.content() for message in inbox.messages]
 
 
-def pulls(group, topic="T"):
+def pulls(group: FakeGroup, topic: str = "T") -> Any:
     headers = [decode_header(PullMessageHeader, c.ext) for c in group.server.requests[RequestCode.PULL_MESSAGE]]
     return [header for header in headers if header.topic == topic]
 
 
-def test_brokers_hear_of_the_subscription_before_the_first_pull():
-    async def scenario(group, consumer, inbox):
+def test_brokers_hear_of_the_subscription_before_the_first_pull() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(b"1", TAGS="TagA")
         await until(lambda: inbox.messages, "the message")
         heartbeat = decode_body(HeartbeatData, group.server.requests[RequestCode.HEART_BEAT][-1].body)
@@ -79,8 +90,8 @@ def test_brokers_hear_of_the_subscription_before_the_first_pull():
     run(scenario, expression="TagA || TagB")
 
 
-def test_a_pull_asks_to_be_parked():
-    async def scenario(group, consumer, inbox):
+def test_a_pull_asks_to_be_parked() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: pulls(group), "the first pull")
         first = pulls(group)[0]
         assert (first.sys_flag, first.commit_offset) == (sysflag.PULL_SUSPEND, 0)
@@ -89,8 +100,8 @@ def test_a_pull_asks_to_be_parked():
     run(scenario)
 
 
-def test_a_pull_that_commits_on_the_way_is_not_parked():
-    async def scenario(group, consumer, inbox):
+def test_a_pull_that_commits_on_the_way_is_not_parked() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
         assert not any(header.commit_offset for header in pulls(group)), "nothing was committed by itself yet"
@@ -109,16 +120,16 @@ def test_a_pull_that_commits_on_the_way_is_not_parked():
     run(scenario, pull_count_max=3, commit_interval_s=1000)
 
 
-def test_stopping_waits_for_a_pull_that_carries_an_older_offset():
+def test_stopping_waits_for_a_pull_that_carries_an_older_offset() -> None:
     release = asyncio.Event()
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
         await consumer.commit()
         plain = group._pull
 
-        async def late(command):
+        async def late(command: Command) -> Any:
             if command.ext["commitOffset"] != "0":
                 await release.wait()
             return await plain(command)
@@ -137,8 +148,8 @@ def test_stopping_waits_for_a_pull_that_carries_an_older_offset():
     run(scenario, pull_count_max=1, commit_interval_s=1000)
 
 
-def test_stopping_commits_what_is_done_and_says_goodbye():
-    async def scenario(group, consumer, inbox):
+def test_stopping_commits_what_is_done_and_says_goodbye() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         group.put()
         await until(lambda: len(inbox.messages) == 2, "both messages")
@@ -150,11 +161,11 @@ def test_stopping_commits_what_is_done_and_says_goodbye():
     run(scenario)
 
 
-def test_the_goodbye_follows_the_answer_to_a_heartbeat():
+def test_the_goodbye_follows_the_answer_to_a_heartbeat() -> None:
     release = asyncio.Event()
 
-    async def scenario(group, consumer, inbox):
-        async def late(command):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
+        async def late(command: Command) -> Any:
             await release.wait()
             return Reply()
 
@@ -172,8 +183,8 @@ def test_the_goodbye_follows_the_answer_to_a_heartbeat():
     run(scenario)
 
 
-def test_the_goodbye_also_goes_where_a_heartbeat_was_refused():
-    async def scenario(group, consumer, inbox):
+def test_the_goodbye_also_goes_where_a_heartbeat_was_refused() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.server.refuse(RequestCode.HEART_BEAT, ResponseCode.SYSTEM_ERROR)
         await consumer._instance.heartbeat_all()
         await consumer.stop()
@@ -183,8 +194,8 @@ def test_the_goodbye_also_goes_where_a_heartbeat_was_refused():
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns):
-    async def scenario(group, consumer, inbox):
+def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns: Any) -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         rebalancing = asyncio.ensure_future(consumer._rebalancer.run())
         await asyncio.sleep(0.01)
         consumer._rebalancer.wake()
@@ -197,15 +208,15 @@ def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns):
     run(scenario, rebalance_interval_s=1000)
 
 
-def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_left():
+def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_left() -> None:
     gate = asyncio.Event()
     started = []
 
-    async def handle(messages):
+    async def handle(messages: list[StoredMessage]) -> None:
         started.append(messages[0].content())
         await gate.wait()
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         for n in range(3):
             group.put(b"%d" % n)
         await until(lambda: started, "the first handler call")
@@ -223,26 +234,26 @@ def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_lef
     ("consume_from", "stored", "expected"),
     [("last", None, 3), ("first", None, 1), ("2", None, 2), ("last", 1, 1), ("first", 2, 2), ("2", 3, 3)],
 )
-def test_where_a_group_starts(consume_from, stored, expected):
-    def prepare(group):
+def test_where_a_group_starts(consume_from: Any, stored: Any, expected: Any) -> None:
+    def prepare(group: FakeGroup) -> None:
         for _ in range(3):
             group.put()
         group.min_offsets[QUEUE] = 1
         if stored is not None:
             group.offsets[QUEUE] = stored
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: pulls(group), "a pull")
         assert pulls(group)[0].queue_offset == expected
 
     run(scenario, prepare=prepare, consume_from=consume_from)
 
 
-def test_a_retry_topic_is_read_from_its_start_by_a_group_that_starts_last():
-    def prepare(group):
+def test_a_retry_topic_is_read_from_its_start_by_a_group_that_starts_last() -> None:
+    def prepare(group: FakeGroup) -> None:
         group.put(topic=retry_topic(GROUP), RETRY_TOPIC="T")
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: inbox.messages, "the retried message")
         assert inbox.messages[0].topic == "T"
 
@@ -250,8 +261,8 @@ def test_a_retry_topic_is_read_from_its_start_by_a_group_that_starts_last():
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST])
-def test_a_broker_that_knows_no_current_subscription_gets_a_heartbeat_and_another_pull(code):
-    async def scenario(group, consumer, inbox):
+def test_a_broker_that_knows_no_current_subscription_gets_a_heartbeat_and_another_pull(code: int) -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: pulls(group), "the first pull")
         heartbeats = group.server.count(RequestCode.HEART_BEAT)
         group.pull_codes = [code]
@@ -264,45 +275,45 @@ def test_a_broker_that_knows_no_current_subscription_gets_a_heartbeat_and_anothe
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.NO_PERMISSION])
-def test_refused_pulls_are_repeated(code):
-    def prepare(group):
+def test_refused_pulls_are_repeated(code: int) -> None:
+    def prepare(group: FakeGroup) -> None:
         group.pull_codes = [code, code]
         group.put()
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: inbox.messages, "the message")
         assert [header.queue_offset for header in pulls(group)[:3]] == [0, 0, 0]
 
     run(scenario, prepare=prepare)
 
 
-def test_an_offset_that_is_gone_is_replaced_by_the_brokers():
-    def prepare(group):
+def test_an_offset_that_is_gone_is_replaced_by_the_brokers() -> None:
+    def prepare(group: FakeGroup) -> None:
         for n in range(5):
             group.put(b"%d" % n)
         group.min_offsets[QUEUE] = 3
         group.offsets[QUEUE] = 1
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: len(inbox.messages) >= 2, "the messages that are left")
         assert bodies(inbox) == [b"3", b"4"]
 
     run(scenario, prepare=prepare)
 
 
-def test_a_committed_offset_beyond_the_end_goes_back():
-    def prepare(group):
+def test_a_committed_offset_beyond_the_end_goes_back() -> None:
+    def prepare(group: FakeGroup) -> None:
         group.put()
         group.offsets[QUEUE] = 9
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: group.offsets[QUEUE] == 1, "the corrected offset")
 
     run(scenario, prepare=prepare)
 
 
-def test_messages_whose_tag_only_shares_the_hash_are_skipped_and_committed():
-    async def scenario(group, consumer, inbox):
+def test_messages_whose_tag_only_shares_the_hash_are_skipped_and_committed() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(b"no", TAGS="BBBB")
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the skipped message to count as done")
         group.put(b"yes", TAGS="AaAa")
@@ -312,17 +323,17 @@ def test_messages_whose_tag_only_shares_the_hash_are_skipped_and_committed():
     run(scenario, expression="AaAa")
 
 
-def test_pulling_pauses_while_the_cache_is_full():
+def test_pulling_pauses_while_the_cache_is_full() -> None:
     gate = asyncio.Event()
 
-    async def handle(messages):
+    async def handle(messages: list[StoredMessage]) -> None:
         await gate.wait()
 
-    def prepare(group):
+    def prepare(group: FakeGroup) -> None:
         for _ in range(50):
             group.put()
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: consumer._state.queues[QUEUE].count >= 10, "a full cache")
         await asyncio.sleep(0.05)
         assert consumer._state.queues[QUEUE].count == 10 and len(pulls(group)) == 2
@@ -332,28 +343,28 @@ def test_pulling_pauses_while_the_cache_is_full():
     run(scenario, handler=handle, prepare=prepare, cached_count_max=10, pull_count_max=5)
 
 
-def test_batches_are_as_large_as_asked_for():
+def test_batches_are_as_large_as_asked_for() -> None:
     sizes = []
 
-    async def handle(messages):
+    async def handle(messages: list[StoredMessage]) -> None:
         sizes.append(len(messages))
 
-    def prepare(group):
+    def prepare(group: FakeGroup) -> None:
         for _ in range(10):
             group.put()
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: sum(sizes) == 10, "all messages")
         assert sizes == [4, 4, 2]
 
     run(scenario, handler=handle, prepare=prepare, batch_count_max=4)
 
 
-def test_a_failed_message_is_sent_back_and_counts_as_done():
-    async def handle(messages):
+def test_a_failed_message_is_sent_back_and_counts_as_done() -> None:
+    async def handle(messages: list[StoredMessage]) -> Any:
         return LATER
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         command = await group.server.wait_for(RequestCode.CONSUMER_SEND_MSG_BACK)
         header = decode_header(ConsumerSendMsgBackHeader, command.ext)
@@ -364,14 +375,14 @@ def test_a_failed_message_is_sent_back_and_counts_as_done():
     run(scenario, handler=handle, delay_level=2)
 
 
-def test_a_message_that_can_not_be_sent_back_goes_to_the_retry_topic_as_a_copy():
-    async def handle(messages):
+def test_a_message_that_can_not_be_sent_back_goes_to_the_retry_topic_as_a_copy() -> None:
+    async def handle(messages: list[StoredMessage]) -> Never:
         raise ValueError("no")
 
-    def prepare(group):
+    def prepare(group: FakeGroup) -> None:
         group.server.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(b"body", reconsume_times=2, color="red")
         command = await group.server.wait_for(RequestCode.SEND_MESSAGE_V2)
         header = decode_header(SendMessageV2Header, command.ext)
@@ -384,20 +395,20 @@ def test_a_message_that_can_not_be_sent_back_goes_to_the_retry_topic_as_a_copy()
     run(scenario, handler=handle, prepare=prepare, max_reconsume_times=5)
 
 
-def test_a_message_that_nobody_takes_back_stays_here_and_holds_the_offset(monkeypatch):
+def test_a_message_that_nobody_takes_back_stays_here_and_holds_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrent_module, "KEPT_RETRY_INTERVAL_S", 0.02)
     tries = []
 
-    async def handle(messages):
+    async def handle(messages: list[StoredMessage]) -> Any:
         tries.append(messages[0].reconsume_times)
         return LATER if len(tries) < 3 else None
 
-    def prepare(group):
+    def prepare(group: FakeGroup) -> None:
         group.server.refuse(RequestCode.CONSUMER_SEND_MSG_BACK, ResponseCode.SYSTEM_ERROR)
         group.server.refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.SYSTEM_ERROR)
         group.put()
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: len(tries) >= 2, "a second try")
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the third try to succeed")
         assert tries == [0, 1, 2]
@@ -405,8 +416,8 @@ def test_a_message_that_nobody_takes_back_stays_here_and_holds_the_offset(monkey
     run(scenario, handler=handle, prepare=prepare)
 
 
-def test_a_notice_of_changed_members_shares_the_queues_anew():
-    async def scenario(group, consumer, inbox):
+def test_a_notice_of_changed_members_shares_the_queues_anew() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         assert len(consumer.assigned) == 5
         group.members = [consumer.client_id, "0.0.0.0@another"]
         group.server.push(Command(40, flag=FLAG_ONEWAY, ext={"consumerGroup": GROUP}))
@@ -415,8 +426,8 @@ def test_a_notice_of_changed_members_shares_the_queues_anew():
     run(scenario, queue_count=4, rebalance_interval_s=1000)
 
 
-def test_a_notice_for_another_group_changes_nothing():
-    async def scenario(group, consumer, inbox):
+def test_a_notice_for_another_group_changes_nothing() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         asked = group.server.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
         group.server.push(Command(40, flag=FLAG_ONEWAY, ext={"consumerGroup": "Other"}))
         group.server.push(Command(307, opaque=1, ext={"consumerGroup": GROUP, "clientId": consumer.client_id}))
@@ -426,8 +437,8 @@ def test_a_notice_for_another_group_changes_nothing():
     run(scenario, rebalance_interval_s=1000)
 
 
-def test_a_queue_that_is_given_up_is_committed_before():
-    async def scenario(group, consumer, inbox):
+def test_a_queue_that_is_given_up_is_committed_before() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the message to be done")
         group.members = ["0.0.0.0@first", consumer.client_id]
@@ -438,8 +449,8 @@ def test_a_queue_that_is_given_up_is_committed_before():
     run(scenario, rebalance_interval_s=1000, commit_interval_s=1000)
 
 
-def test_a_client_the_broker_does_not_list_keeps_what_it_has():
-    async def scenario(group, consumer, inbox):
+def test_a_client_the_broker_does_not_list_keeps_what_it_has() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         assigned = consumer.assigned
         group.members = ["0.0.0.0@another"]
         asked = group.server.count(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
@@ -450,8 +461,8 @@ def test_a_client_the_broker_does_not_list_keeps_what_it_has():
     run(scenario, rebalance_interval_s=1000)
 
 
-def test_a_lost_connection_is_made_again_with_a_heartbeat():
-    async def scenario(group, consumer, inbox):
+def test_a_lost_connection_is_made_again_with_a_heartbeat() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         heartbeats = group.server.count(RequestCode.HEART_BEAT)
         group.server.drop_connections()
         await group.server.wait_for(RequestCode.HEART_BEAT, heartbeats + 1)
@@ -461,8 +472,8 @@ def test_a_lost_connection_is_made_again_with_a_heartbeat():
     run(scenario)
 
 
-def test_a_broker_that_moved_is_found_again():
-    async def scenario(group, consumer, inbox):
+def test_a_broker_that_moved_is_found_again() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         moved = await FakeGroup().start()
         try:
             address = moved.server.address
@@ -483,8 +494,8 @@ def test_a_broker_that_moved_is_found_again():
     run(scenario)
 
 
-def test_broadcasting_takes_all_queues_and_commits_nowhere():
-    async def scenario(group, consumer, inbox):
+def test_broadcasting_takes_all_queues_and_commits_nowhere() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(queue_id=0)
         group.put(queue_id=1)
         await until(lambda: len(inbox.messages) == 2, "messages of all queues")
@@ -496,13 +507,13 @@ def test_broadcasting_takes_all_queues_and_commits_nowhere():
     run(scenario, queue_count=2, broadcasting=True)
 
 
-def test_orderly_queues_are_locked_first_and_unlocked_last():
-    def prepare(group):
+def test_orderly_queues_are_locked_first_and_unlocked_last() -> None:
+    def prepare(group: FakeGroup) -> None:
         group.refused_locks = {MessageQueue("T", "b", 1)}
         group.put(queue_id=0)
         group.put(queue_id=1)
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: inbox.messages, "the message of the queue that is free")
         assert {header.queue_id for header in pulls(group)} == {0}
         group.refused_locks = set()
@@ -518,18 +529,18 @@ def test_orderly_queues_are_locked_first_and_unlocked_last():
     run(scenario, queue_count=2, orderly=True, prepare=prepare)
 
 
-def test_orderly_failures_come_again_before_the_next_message():
+def test_orderly_failures_come_again_before_the_next_message() -> None:
     seen = []
 
-    async def handle(messages):
+    async def handle(messages: list[StoredMessage]) -> Any:
         seen.append((messages[0].content(), messages[0].reconsume_times))
         return LATER if messages[0].content() == b"0" and messages[0].reconsume_times < 2 else None
 
-    def prepare(group):
+    def prepare(group: FakeGroup) -> None:
         group.put(b"0")
         group.put(b"1")
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: len(seen) == 4, "both messages")
         assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"1", 0)]
         assert group.server.count(RequestCode.CONSUMER_SEND_MSG_BACK) == 0
@@ -537,11 +548,11 @@ def test_orderly_failures_come_again_before_the_next_message():
     run(scenario, handler=handle, orderly=True, suspend_ms=5, prepare=prepare)
 
 
-def test_an_orderly_message_beyond_its_tries_goes_to_the_dead_letters():
-    async def handle(messages):
+def test_an_orderly_message_beyond_its_tries_goes_to_the_dead_letters() -> None:
+    async def handle(messages: list[StoredMessage]) -> Any:
         return LATER
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         command = await group.server.wait_for(RequestCode.SEND_MESSAGE_V2)
         header = decode_header(SendMessageV2Header, command.ext)
@@ -551,7 +562,7 @@ def test_an_orderly_message_beyond_its_tries_goes_to_the_dead_letters():
     run(scenario, handler=handle, orderly=True, suspend_ms=5, max_reconsume_times=1)
 
 
-def queue_json(offset):
+def queue_json(offset: Any) -> bytes:
     return b'{"brokerName":"b","queueId":0,"topic":"T"}:%d' % offset
 
 
@@ -563,8 +574,8 @@ def queue_json(offset):
     ],
 )
 @pytest.mark.parametrize("orderly", [False, True])
-def test_an_operators_reset_starts_the_queue_anew(body, orderly):
-    async def scenario(group, consumer, inbox):
+def test_an_operators_reset_starts_the_queue_anew(body: Any, orderly: Any) -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         for n in range(3):
             group.put(b"%d" % n)
         await until(lambda: len(inbox.messages) == 3, "all messages")
@@ -576,13 +587,13 @@ def test_an_operators_reset_starts_the_queue_anew(body, orderly):
     run(scenario, orderly=orderly, rebalance_interval_s=1000)
 
 
-def test_status_running_info_and_direct_consumption_are_answered():
-    async def handle(messages):
+def test_status_running_info_and_direct_consumption_are_answered() -> None:
+    async def handle(messages: list[StoredMessage]) -> Any:
         if messages[0].content() == b"bad":
             raise ValueError("bad message")
         return LATER if messages[0].content() == b"later" else None
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the message")
         ext = {"topic": "T", "group": GROUP, "consumerGroup": GROUP, "clientId": consumer.client_id, "brokerName": "b"}
@@ -606,15 +617,15 @@ def test_status_running_info_and_direct_consumption_are_answered():
     run(scenario, handler=handle)
 
 
-def test_plain_functions_run_beside_the_loop():
+def test_plain_functions_run_beside_the_loop() -> None:
     import threading
 
     threads = set()
 
-    def handle(messages):
+    def handle(messages: list[StoredMessage]) -> None:
         threads.add(threading.current_thread().name)
 
-    async def scenario(group, consumer, inbox):
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: threads, "the message")
         assert threading.current_thread().name not in threads
@@ -622,8 +633,8 @@ def test_plain_functions_run_beside_the_loop():
     run(scenario, handler=handle)
 
 
-def test_a_consumer_without_subscription_does_not_start():
-    async def main():
+def test_a_consumer_without_subscription_does_not_start() -> None:
+    async def main() -> None:
         consumer = PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print)
         with pytest.raises(UsageError, match="subscribe"):
             await consumer.start()
@@ -635,13 +646,13 @@ def test_a_consumer_without_subscription_does_not_start():
 @pytest.mark.parametrize(
     "settings", [{"consume_from": "yesterday"}, {"batch_count_max": 0}, {"no_such": 1}, {"strategy": "RANDOM"}]
 )
-def test_settings_that_can_not_work_are_refused(settings):
+def test_settings_that_can_not_work_are_refused(settings: Any) -> None:
     with pytest.raises(UsageError):
         PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print, **settings)
 
 
-def test_a_filter_that_the_broker_does_not_take_fails_the_start():
-    async def scenario(group, consumer, inbox):
+def test_a_filter_that_the_broker_does_not_take_fails_the_start() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.server.refuse(RequestCode.CHECK_CLIENT_CONFIG, ResponseCode.SYSTEM_ERROR, "no SQL92 here")
         consumer.subscribe("T", "a > 1", expression_type="SQL92")
         with pytest.raises(RefusedError, match="no SQL92 here"):
@@ -654,8 +665,8 @@ def test_a_filter_that_the_broker_does_not_take_fails_the_start():
     run(scenario, start=False)
 
 
-def test_a_failed_start_leaves_nothing_behind():
-    async def scenario(group, consumer, inbox):
+def test_a_failed_start_leaves_nothing_behind() -> None:
+    async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: Reply(1, "broken"))
         with pytest.raises(Exception, match="broken"):
             await consumer.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from pymq.client.queue_picker import BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS, BrokerHealth, QueuePicker
 from pymq.clock import ManualClock
@@ -11,20 +12,20 @@ from pymq.model.message import MessageQueue
 QUEUES = [MessageQueue("T", broker, i) for broker in ("a", "b") for i in range(2)]
 
 
-def setup():
+def setup() -> Any:
     clock = ManualClock()
     health = BrokerHealth(clock)
     return clock, health, QueuePicker(health, random.Random(1))
 
 
-def test_all_queues_in_turn():
+def test_all_queues_in_turn() -> None:
     _, _, picker = setup()
     picked = [picker.pick("T", QUEUES) for _ in range(8)]
     assert sorted(picked[:4]) == QUEUES
     assert picked[:4] == picked[4:]
 
 
-def test_topics_have_turns_of_their_own():
+def test_topics_have_turns_of_their_own() -> None:
     _, _, picker = setup()
     first = picker.pick("T", QUEUES)
     picker.pick("U", [MessageQueue("U", "a", 0)])
@@ -32,12 +33,12 @@ def test_topics_have_turns_of_their_own():
     assert QUEUES.index(second) == (QUEUES.index(first) + 1) % 4
 
 
-def test_the_broker_to_avoid_is_avoided():
+def test_the_broker_to_avoid_is_avoided() -> None:
     _, _, picker = setup()
     assert {picker.pick("T", QUEUES, "a").broker_name for _ in range(6)} == {"b"}
 
 
-def test_a_failed_broker_rests_and_comes_back():
+def test_a_failed_broker_rests_and_comes_back() -> None:
     clock, health, picker = setup()
     health.failed("a")
     assert {picker.pick("T", QUEUES).broker_name for _ in range(6)} == {"b"}
@@ -45,7 +46,7 @@ def test_a_failed_broker_rests_and_comes_back():
     assert {picker.pick("T", QUEUES).broker_name for _ in range(6)} == {"a", "b"}
 
 
-def test_each_failure_in_a_row_doubles_the_rest_up_to_a_limit():
+def test_each_failure_in_a_row_doubles_the_rest_up_to_a_limit() -> None:
     clock, health, _ = setup()
     for _ in range(3):
         health.failed("a")
@@ -59,14 +60,14 @@ def test_each_failure_in_a_row_doubles_the_rest_up_to_a_limit():
     assert health.is_usable("a")
 
 
-def test_success_clears_the_record():
+def test_success_clears_the_record() -> None:
     _, health, _ = setup()
     health.failed("a")
     health.succeeded("a")
     assert health.is_usable("a")
 
 
-def test_when_all_rest_one_is_picked_all_the_same():
+def test_when_all_rest_one_is_picked_all_the_same() -> None:
     _, health, picker = setup()
     health.failed("a")
     health.failed("b")

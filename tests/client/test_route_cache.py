@@ -20,11 +20,11 @@ from pymq.wire.dispatch import Reply
 from tests.client.fake_broker import FakeServer
 
 
-def broker(name, addresses):
+def broker(name: Any, addresses: Any) -> Any:
     return BrokerData(cluster="C", broker_name=name, broker_addrs=addresses)
 
 
-def queues(name, read=2, write=2, perm=6):
+def queues(name: Any, read: int = 2, write: int = 2, perm: int = 6) -> Any:
     return QueueData(broker_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm)
 
 
@@ -41,15 +41,15 @@ ROUTE = TopicRoute(
 )
 
 
-def names(result):
+def names(result: Any) -> Any:
     return [(queue.broker_name, queue.queue_id) for queue in result]
 
 
-def test_a_producer_uses_writable_masters_sorted():
+def test_a_producer_uses_writable_masters_sorted() -> None:
     assert names(write_queues("T", ROUTE)) == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("wo", 0), ("wo", 1)]
 
 
-def test_a_consumer_uses_readable_brokers_slaves_included():
+def test_a_consumer_uses_readable_brokers_slaves_included() -> None:
     assert names(read_queues("T", ROUTE)) == [
         ("a", 0),
         ("a", 1),
@@ -61,23 +61,23 @@ def test_a_consumer_uses_readable_brokers_slaves_included():
     ]
 
 
-def test_an_order_configuration_replaces_the_write_queues():
+def test_an_order_configuration_replaces_the_write_queues() -> None:
     route = TopicRoute(queue_datas=ROUTE.queue_datas, broker_datas=ROUTE.broker_datas, order_topic_conf="b:2;a:1")
     assert names(write_queues("T", route)) == [("b", 0), ("b", 1), ("a", 0)]
 
 
 @pytest.mark.parametrize("given", ["a:1;b:2", "a:1, b:2", ["a:1", "b:2"], "a:1;;b:2;"])
-def test_name_server_lists(given):
+def test_name_server_lists(given: Any) -> None:
     assert parse_name_servers(given) == ["a:1", "b:2"]
 
 
-def test_an_empty_name_server_list_is_refused():
+def test_an_empty_name_server_list_is_refused() -> None:
     with pytest.raises(UsageError):
         parse_name_servers([])
 
 
-def run(scenario, body):
-    async def main():
+def run(scenario: Any, body: Any) -> None:
+    async def main() -> None:
         server = await FakeServer().start()
         server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda command: body(command))
         remoting = RemotingClient(clock=SystemClock())
@@ -98,8 +98,8 @@ JAVA_ROUTE = (
 )
 
 
-def test_routes_with_bare_broker_ids_are_read_and_addresses_chosen_by_id():
-    async def scenario(server, cache, changed):
+def test_routes_with_bare_broker_ids_are_read_and_addresses_chosen_by_id() -> None:
+    async def scenario(server: FakeServer, cache: Any, changed: Any) -> None:
         queue = MessageQueue("T", "a", 0)
         assert await cache.read_address(queue) == "m:1"
         assert await cache.read_address(queue, 1) == "s:2"
@@ -114,8 +114,8 @@ def test_routes_with_bare_broker_ids_are_read_and_addresses_chosen_by_id():
     run(scenario, lambda command: Reply(body=JAVA_ROUTE))
 
 
-def test_an_unknown_topic_is_not_found():
-    async def scenario(server, cache, changed):
+def test_an_unknown_topic_is_not_found() -> None:
+    async def scenario(server: FakeServer, cache: Any, changed: Any) -> None:
         with pytest.raises(NotFoundError, match="Ghost"):
             await cache.route("Ghost")
 

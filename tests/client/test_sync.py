@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -14,28 +15,28 @@ from pymq.errors import UnreachableError, UsageError
 NOBODY = "127.0.0.1:1"
 
 
-async def where():
+async def where() -> Any:
     return threading.current_thread().name
 
 
-def test_all_threads_share_one_loop_thread():
+def test_all_threads_share_one_loop_thread() -> None:
     loop = LoopThread()
     with ThreadPoolExecutor(4) as pool:
         names = set(pool.map(lambda _: loop.call(where()), range(20)))
     assert names == {"pymq-client"}
 
 
-def test_a_blocking_call_on_the_loop_itself_is_an_error_not_a_deadlock():
+def test_a_blocking_call_on_the_loop_itself_is_an_error_not_a_deadlock() -> None:
     loop = LoopThread()
 
-    async def misuse():
+    async def misuse() -> None:
         loop.call(where())
 
     with pytest.raises(RuntimeError, match=r"use pymq\.client's classes"):
         loop.call(misuse())
 
 
-def test_errors_come_through():
+def test_errors_come_through() -> None:
     with SyncProducer("P", namesrv=NOBODY) as producer:
         with pytest.raises(UnreachableError, match="no name server answers"):
             producer.send(Message("T", b"x"))
@@ -45,6 +46,6 @@ def test_errors_come_through():
             producer.send(Message("T", b""))
 
 
-def test_admin_calls_block():
+def test_admin_calls_block() -> None:
     with SyncAdmin(NOBODY) as admin, pytest.raises(UnreachableError):
         admin.cluster.info()

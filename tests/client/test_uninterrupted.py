@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Never
 
 import pytest
 
 from pymq.client.uninterrupted import uninterrupted
 
 
-def test_a_result_and_a_failure_come_through():
-    async def fail():
+def test_a_result_and_a_failure_come_through() -> None:
+    async def fail() -> Never:
         raise ValueError("no")
 
-    async def main():
+    async def main() -> None:
         assert await uninterrupted(asyncio.sleep(0, "done")) == "done"
         with pytest.raises(ValueError, match="no"):
             await uninterrupted(fail())
@@ -22,17 +23,17 @@ def test_a_result_and_a_failure_come_through():
 
 
 @pytest.mark.parametrize("failure", [None, ValueError("lost")])
-def test_a_cancellation_waits_for_the_end(failure):
+def test_a_cancellation_waits_for_the_end(failure: Any) -> None:
     gate = asyncio.Event()
     ended = []
 
-    async def work():
+    async def work() -> None:
         await gate.wait()
         ended.append(True)
         if failure is not None:
             raise failure
 
-    async def main():
+    async def main() -> None:
         task = asyncio.ensure_future(uninterrupted(work()))
         await asyncio.sleep(0)
         task.cancel()

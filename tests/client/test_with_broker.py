@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,5 +20,5 @@ def namesrv() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_scenario(scenario, namesrv, tmp_path):
+def test_scenario(scenario: Any, namesrv: Any, tmp_path: Path) -> None:
     asyncio.run(scenario(namesrv, tmp_path))

@@ -221,7 +221,7 @@ def _check_recovery(driver: _FailingDriver) -> None:
     verify(_served(driver), driver.ledger.promise(), driver.ledger.acked_end)
 
 
-def _served(driver: _FailingDriver):
+def _served(driver: _FailingDriver) -> Any:
     return served_by(driver.store)._replace(table=driver.table.load())
 
 

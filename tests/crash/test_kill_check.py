@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.client.messages import message
@@ -9,18 +11,18 @@ from tests.crash.kill_check import compare
 from tests.crash.kill_load import Load
 
 
-def stored(count=3):
+def stored(count: int = 3) -> Any:
     return {(0, n): message(b"body %d" % n, offset=n) for n in range(count)}
 
 
-def load(count=3):
+def load(count: int = 3) -> Any:
     made = Load(sent={b"body %d" % n for n in range(count + 1)})
     for n in range(count):
         made.note(0, n, b"body %d" % n)
     return made
 
 
-def test_what_was_sent_and_not_answered_may_be_there_or_not():
+def test_what_was_sent_and_not_answered_may_be_there_or_not() -> None:
     compare(stored(3), load(3))
     compare(stored(4), load(3))
 
@@ -35,13 +37,13 @@ def test_what_was_sent_and_not_answered_may_be_there_or_not():
         (lambda found: found.update({(1, 0): message(b"body 3", queue_id=1)}), "lead to one record"),
     ],
 )
-def test_faults_are_seen(change, complaint):
+def test_faults_are_seen(change: Any, complaint: Any) -> None:
     found = stored()
     change(found)
     with pytest.raises(AssertionError, match=complaint):
         compare(found, load())
 
 
-def test_a_place_is_acknowledged_once():
+def test_a_place_is_acknowledged_once() -> None:
     with pytest.raises(AssertionError, match="acknowledged twice"):
         load().note(0, 1, b"another")

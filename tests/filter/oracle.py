@@ -6,7 +6,7 @@ Written against Apache RocketMQ 5.3.3's classes and apart from pymq.filter.compi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pymq.filter import nodes
 from pymq.filter.java_numbers import order_of, to_double, to_integer, to_long
@@ -76,7 +76,7 @@ def _negated(value: JavaValue | None) -> JavaValue | None:
     return JavaValue(value.kind, -value.value)  # type: ignore[operator]
 
 
-def _pairwise(terms, below, *, stops_at: bool) -> JavaValue | None:
+def _pairwise(terms: Any, below: Any, *, stops_at: bool) -> JavaValue | None:
     """Two at a time from the left, as Java's tree of pairs is walked."""
     *first, last = terms
     left = below(last) if not first else _pairwise(first, below, stops_at=stops_at)
@@ -88,7 +88,7 @@ def _pairwise(terms, below, *, stops_at: bool) -> JavaValue | None:
     return None if left is None or right is None else _boolean(not stops_at)
 
 
-def _ordered(relation: Relation, left: JavaValue | None, get_right) -> JavaValue | None:
+def _ordered(relation: Relation, left: JavaValue | None, get_right: Any) -> JavaValue | None:
     if left is None:
         return None
     right = get_right()
@@ -136,11 +136,11 @@ def _compared(left: JavaValue, right: JavaValue) -> int:
     return _sign(left.value, right.value)
 
 
-def _sign(left, right) -> int:
+def _sign(left: Any, right: Any) -> int:
     return (left > right) - (left < right)
 
 
-def _read(kind: Kind, text) -> bool | int | float:
+def _read(kind: Kind, text: Any) -> bool | int | float:
     if kind is Kind.BOOLEAN:
         return text.lower() == "true"
     reader = {Kind.INTEGER: to_integer, Kind.LONG: to_long, Kind.DOUBLE: to_double}[kind]

@@ -1,5 +1,7 @@
 """Every answer of Apache RocketMQ 5.3.3's own classes, kept in tests/golden/sql92, is PyMQ's too."""
 
+from typing import Any
+
 from pymq.errors import ExpressionError
 from pymq.filter.compiler import compile_condition
 from pymq.filter.parser import parse
@@ -58,7 +60,7 @@ def _answers(text: str, sources: list[bytes]) -> str:
     return "".join(letters)
 
 
-def _oracle_letter(tree, properties) -> str:
+def _oracle_letter(tree: Any, properties: Any) -> str:
     try:
         return LETTERS[evaluate(tree, properties)]
     except Thrown:

@@ -23,20 +23,20 @@ NAMESRV, PREFIX = sys.argv[1:3]
 KEPT: list[Any] = []
 
 
-def kept(client):
+def kept(client: Any) -> Any:
     """Keeps a client to the end: one that is freed while its threads run takes the whole process with it."""
     KEPT.append(client)
     return client
 
 
-def until(what, condition):
+def until(what: Any, condition: Any) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
         time.sleep(0.02)
 
 
-def producer(topic):
+def producer(topic: str) -> Any:
     made = kept(Producer(f"{topic}-producer", timeout=30000))
     made.set_namesrv_addr(NAMESRV)
     made.start()
@@ -44,7 +44,7 @@ def producer(topic):
     return made
 
 
-def is_connected(made):
+def is_connected(made: Any) -> Any:
     """Whether a message came through; a send fails at once, as "No route info", while another thread connects."""
     try:
         return made.send_sync(message(f"{PREFIX}-connect", "anyone there?")).status == SendStatus.OK
@@ -52,7 +52,7 @@ def is_connected(made):
         return False
 
 
-def message(topic, body, tag="T", **properties):
+def message(topic: str, body: Any, tag: str = "T", **properties: Any) -> Any:
     made = Message(topic)
     made.set_body(body)
     made.set_tags(tag)
@@ -64,11 +64,11 @@ def message(topic, body, tag="T", **properties):
 class Seen:
     """What a consumer got, copied: the client frees a message when its callback returns."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.messages = []
+        self.messages: list[Any] = []
 
-    def __call__(self, received):
+    def __call__(self, received: Any) -> Any:
         fields = ("topic", "tags", "keys", "body", "id", "queue_id", "queue_offset", "reconsume_times")
         copy = {field: getattr(received, field) for field in fields}
         copy["waited_ms"] = received.store_timestamp - received.born_timestamp
@@ -78,15 +78,15 @@ class Seen:
             self.messages.append(copy)
         return copy
 
-    def bodies(self):
+    def bodies(self) -> Any:
         with self.lock:
             return [one["body"].decode() for one in self.messages]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.messages)
 
 
-def consumer(topic, seen, tags="*", **options):
+def consumer(topic: str, seen: Any, tags: str = "*", **options: Any) -> Any:
     made = kept(PushConsumer(topic, **options))
     made.set_namesrv_addr(NAMESRV)
     made.set_instance_name(f"{topic}-{time.monotonic_ns()}")
@@ -96,11 +96,11 @@ def consumer(topic, seen, tags="*", **options):
     return made
 
 
-def once(bodies, count):
+def once(bodies: Any, count: int) -> None:
     assert sorted(map(int, bodies)) == list(range(count)), f"{count} sent, came: {sorted(bodies, key=int)}"
 
 
-def stored(topic, *counts):
+def stored(topic: str, *counts: Any) -> Any:
     """Reads the topic's messages back with the pull consumer: one of `counts` of them."""
     puller = kept(PullConsumer(f"{topic}-reader"))
     puller.set_namesrv_addr(NAMESRV)
@@ -116,7 +116,7 @@ def stored(topic, *counts):
     return seen.messages
 
 
-def sync_send(topic):
+def sync_send(topic: str) -> str:
     made = producer(topic)
     for i in range(8):
         one = message(topic, f"body {i}", "TagA", colour="red")
@@ -133,7 +133,7 @@ def sync_send(topic):
     return "8 in 4 queues"
 
 
-def async_send(topic):
+def async_send(topic: str) -> str:
     made = producer(topic)
     results: list[Any] = []
     failures: list[Any] = []
@@ -146,7 +146,7 @@ def async_send(topic):
     return "50 answered"
 
 
-def oneway(topic):
+def oneway(topic: str) -> str:
     made = producer(topic)
     for i in range(10):
         made.send_oneway(message(topic, str(i)))
@@ -155,7 +155,7 @@ def oneway(topic):
     return "10 stored"
 
 
-def batch(topic):
+def batch(topic: str) -> str:
     made = producer(topic)
     result = made.send_batch([message(topic, str(i), colour="red") for i in range(20)])
     assert result.status == SendStatus.OK, result
@@ -170,7 +170,7 @@ def batch(topic):
     return "20 in order"
 
 
-def selected_queue(topic):
+def selected_queue(topic: str) -> str:
     made = producer(topic)
     for i in range(12):
         made.send_orderly(message(topic, str(i)), i % 3)
@@ -181,7 +181,7 @@ def selected_queue(topic):
     return "12 to 3 queues"
 
 
-def compressed(topic):
+def compressed(topic: str) -> str:
     made = producer(topic)
     body = " ".join(str(i) for i in range(20000))
     made.send_sync(message(topic, body))
@@ -192,7 +192,7 @@ def compressed(topic):
     return f"stored in {one['store_size']} bytes"
 
 
-def auto_create(topic):
+def auto_create(topic: str) -> str:
     made = producer(topic)
     fresh = f"{topic}-fresh"
     for i in range(4):
@@ -202,7 +202,7 @@ def auto_create(topic):
     return "4 sent"
 
 
-def tag_filter(topic):
+def tag_filter(topic: str) -> str:
     made = producer(topic)
     for i in range(30):
         made.send_sync(message(topic, str(i), "Tag" + "ABC"[i % 3]))
@@ -218,7 +218,7 @@ def tag_filter(topic):
     return "21 of 32"
 
 
-def broadcasting(topic):
+def broadcasting(topic: str) -> str:
     all_seen = [Seen(), Seen()]
     listeners = [consumer(topic, seen, message_model=MessageModel.BROADCASTING) for seen in all_seen]
     made = producer(topic)
@@ -237,7 +237,7 @@ def broadcasting(topic):
     return f"{len(all_seen[0])} and {len(all_seen[1])}"
 
 
-def clustering(topic):
+def clustering(topic: str) -> str:
     made = producer(topic)
     for i in range(40):
         made.send_sync(message(topic, str(i)))
@@ -250,7 +250,7 @@ def clustering(topic):
     return "40 once"
 
 
-def orderly(topic):
+def orderly(topic: str) -> str:
     made = producer(topic)
     for i in range(40):
         made.send_orderly(message(topic, str(i)), i % 4)
@@ -269,10 +269,10 @@ class Retry(Exception):
     """Raised by a callback, which makes the binding answer RECONSUME_LATER."""
 
 
-def retry(topic):
+def retry(topic: str) -> str:
     seen = Seen()
 
-    def first_time_fails(received):
+    def first_time_fails(received: Any) -> None:
         if seen(received)["reconsume_times"] < 1:
             raise Retry
 
@@ -287,7 +287,7 @@ def retry(topic):
     return "reconsumeTimes 1"
 
 
-def delay_level(topic):
+def delay_level(topic: str) -> str:
     seen = Seen()
     made = producer(topic)
     one = message(topic, "later")
@@ -301,7 +301,7 @@ def delay_level(topic):
     return "delivered"
 
 
-def run(name):
+def run(name: str) -> None:
     try:
         report = {"scenario": name, "ok": True, "detail": globals()[name](f"{PREFIX}-{name}")}
     except Exception as failure:
@@ -312,7 +312,7 @@ def run(name):
     os._exit(0)
 
 
-def run_in_process(name):
+def run_in_process(name: str) -> None:
     """A process for each scenario: the native client may die of being started twice at the same moment."""
     command = [sys.executable, __file__, NAMESRV, PREFIX, name]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "INTEROP_ONE": "1"})

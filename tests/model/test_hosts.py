@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +22,14 @@ ports = st.integers(0, 65535)
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6), ports)
-def test_packed_and_unpacked(host, port: int) -> None:
+def test_packed_and_unpacked(host: IPv4Address | IPv6Address, port: int) -> None:
     raw = pack_host(str(host), port)
     assert len(raw) == (HOST_V4_SIZE_BYTES if host.version == 4 else HOST_V6_SIZE_BYTES)
     assert unpack_host(raw) == unpack_host(memoryview(raw)) == (str(host), port)
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6), ports)
-def test_formatted_and_parsed(host, port: int) -> None:
+def test_formatted_and_parsed(host: IPv4Address | IPv6Address, port: int) -> None:
     text = format_address(str(host), port)
     assert parse_address(text) == (str(host), port)
     assert text.startswith("[") == (host.version == 6)

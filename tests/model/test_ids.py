@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ def ms(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
 
 
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6), st.integers(0, 65535), st.integers(0, 2**63 - 1))
-def test_offset_ids_name_host_port_and_place(host, port: int, offset: int) -> None:
+def test_offset_ids_name_host_port_and_place(host: Any, port: int, offset: int) -> None:
     text = encode_offset_id(pack_host(str(host), port), offset)
     assert len(text) == (32 if host.version == 4 else 56)
     assert text == text.upper()

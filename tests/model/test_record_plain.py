@@ -56,7 +56,7 @@ def complete(buffer: bytes) -> list[StoredMessage]:
     return result
 
 
-def outcome(decode, buffer):
+def outcome(decode: Any, buffer: Any) -> Any:
     try:
         return decode(buffer)
     except MalformedRecordError:
@@ -64,12 +64,12 @@ def outcome(decode, buffer):
 
 
 @given(st.lists(records, max_size=4))
-def test_records_back_to_back(parts):
+def test_records_back_to_back(parts: Any) -> None:
     assert decode_records(b"".join(parts)) == complete(b"".join(parts))
 
 
 @given(records, st.data())
-def test_damaged_records(record, data):
+def test_damaged_records(record: Any, data: Any) -> None:
     damaged = bytearray(record)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
@@ -78,8 +78,8 @@ def test_damaged_records(record, data):
         assert outcome(decode_records, buffer) == outcome(complete, buffer)
 
 
-def test_plain_records_take_the_short_way_and_others_do_not():
-    def make(**options):
+def test_plain_records_take_the_short_way_and_others_do_not() -> None:
+    def make(**options: Any) -> Any:
         fields: dict[str, Any] = {
             "born_host": V4,
             "store_host": V4,

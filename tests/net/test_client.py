@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -20,10 +20,10 @@ ECHO = 901
 SILENT = 902
 
 
-def run(scenario, **options):
+def run(scenario: Any, **options: Any) -> None:
     """Runs ``scenario(server, client)`` with both ends closed afterwards."""
 
-    async def main():
+    async def main() -> None:
         server = await FakeServer().start()
         client = RemotingClient(clock=SystemClock(), **options)
         server.on(ECHO, lambda command: Reply(ext=dict(command.ext), body=command.body))
@@ -37,9 +37,9 @@ def run(scenario, **options):
     asyncio.run(main())
 
 
-def test_answers_find_their_requests_whatever_their_order():
-    async def scenario(server, client):
-        async def slow_first(command):
+def test_answers_find_their_requests_whatever_their_order() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
+        async def slow_first(command: Command) -> Any:
             await asyncio.sleep(0.03 if command.ext["n"] == "0" else 0)
             return Reply(ext=dict(command.ext))
 
@@ -52,8 +52,8 @@ def test_answers_find_their_requests_whatever_their_order():
     run(scenario)
 
 
-def test_requests_carry_the_clients_language_and_version():
-    async def scenario(server, client):
+def test_requests_carry_the_clients_language_and_version() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await client.invoke(server.address, request(ECHO))
         command = server.requests[ECHO][0]
         assert (command.language, command.version) == ("PYTHON", 479)
@@ -61,16 +61,16 @@ def test_requests_carry_the_clients_language_and_version():
     run(scenario)
 
 
-def test_many_first_requests_share_one_connection():
-    async def scenario(server, client):
+def test_many_first_requests_share_one_connection() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await asyncio.gather(*[client.invoke(server.address, request(ECHO)) for _ in range(20)])
         assert len(server._writers) == 1
 
     run(scenario)
 
 
-def test_invoke_ok_raises_what_the_server_refused():
-    async def scenario(server, client):
+def test_invoke_ok_raises_what_the_server_refused() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         server.refuse(ECHO, ResponseCode.NO_PERMISSION, "not here")
         with pytest.raises(RefusedError) as caught:
             await client.invoke_ok(server.address, request(ECHO))
@@ -81,8 +81,8 @@ def test_invoke_ok_raises_what_the_server_refused():
     run(scenario)
 
 
-def test_no_answer_in_time_fails_only_that_request():
-    async def scenario(server, client):
+def test_no_answer_in_time_fails_only_that_request() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         silent = client.invoke(server.address, request(SILENT), 0.05)
         fine = client.invoke(server.address, request(ECHO), 5)
         results = await asyncio.gather(silent, fine, return_exceptions=True)
@@ -94,8 +94,8 @@ def test_no_answer_in_time_fails_only_that_request():
     run(scenario)
 
 
-def test_a_connection_that_says_nothing_gets_no_later_requests():
-    async def scenario(server, client):
+def test_a_connection_that_says_nothing_gets_no_later_requests() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         long_wait = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 0.2))
         with pytest.raises(RequestTimeoutError):
             await client.invoke(server.address, request(SILENT), 0.05)
@@ -107,8 +107,8 @@ def test_a_connection_that_says_nothing_gets_no_later_requests():
     run(scenario)
 
 
-def test_a_connection_that_answers_others_is_kept():
-    async def scenario(server, client):
+def test_a_connection_that_answers_others_is_kept() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         late = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 0.2))
         while not late.done():
             await client.invoke(server.address, request(ECHO))
@@ -118,8 +118,8 @@ def test_a_connection_that_answers_others_is_kept():
     run(scenario)
 
 
-def test_a_short_deadline_is_kept_behind_a_long_one():
-    async def scenario(server, client):
+def test_a_short_deadline_is_kept_behind_a_long_one() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         long_one = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
         await server.wait_for(SILENT)
         with pytest.raises(RequestTimeoutError):
@@ -130,10 +130,10 @@ def test_a_short_deadline_is_kept_behind_a_long_one():
     run(scenario)
 
 
-def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects():
+def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects() -> None:
     lost: list[Any] = []
 
-    async def scenario(server, client):
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
         await server.wait_for(SILENT)
         server.drop_connections()
@@ -145,8 +145,8 @@ def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects(
     run(scenario, on_lost=lost.append)
 
 
-def test_nobody_listening_is_unreachable():
-    async def scenario(server, client):
+def test_nobody_listening_is_unreachable() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         address = server.address
         await server.stop()
         with pytest.raises(UnreachableError, match="is a server running there"):
@@ -155,8 +155,8 @@ def test_nobody_listening_is_unreachable():
     run(scenario)
 
 
-def test_an_address_that_is_none_is_named():
-    async def scenario(server, client):
+def test_an_address_that_is_none_is_named() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         with pytest.raises(UnreachableError, match="write host:port"):
             await client.invoke("nonsense", request(ECHO))
 
@@ -164,16 +164,16 @@ def test_an_address_that_is_none_is_named():
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "a\0b"])
-def test_a_host_that_can_be_none_is_unreachable(host):
-    async def scenario(server, client):
+def test_a_host_that_can_be_none_is_unreachable(host: Any) -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         with pytest.raises(UnreachableError, match="no connection to"):
             await client.invoke(f"{host}:1", request(ECHO))
 
     run(scenario)
 
 
-def test_oneway_is_flagged_and_unanswered():
-    async def scenario(server, client):
+def test_oneway_is_flagged_and_unanswered() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await client.oneway(server.address, request(ECHO, {"n": "1"}))
         command = await server.wait_for(ECHO)
         assert command.flag & FLAG_ONEWAY
@@ -183,8 +183,8 @@ def test_oneway_is_flagged_and_unanswered():
     run(scenario)
 
 
-def test_close_fails_what_is_open_and_later_requests():
-    async def scenario(server, client):
+def test_close_fails_what_is_open_and_later_requests() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
         await server.wait_for(SILENT)
         await client.close()
@@ -197,22 +197,22 @@ def test_close_fails_what_is_open_and_later_requests():
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_the_servers_requests_are_answered(later):
+def test_the_servers_requests_are_answered(later: Any) -> None:
     got = []
 
-    def on_request(command, address):
+    def on_request(command: Command, address: str) -> Any:
         got.append((command.code, address))
         reply = Reply(body=b"here")
         if not later:
             return reply
 
-        async def answer():
+        async def answer() -> Any:
             await asyncio.sleep(0)
             return reply
 
         return answer()
 
-    async def scenario(server, client):
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await client.invoke(server.address, request(ECHO))
         server.push(Command(307, opaque=77))
         answer = await server.wait_for_answers()
@@ -222,11 +222,11 @@ def test_the_servers_requests_are_answered(later):
     run(scenario, on_request=on_request)
 
 
-def test_a_failing_handler_answers_code_1_and_a_oneway_request_gets_no_answer():
-    def on_request(command, address):
+def test_a_failing_handler_answers_code_1_and_a_oneway_request_gets_no_answer() -> None:
+    def on_request(command: Command, address: str) -> Never:
         raise ValueError("boom")
 
-    async def scenario(server, client):
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await client.invoke(server.address, request(ECHO))
         server.push(Command(40, opaque=1, flag=FLAG_ONEWAY))
         server.push(Command(307, opaque=2))
@@ -237,8 +237,8 @@ def test_a_failing_handler_answers_code_1_and_a_oneway_request_gets_no_answer():
     run(scenario, on_request=on_request)
 
 
-def test_without_a_handler_the_server_hears_code_3():
-    async def scenario(server, client):
+def test_without_a_handler_the_server_hears_code_3() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await client.invoke(server.address, request(ECHO))
         server.push(Command(307, opaque=2))
         assert (await server.wait_for_answers()).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -246,8 +246,8 @@ def test_without_a_handler_the_server_hears_code_3():
     run(scenario)
 
 
-def test_garbage_from_the_server_ends_that_connection():
-    async def scenario(server, client):
+def test_garbage_from_the_server_ends_that_connection() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
         await server.wait_for(SILENT)
         server.push_bytes(struct.pack(">i", -1) + b"x" * 60)
@@ -257,8 +257,8 @@ def test_garbage_from_the_server_ends_that_connection():
     run(scenario)
 
 
-def test_go_away_moves_later_requests_to_a_new_connection():
-    async def scenario(server, client):
+def test_go_away_moves_later_requests_to_a_new_connection() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         server.refuse(ECHO, ResponseCode.GO_AWAY)
         assert (await client.invoke(server.address, request(ECHO))).code == ResponseCode.GO_AWAY
         assert not client.is_connected(server.address)
@@ -268,8 +268,8 @@ def test_go_away_moves_later_requests_to_a_new_connection():
     run(scenario)
 
 
-def test_a_large_body_passes_both_ways():
-    async def scenario(server, client):
+def test_a_large_body_passes_both_ways() -> None:
+    async def scenario(server: FakeServer, client: RemotingClient) -> None:
         body = bytes(range(256)) * 40_000
         answers = await asyncio.gather(*[client.invoke(server.address, request(ECHO, body=body), 20) for _ in range(3)])
         assert all(answer.body == body for answer in answers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.spark import gateway
@@ -10,7 +12,7 @@ from tests.spark.fake_cluster import FakeCluster
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark() -> Any:
     try:
         java = find_java({})
     except JavaNotFoundError:
@@ -21,6 +23,6 @@ def spark():
 
 
 @pytest.fixture
-def cluster():
+def cluster() -> Any:
     with FakeCluster() as fake:
         yield fake

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from pymq.model import sysflag
@@ -22,7 +24,7 @@ def record(
     topic: str = "T",
     queue_id: int = 0,
     properties: bytes | None = None,
-    **fields,
+    **fields: Any,
 ) -> bytes:
     """One record; anything else of ``encode_record`` may be given by name."""
     if properties is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset
 import pytest
@@ -23,13 +24,13 @@ KEY = ("T", BROKER, 0)
 
 
 @pytest.fixture
-def cluster():
+def cluster() -> Any:
     with FakeCluster() as fake:
         fake.add("T", 0, [record(n) for n in range(100)])
         yield fake
 
 
-def job(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str, **fields) -> WriteJob:
+def job(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str, **fields: Any) -> WriteJob:
     columns = fields.pop("columns", ("queueOffset",))
     values = {
         "ranges": (cluster.range(start=start, stop=stop),),
@@ -43,7 +44,7 @@ def job(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str, 
     return WriteJob(**{**values, **fields})
 
 
-def stage(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str = "round", **fields) -> dict:
+def stage(log: CommitLog, cluster: FakeCluster, start: int, stop: int, name: str = "round", **fields: Any) -> dict:
     work = job(log, cluster, start, stop, name, **fields)
     return write_range(work.ranges[0], WriteJob.from_json(work.to_json()))
 
@@ -62,7 +63,7 @@ def parquet_files(output: Path) -> list[str]:
     return sorted(path.relative_to(output).as_posix() for path in output.rglob("*.parquet"))
 
 
-def test_a_commit_makes_its_files_visible_and_is_remembered(tmp_path, cluster):
+def test_a_commit_makes_its_files_visible_and_is_remembered(tmp_path: Path, cluster: FakeCluster) -> None:
     with CommitLog(tmp_path / "out", SETTINGS) as log:
         assert not log.resumed and log.positions == {}
         result = stage(log, cluster, 0, 60)
@@ -80,7 +81,7 @@ def test_a_commit_makes_its_files_visible_and_is_remembered(tmp_path, cluster):
     assert described["min_time_us"] == (BORN_MS + 1) * 1000 and len(described["sha256"]) == 64
 
 
-def test_a_crash_before_the_commit_leaves_nothing_behind(tmp_path, cluster):
+def test_a_crash_before_the_commit_leaves_nothing_behind(tmp_path: Path, cluster: FakeCluster) -> None:
     output = tmp_path / "out"
     log = CommitLog(output, SETTINGS)
     commit(log, stage(log, cluster, 0, 30, "first"))
@@ -95,7 +96,9 @@ def test_a_crash_before_the_commit_leaves_nothing_behind(tmp_path, cluster):
     assert visible(output) == list(range(100))
 
 
-def test_a_crash_after_the_commit_is_finished_by_the_next_run(tmp_path, cluster, monkeypatch):
+def test_a_crash_after_the_commit_is_finished_by_the_next_run(
+    tmp_path: Path, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "out"
     log = CommitLog(output, SETTINGS)
     commit(log, stage(log, cluster, 0, 30, "first"))
@@ -112,7 +115,7 @@ def test_a_crash_after_the_commit_is_finished_by_the_next_run(tmp_path, cluster,
         assert visible(output) == list(range(100))
 
 
-def test_files_that_a_user_removed_stay_removed(tmp_path, cluster):
+def test_files_that_a_user_removed_stay_removed(tmp_path: Path, cluster: FakeCluster) -> None:
     output = tmp_path / "out"
     with CommitLog(output, SETTINGS) as log:
         commit(log, stage(log, cluster, 0, 30))
@@ -122,13 +125,13 @@ def test_files_that_a_user_removed_stay_removed(tmp_path, cluster):
     assert parquet_files(output) == []
 
 
-def test_only_one_export_at_a_time(tmp_path):
+def test_only_one_export_at_a_time(tmp_path: Path) -> None:
     with CommitLog(tmp_path / "out", SETTINGS), pytest.raises(OutputBusyError, match="another export"):
         CommitLog(tmp_path / "out", SETTINGS)
     CommitLog(tmp_path / "out", SETTINGS).close()
 
 
-def test_settings_bind_from_the_first_commit_on(tmp_path, cluster):
+def test_settings_bind_from_the_first_commit_on(tmp_path: Path, cluster: FakeCluster) -> None:
     other = {**SETTINGS, "tag": "B"}
     CommitLog(tmp_path / "out", other).close()
     with CommitLog(tmp_path / "out", SETTINGS) as log:
@@ -137,7 +140,7 @@ def test_settings_bind_from_the_first_commit_on(tmp_path, cluster):
         CommitLog(tmp_path / "out", other)
 
 
-def test_other_settings_and_foreign_directories_are_refused(tmp_path, cluster):
+def test_other_settings_and_foreign_directories_are_refused(tmp_path: Path, cluster: FakeCluster) -> None:
     with CommitLog(tmp_path / "out", SETTINGS) as log:
         commit(log, stage(log, cluster, 0, 10))
     with pytest.raises(ResumeError, match=r"tag was '\*', is 'A'"):
@@ -151,7 +154,7 @@ def test_other_settings_and_foreign_directories_are_refused(tmp_path, cluster):
         CommitLog(tmp_path / "photos" / "x.jpg", SETTINGS)
 
 
-def test_rows_of_several_days_go_to_several_files(tmp_path, cluster):
+def test_rows_of_several_days_go_to_several_files(tmp_path: Path, cluster: FakeCluster) -> None:
     # The clock goes back once: day 2 comes twice and makes two files, each named by its own offsets.
     days = [0, 0, 1, 1, 1, 0, 2]
     cluster.add("D", 0, [record(n, topic="D", store_timestamp_ms=BORN_MS + day * DAY_MS) for n, day in enumerate(days)])
@@ -167,7 +170,7 @@ def test_rows_of_several_days_go_to_several_files(tmp_path, cluster):
     assert visible(tmp_path / "out") == list(range(7))
 
 
-def test_times_that_no_calendar_has_get_the_default_partition(tmp_path, cluster):
+def test_times_that_no_calendar_has_get_the_default_partition(tmp_path: Path, cluster: FakeCluster) -> None:
     cluster.add("D", 0, [record(0, topic="D", store_timestamp_ms=2**62)])
     with CommitLog(tmp_path / "out", SETTINGS) as log:
         commit(log, write_range(cluster.range("D"), job(log, cluster, 0, 0, "round")))
@@ -175,7 +178,7 @@ def test_times_that_no_calendar_has_get_the_default_partition(tmp_path, cluster)
     assert path.startswith("topic=D/dt=__HIVE_DEFAULT_PARTITION__/")
 
 
-def test_topic_names_become_safe_paths(tmp_path, cluster):
+def test_topic_names_become_safe_paths(tmp_path: Path, cluster: FakeCluster) -> None:
     odd = "%RETRY%_a|b"
     cluster.add(odd, 0, [record(0, topic=odd)])
     with CommitLog(tmp_path / "out", SETTINGS) as log:
@@ -188,7 +191,7 @@ def test_topic_names_become_safe_paths(tmp_path, cluster):
     assert table.num_rows == 1
 
 
-def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path, cluster):
+def test_a_failed_task_commits_nothing_and_leaves_no_visible_file(tmp_path: Path, cluster: FakeCluster) -> None:
     cluster.queues["T", 0][70] = b"broken"
     with CommitLog(tmp_path / "out", SETTINGS) as log:
         with pytest.raises(Exception, match="record"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +23,7 @@ from tests.spark.records import property_strings, record, records
 ALL = (*(column.name for column in COLUMNS), "property_a", "property_TAGS")
 
 
-def rows_of(batches) -> list[dict]:
+def rows_of(batches: Any) -> list[dict]:
     """Rows with properties as dicts: the order of a map's entries has no meaning."""
     table = pa.Table.from_batches(list(batches))
     for time in ("bornTimestamp", "storeTimestamp"):
@@ -39,7 +40,7 @@ def rows_of(batches) -> list[dict]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=8))
-def test_equals_the_plain_decoder(raw):
+def test_equals_the_plain_decoder(raw: list[bytes]) -> None:
     chunk = b"".join(raw)
     expected = decode_plain(decode_records(chunk), "broker-a", ALL)
     found = list(Decoder("broker-a", ALL).decode(chunk))
@@ -49,7 +50,7 @@ def test_equals_the_plain_decoder(raw):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(property_strings, min_size=1, max_size=6), st.integers(1, 3))
-def test_properties_equal_the_plain_parser(strings, repeats):
+def test_properties_equal_the_plain_parser(strings: Any, repeats: Any) -> None:
     from pymq.model.properties import decode_properties
 
     table = parse_properties(pa.array(strings * repeats, pa.binary()))
@@ -58,7 +59,7 @@ def test_properties_equal_the_plain_parser(strings, repeats):
     assert table.values_of("TAGS").to_pylist() == [row.get("TAGS") for row in expected]
 
 
-def test_names_repeated_in_every_row_keep_the_last_value():
+def test_names_repeated_in_every_row_keep_the_last_value() -> None:
     # What a batch's messages look like: the batch's own unique key stands behind each message's.
     raw = [b"UNIQ_KEY\x01m%d\x02TAGS\x01A\x02UNIQ_KEY\x01batch\x02" % n for n in range(5)]
     table = parse_properties(pa.array(raw, pa.binary()))
@@ -68,7 +69,7 @@ def test_names_repeated_in_every_row_keep_the_last_value():
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=3), st.data())
-def test_damaged_bytes_raise_one_error_or_decode(raw, data):
+def test_damaged_bytes_raise_one_error_or_decode(raw: list[bytes], data: Any) -> None:
     chunk = bytearray(b"".join(raw))
     for _ in range(data.draw(st.integers(1, 3))):
         chunk[data.draw(st.integers(0, len(chunk) - 1))] = data.draw(st.integers(0, 255))
@@ -80,25 +81,25 @@ def test_damaged_bytes_raise_one_error_or_decode(raw, data):
             continue
 
 
-def test_columns_come_in_the_order_asked():
+def test_columns_come_in_the_order_asked() -> None:
     chunk = record(1) + record(2)
     (batch,) = Decoder("b", ("queueOffset", "tags")).decode(chunk)
     assert batch.to_pylist() == [{"queueOffset": 1, "tags": "A"}, {"queueOffset": 2, "tags": "B"}]
 
 
-def test_usual_columns_and_no_rows():
+def test_usual_columns_and_no_rows() -> None:
     assert Decoder("b").columns == USUAL
     assert list(Decoder("b").decode(b"")) == []
 
 
-def test_unknown_and_double_columns_are_refused():
+def test_unknown_and_double_columns_are_refused() -> None:
     with pytest.raises(UsageError, match="no column 'nope'"):
         Decoder("b", ("nope",))
     with pytest.raises(UsageError, match="duplicate"):
         Decoder("b", ("tags", "tags"))
 
 
-def test_a_body_that_cannot_be_inflated_keeps_its_bytes_and_its_bit():
+def test_a_body_that_cannot_be_inflated_keeps_its_bytes_and_its_bit() -> None:
     body, bits = compress_body(b"x" * 100, "zlib")
     chunk = record(0, b"no zlib", sys_flag=bits) + record(1, body, sys_flag=bits) + record(2, b"plain")
     (batch,) = Decoder("b", ("body", "sysFlag")).decode(chunk)
@@ -106,7 +107,7 @@ def test_a_body_that_cannot_be_inflated_keeps_its_bytes_and_its_bit():
     assert [flag & sysflag.COMPRESSED for flag in batch.column("sysFlag").to_pylist()] == [1, 0, 0]
 
 
-def test_large_inflated_bodies_are_spread_over_batches(monkeypatch):
+def test_large_inflated_bodies_are_spread_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_module, "INFLATED_BATCH_MAX_BYTES", 2500)
     body, bits = compress_body(b"y" * 1000, "zlib")
     chunk = b"".join(record(n, body if n % 2 else b"p", sys_flag=bits if n % 2 else 0) for n in range(12))
@@ -115,7 +116,7 @@ def test_large_inflated_bodies_are_spread_over_batches(monkeypatch):
     assert rows_of(batches) == [{"queueOffset": n, "body": b"y" * 1000 if n % 2 else b"p"} for n in range(12)]
 
 
-def test_a_wrong_magic_names_the_place():
+def test_a_wrong_magic_names_the_place() -> None:
     good, bad = record(0), bytearray(record(1))
     struct.pack_into(">i", bad, 4, 7)
     with pytest.raises(MalformedRecordError, match=f"record at {len(good)} has no message magic"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset
 import pytest
@@ -14,6 +16,7 @@ from pymq.model.record import decode_record
 from pymq.spark.export import ExportOptions, run
 from pymq.spark.planner import ResumeError
 from pymq.spark.ranges import DataLossError
+from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import BORN_MS, record
 
 pytestmark = pytest.mark.spark
@@ -32,32 +35,32 @@ class Recorder:
         self.last = (done, planned)
 
 
-def options(cluster, output, **fields) -> ExportOptions:
+def options(cluster: FakeCluster, output: Path | None, **fields: Any) -> ExportOptions:
     return ExportOptions(namesrv=cluster.address, output=output, master="local[2]", **fields)
 
 
-def table(output):
+def table(output: Path) -> Any:
     return pyarrow.dataset.dataset(output, partitioning="hive").to_table()
 
 
-def seen(output) -> list[tuple]:
+def seen(output: Path) -> list[tuple]:
     rows = table(output).select(["topic", "queueId", "queueOffset"]).to_pylist()
     return sorted((row["topic"], row["queueId"], row["queueOffset"]) for row in rows)
 
 
-def everything(**counts) -> list[tuple]:
+def everything(**counts: Any) -> list[tuple]:
     queues = [(topic, queue_id, size) for topic, sizes in counts.items() for queue_id, size in enumerate(sizes)]
     return sorted((topic, queue_id, n) for topic, queue_id, size in queues for n in range(size))
 
 
-def fill(cluster, topic: str, *sizes: int) -> None:
+def fill(cluster: FakeCluster, topic: str, *sizes: int) -> None:
     for queue_id, size in enumerate(sizes):
         start = len(cluster.queues[topic, queue_id])
         offsets = range(start, start + size)
         cluster.add(topic, queue_id, [record(n, b'{"n":%d}' % n, topic=topic, queue_id=queue_id) for n in offsets])
 
 
-def test_parquet_then_what_came_since(spark, cluster, tmp_path):
+def test_parquet_then_what_came_since(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "orders", 700, 300)
     fill(cluster, "other", 50)
     recorder = Recorder()
@@ -81,7 +84,7 @@ def test_parquet_then_what_came_since(spark, cluster, tmp_path):
     assert json.loads(json.dumps(second.to_dict()))["queues"][0]["rows"] == 3
 
 
-def test_the_rows_hold_the_messages(spark, cluster, tmp_path):
+def test_the_rows_hold_the_messages(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     body, bits = compress_body(b"large " * 1000, "zstd")
     cluster.add("T", 0, [record(0, b"\xff\x00"), record(1, body, sys_flag=bits)])
     run(options(cluster, tmp_path / "out", partition_by=("topic",)))
@@ -93,9 +96,9 @@ def test_the_rows_hold_the_messages(spark, cluster, tmp_path):
     assert second["storeTimestamp"].timestamp() * 1000 == BORN_MS + 2
 
 
-def test_columns_tag_and_row_limit(spark, cluster, tmp_path):
+def test_columns_tag_and_row_limit(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 400)
-    cluster.select = lambda raw, wanted: wanted != "A" or int.from_bytes(raw[20:28], "big") % 2
+    cluster.select = lambda raw, wanted: wanted != "A" or bool(int.from_bytes(raw[20:28], "big") % 2)
     fields = {"columns": ("queueOffset", "keys"), "tag": "A", "max_rows": 100, "partition_by": ()}
     summary = run(options(cluster, tmp_path / "out", **fields))
     rows = table(tmp_path / "out").to_pylist()
@@ -103,7 +106,7 @@ def test_columns_tag_and_row_limit(spark, cluster, tmp_path):
     assert summary.rows == 50 and summary.planned_rows == 100 and summary.lost == 0
 
 
-def test_sql_and_what_came_since_although_nothing_matched(spark, cluster, tmp_path):
+def test_sql_and_what_came_since_although_nothing_matched(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.select = lambda raw, wanted: decode_record(raw).keys in ("k7", "k250")
     fill(cluster, "T", 200)
     chosen = {"sql": "KEYS IN ('k7', 'k250')", "partition_by": ()}
@@ -123,7 +126,7 @@ def test_sql_and_what_came_since_although_nothing_matched(spark, cluster, tmp_pa
 
 
 @pytest.mark.parametrize("writer", ["arrow", "spark"])
-def test_a_filter_of_the_tasks(spark, cluster, tmp_path, writer):
+def test_a_filter_of_the_tasks(spark: Any, cluster: FakeCluster, tmp_path: Path, writer: Any) -> None:
     cluster.add("T", 0, [record(n, b'{"n":%d}' % n if n != 5 else b"{") for n in range(100)])
     chosen = {"filter": "jsonpath", "filter_expression": "$[?@ >= 90]", "partition_by": ()}
     summary = run(options(cluster, tmp_path / "out", writer=writer, **chosen))
@@ -133,7 +136,7 @@ def test_a_filter_of_the_tasks(spark, cluster, tmp_path, writer):
         run(options(cluster, tmp_path / "stopped", writer=writer, filter_on_error="stop", **chosen))
 
 
-def test_wrong_expressions_are_told_before_anything_begins(cluster, tmp_path):
+def test_wrong_expressions_are_told_before_anything_begins(cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 10)
     for chosen, text in (
         ({"sql": "a >"}, "column 4"),
@@ -145,7 +148,7 @@ def test_wrong_expressions_are_told_before_anything_begins(cluster, tmp_path):
     assert cluster.pulls == []
 
 
-def test_losses_fail_in_one_sentence_or_are_reported(spark, cluster, tmp_path):
+def test_losses_fail_in_one_sentence_or_are_reported(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 100)
     run(options(cluster, tmp_path / "out", max_rows=10))
     cluster.min_offsets["T", 0] = 40
@@ -157,7 +160,7 @@ def test_losses_fail_in_one_sentence_or_are_reported(spark, cluster, tmp_path):
     assert [n for _, _, n in seen(tmp_path / "out")] == [*range(10), *range(40, 100)]
 
 
-def test_json_lines(spark, cluster, tmp_path):
+def test_json_lines(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 20, 10)
     summary = run(options(cluster, tmp_path / "out", format="json"))
     assert summary.writer == "spark" and summary.rows == 30 and summary.files > 0
@@ -172,7 +175,7 @@ def test_json_lines(spark, cluster, tmp_path):
         run(options(cluster, tmp_path / "out", format="json"))
 
 
-def test_csv_reads_back_with_any_reader(spark, cluster, tmp_path):
+def test_csv_reads_back_with_any_reader(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.add("T", 0, [record(0, b'say "hi",\nthen go'), record(1, b"")])
     run(options(cluster, tmp_path / "out", format="csv", partition_by=("topic",)))
     (path,) = (tmp_path / "out" / "topic=T").glob("*.csv")
@@ -182,7 +185,7 @@ def test_csv_reads_back_with_any_reader(spark, cluster, tmp_path):
     assert json.loads(rows[0]["properties"])["UNIQ_KEY"] == "U00000000"
 
 
-def test_a_dry_run_plans_and_writes_nothing(cluster, tmp_path):
+def test_a_dry_run_plans_and_writes_nothing(cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 90)
     cluster.committed["g", "T", 0] = 30
     summary = run(options(cluster, None, dry_run=True, start="group:g", rows_per_task=25))
@@ -192,7 +195,7 @@ def test_a_dry_run_plans_and_writes_nothing(cluster, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_wishes_are_refused(cluster, tmp_path):
+def test_bad_wishes_are_refused(cluster: FakeCluster, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="'nope'"):
         run(options(cluster, tmp_path / "out", topics=("nope",)))
     for fields, text in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ END = Position(symbol=LATEST)
 
 
 @pytest.fixture
-def cluster():
+def cluster() -> Any:
     with FakeCluster() as fake:
         fake.add("orders", 0, [record(n) for n in range(100)])
         fake.add("orders", 1, [record(n) for n in range(50)])
@@ -40,7 +41,7 @@ def cluster():
 
 
 @pytest.fixture
-def view(cluster):
+def view(cluster: FakeCluster) -> Any:
     with RemoteCluster(f"127.0.0.1:1;{cluster.address}") as remote:
         yield remote
 
@@ -49,7 +50,7 @@ def spans(plan: Plan) -> list[tuple]:
     return [(part.topic, part.queue_id, part.from_offset, part.to_offset) for part in plan.queues]
 
 
-def test_topics_by_name_glob_and_all(view):
+def test_topics_by_name_glob_and_all(view: RemoteCluster) -> None:
     assert choose_topics(view, ()) == ["orders", "orders-eu"]
     assert choose_topics(view, ("orders-*", "other")) == ["orders-eu", "other"]
     assert choose_topics(view, ("%RETRY%*",)) == ["%RETRY%g"]
@@ -57,7 +58,7 @@ def test_topics_by_name_glob_and_all(view):
         choose_topics(view, ("x*",))
 
 
-def test_ranges_that_filter_servers_serve(cluster, view):
+def test_ranges_that_filter_servers_serve(cluster: FakeCluster, view: RemoteCluster) -> None:
     with pytest.raises(UnreachableError, match=f"pymq filter-server --broker {cluster.address}"):
         make_plan(view, ["orders"], EARLIEST, END, via_filter_servers=True)
     cluster.filter_servers += ["a:1", "b:2"]
@@ -66,7 +67,7 @@ def test_ranges_that_filter_servers_serve(cluster, view):
     assert make_plan(view, ["orders"], EARLIEST, END).ranges[0].addresses == (cluster.address,)
 
 
-def test_whole_topics(view, cluster):
+def test_whole_topics(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.min_offsets["orders", 1] = 20
     plan = make_plan(view, ["orders", "orders-eu"], EARLIEST, END)
     assert spans(plan) == [("orders", 0, 0, 100), ("orders", 1, 20, 50), ("orders-eu", 0, 0, 7)]
@@ -75,7 +76,7 @@ def test_whole_topics(view, cluster):
     assert len(plan.limited(110).ranges) == 2 and plan.limited(0) is plan
 
 
-def test_an_unknown_topic_and_an_unreachable_name_server():
+def test_an_unknown_topic_and_an_unreachable_name_server() -> None:
     with FakeCluster() as fake, RemoteCluster(fake.address) as view, pytest.raises(NotFoundError, match="'nope'"):
         make_plan(view, ["nope"], EARLIEST, END)
     with RemoteCluster("127.0.0.1:1") as view, pytest.raises(UnreachableError):
@@ -84,19 +85,19 @@ def test_an_unknown_topic_and_an_unreachable_name_server():
         RemoteCluster(" ; ")
 
 
-def test_times(view):
+def test_times(view: RemoteCluster) -> None:
     # Message n was stored at BORN_MS + n + 1.
     start, end = parse_position("-1s", BORN_MS + 1031), parse_position(str(BORN_MS + 61), NOW_MS)
     assert spans(make_plan(view, ["orders"], start, end)) == [("orders", 0, 30, 60), ("orders", 1, 30, 50)]
 
 
-def test_an_end_before_the_start_is_empty(view):
+def test_an_end_before_the_start_is_empty(view: RemoteCluster) -> None:
     plan = make_plan(view, ["orders"], END, Position(offsets={"orders": {BROKER: {"0": 3}}}))
     assert spans(plan) == [("orders", 0, 100, 100), ("orders", 1, 50, 50)]
     assert plan.ranges == []
 
 
-def test_offsets_by_queue_with_the_two_symbols(view):
+def test_offsets_by_queue_with_the_two_symbols(view: RemoteCluster) -> None:
     text = json.dumps({"orders": {BROKER: {"0": 40, "1": -1}}})
     plan = make_plan(view, ["orders"], parse_position(text, 0), END)
     assert spans(plan) == [("orders", 0, 40, 100), ("orders", 1, 50, 50)]
@@ -105,32 +106,32 @@ def test_offsets_by_queue_with_the_two_symbols(view):
     assert spans(plan) == [("orders", 0, 0, 100), ("orders", 1, 0, 0)]
 
 
-def test_a_group_s_position(view, cluster):
+def test_a_group_s_position(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.committed["g", "orders", 0] = 33
     plan = make_plan(view, ["orders"], parse_position("group:g", 0), END)
     assert spans(plan) == [("orders", 0, 33, 100), ("orders", 1, 0, 50)]
 
 
-def test_an_offset_below_the_queue_stays_for_the_reader_to_report(view, cluster):
+def test_an_offset_below_the_queue_stays_for_the_reader_to_report(view: RemoteCluster, cluster: FakeCluster) -> None:
     cluster.min_offsets["orders", 0] = 10
     plan = make_plan(view, ["orders"], EARLIEST, END, resume={("orders", BROKER, 0): 5, ("orders", BROKER, 1): 49})
     assert spans(plan) == [("orders", 0, 5, 100), ("orders", 1, 49, 50)]
 
 
-def test_a_resumed_queue_that_is_shorter_now_is_refused(view):
+def test_a_resumed_queue_that_is_shorter_now_is_refused(view: RemoteCluster) -> None:
     with pytest.raises(ResumeError, match="exported up to 101 but ends at 100"):
         make_plan(view, ["orders"], EARLIEST, END, resume={("orders", BROKER, 0): 101})
 
 
 @pytest.mark.parametrize("text", ["yesterday", "group:", "{not json", '{"T": {"b": {"0": "x"}}}', ""])
-def test_positions_that_mean_nothing(text):
+def test_positions_that_mean_nothing(text: str) -> None:
     with pytest.raises(UsageError):
         parse_position(text, NOW_MS)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5000), max_size=6), st.integers(1, 700), st.integers(1, 20), st.integers(1, 2000))
-def test_splits_and_rounds_keep_every_offset(counts, rows_max, count_min, round_rows):
+def test_splits_and_rounds_keep_every_offset(counts: Any, rows_max: Any, count_min: Any, round_rows: Any) -> None:
     ranges = [QueueRange("T", BROKER, n, 10, 10 + count, ()) for n, count in enumerate(counts)]
     parts = split_ranges(ranges, rows_max=rows_max, count_min=count_min)
     assert all(0 < part.count <= rows_max for part in parts)

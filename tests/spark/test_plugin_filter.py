@@ -27,7 +27,7 @@ def seen(message: FilterMessage) -> tuple:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=6))
-def test_messages_are_what_filters_see_elsewhere(raw):
+def test_messages_are_what_filters_see_elsewhere(raw: list[bytes]) -> None:
     chunk = b"".join(raw)
     messages = decode_records(chunk)
     for message in messages:
@@ -40,7 +40,7 @@ def jsonpath(on_error: str) -> PluginFilter:
     return PluginFilter(Selection(filter="jsonpath", expression="$[?@ > 2]", on_error=on_error), "b")
 
 
-def test_places_of_what_is_kept_over_several_batches():
+def test_places_of_what_is_kept_over_several_batches() -> None:
     chunk = b"".join(record(n, b"[%d]" % (n % 5)) for n in range(2 * BATCH_COUNT + 3))
     starts = find_starts(chunk)
     some = starts[1:]  # the first is not asked about
@@ -48,7 +48,7 @@ def test_places_of_what_is_kept_over_several_batches():
     assert kept.tolist() == [at for n, at in enumerate(starts.tolist()) if n and n % 5 > 2]
 
 
-def test_errors_are_counted_delivered_or_stop():
+def test_errors_are_counted_delivered_or_stop() -> None:
     chunk = b"".join(record(n, body) for n, body in enumerate((b"[9]", b"no JSON", b"[1]")))
     starts = find_starts(chunk)
     skipping = jsonpath("skip")

@@ -6,13 +6,15 @@ import json
 import queue
 import socket
 
+import pytest
+
 from pymq.spark import progress
 from pymq.spark.progress import RowListener, RowSender
 
 WAIT_S = 10
 
 
-def test_counts_of_all_tasks_are_summed(monkeypatch):
+def test_counts_of_all_tasks_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
     sums: queue.Queue[int] = queue.Queue()
     with RowListener(sums.put) as listener:
@@ -27,7 +29,7 @@ def test_counts_of_all_tasks_are_summed(monkeypatch):
         second.close()
 
 
-def test_strangers_are_ignored(monkeypatch):
+def test_strangers_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
     sums: queue.Queue[int] = queue.Queue()
     with RowListener(sums.put) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -40,7 +42,7 @@ def test_strangers_are_ignored(monkeypatch):
         sender.close()
 
 
-def test_without_a_target_nothing_is_sent():
+def test_without_a_target_nothing_is_sent() -> None:
     sender = RowSender("", "a")
     sender.add(3)
     sender.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pymq.spark.pull_window import PullWindow
 
 
-def drain(window: PullWindow, answer) -> list[tuple[int, int]]:
+def drain(window: PullWindow, answer: Any) -> list[tuple[int, int]]:
     """Runs the window; ``answer(asks)`` picks one of the asks in flight and says how far its answer reaches."""
     delivered = []
     flying = []
@@ -24,17 +25,17 @@ def drain(window: PullWindow, answer) -> list[tuple[int, int]]:
     return delivered
 
 
-def check_cover(delivered, start, stop) -> None:
+def check_cover(delivered: Any, start: Any, stop: Any) -> None:
     assert delivered[0][0] == start and delivered[-1][1] == stop
     assert all(before[1] == after[0] for before, after in pairwise(delivered))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 50), st.integers(1, 300), st.integers(1, 40), st.integers(1, 4), st.data())
-def test_every_offset_once_in_order(start, length, count_max, depth, data):
+def test_every_offset_once_in_order(start: Any, length: Any, count_max: int, depth: Any, data: Any) -> None:
     window = PullWindow(start, start + length, count_max=count_max, depth=depth)
 
-    def answer(flying):
+    def answer(flying: Any) -> Any:
         ask = data.draw(st.sampled_from(flying))
         if data.draw(st.booleans()):
             window.give_back(ask)
@@ -47,11 +48,11 @@ def test_every_offset_once_in_order(start, length, count_max, depth, data):
     check_cover(drain(window, answer), start, start + length)
 
 
-def test_a_server_cap_is_learned_and_two_pulls_overlap():
+def test_a_server_cap_is_learned_and_two_pulls_overlap() -> None:
     window = PullWindow(0, 10_000, count_max=1024)
     asked = []
 
-    def answer(flying):
+    def answer(flying: Any) -> Any:
         asked.append(len(flying))
         return flying[0], min(flying[0].stop, flying[0].start + 32)
 
@@ -60,7 +61,7 @@ def test_a_server_cap_is_learned_and_two_pulls_overlap():
     assert len(asked) < 10_000 / 32 * 1.2
 
 
-def test_a_lost_connection_asks_again():
+def test_a_lost_connection_asks_again() -> None:
     window = PullWindow(0, 100, count_max=10)
     first = window.next_ask()
     assert first is not None
@@ -71,6 +72,6 @@ def test_a_lost_connection_asks_again():
     check_cover([(0, 10), *drain(window, lambda flying: (flying[-1], flying[-1].stop))], 0, 100)
 
 
-def test_an_empty_range_is_done():
+def test_an_empty_range_is_done() -> None:
     window = PullWindow(5, 5)
     assert window.done and window.next_ask() is None

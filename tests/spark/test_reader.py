@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.errors import FilterStopError, RefusedError, UnreachableError, UsageError
@@ -15,14 +17,14 @@ from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import record
 
 
-def selected(**fields) -> ReadSettings:
+def selected(**fields: Any) -> ReadSettings:
     return ReadSettings(columns=("queueOffset",), selection=Selection(**fields))
 
 
 OFFSETS = ReadSettings(columns=("queueOffset",))
 
 
-def filled(count: int, **caps) -> FakeCluster:
+def filled(count: int, **caps: Any) -> FakeCluster:
     cluster = FakeCluster(**caps)
     cluster.add("T", 0, [record(n, b"x" * (n % 200)) for n in range(count)])
     return cluster
@@ -36,7 +38,7 @@ def read(part: QueueRange, settings: ReadSettings = OFFSETS) -> tuple[list[int],
 
 
 @pytest.mark.parametrize("caps", [{"count_cap": 32}, {"count_cap": 5000}, {"bytes_cap": 3000, "count_cap": 999}])
-def test_reads_everything_in_order(caps):
+def test_reads_everything_in_order(caps: Any) -> None:
     with filled(3000, **caps) as cluster:
         offsets, reader, sleeps = read(cluster.range())
     assert offsets == list(range(3000))
@@ -44,13 +46,13 @@ def test_reads_everything_in_order(caps):
     assert reader.bytes_read == sum(map(len, cluster.queues["T", 0]))
 
 
-def test_reads_only_its_range():
+def test_reads_only_its_range() -> None:
     with filled(500) as cluster:
         assert read(cluster.range(start=17, stop=303))[0] == list(range(17, 303))
         assert read(cluster.range(start=9, stop=9))[0] == []
 
 
-def test_batches_are_cut_by_rows_and_by_bytes():
+def test_batches_are_cut_by_rows_and_by_bytes() -> None:
     with filled(1000, count_cap=100) as cluster:
         rows = RangeReader(cluster.range(), ReadSettings(columns=("queueId",), batch_rows=200))
         assert all(200 <= batch.num_rows < 300 for batch in list(rows.batches())[:-1])
@@ -58,7 +60,7 @@ def test_batches_are_cut_by_rows_and_by_bytes():
         assert max(batch.num_rows for batch in size.batches()) <= 100
 
 
-def test_a_lost_connection_is_mended():
+def test_a_lost_connection_is_mended() -> None:
     with filled(400) as cluster:
         cluster.answers += [-1]
         offsets, reader, sleeps = read(cluster.range())
@@ -66,34 +68,34 @@ def test_a_lost_connection_is_mended():
         assert reader.lost == 0
 
 
-def test_a_busy_broker_is_asked_again():
+def test_a_busy_broker_is_asked_again() -> None:
     with filled(100) as cluster:
         cluster.answers += [ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL]
         offsets, _, sleeps = read(cluster.range())
         assert offsets == list(range(100)) and len(sleeps) == 2
 
 
-def test_another_address_serves_when_the_first_is_gone():
+def test_another_address_serves_when_the_first_is_gone() -> None:
     with filled(50) as cluster:
         gone = "127.0.0.1:1"
         part = QueueRange("T", "broker-a", 0, 0, 50, (gone, cluster.address))
         assert read(part)[0] == list(range(50))
 
 
-def test_nobody_there_is_unreachable_after_some_tries():
+def test_nobody_there_is_unreachable_after_some_tries() -> None:
     part = QueueRange("T", "broker-a", 0, 0, 50, ("127.0.0.1:1",))
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
         read(part)
 
 
-def test_a_refusal_is_raised_at_once():
+def test_a_refusal_is_raised_at_once() -> None:
     with filled(10) as cluster:
         cluster.answers += [ResponseCode.NO_PERMISSION]
         with pytest.raises(RefusedError, match="code 16"):
             read(cluster.range())
 
 
-def test_messages_gone_from_the_front_fail_or_are_reported():
+def test_messages_gone_from_the_front_fail_or_are_reported() -> None:
     with filled(300) as cluster:
         cluster.min_offsets["T", 0] = 120
         part = cluster.range(start=50)
@@ -103,7 +105,7 @@ def test_messages_gone_from_the_front_fail_or_are_reported():
         assert offsets == list(range(120, 300)) and reader.lost == 70
 
 
-def test_a_queue_that_became_shorter_is_a_loss_too():
+def test_a_queue_that_became_shorter_is_a_loss_too() -> None:
     with filled(100) as cluster:
         part = QueueRange("T", "broker-a", 0, 90, 130, (cluster.address,))
         with pytest.raises(DataLossError):
@@ -112,14 +114,14 @@ def test_a_queue_that_became_shorter_is_a_loss_too():
         assert offsets == list(range(90, 100)) and reader.lost == 30
 
 
-def test_a_hole_in_the_middle_is_counted():
+def test_a_hole_in_the_middle_is_counted() -> None:
     with filled(100) as cluster:
         cluster.queues["T", 0][40] = b""
         offsets, reader, _ = read(cluster.range(), ReadSettings(columns=("queueOffset",), on_data_loss="report"))
         assert offsets == [n for n in range(100) if n != 40] and reader.lost == 1
 
 
-def test_tags_are_checked_exactly_and_no_match_is_progress():
+def test_tags_are_checked_exactly_and_no_match_is_progress() -> None:
     with filled(200) as cluster:
         # The broker lets the tag B through as well as the wanted one: equal hashes. Most of the range matches nothing.
         cluster.select = lambda raw, wanted: wanted == "A || C" and int.from_bytes(raw[20:28], "big") % 40 < 2
@@ -132,7 +134,7 @@ def test_tags_are_checked_exactly_and_no_match_is_progress():
 OFF = "The broker does not support consumer to filter message by SQL92"
 
 
-def test_sql_is_the_brokers_work_and_no_match_is_no_loss():
+def test_sql_is_the_brokers_work_and_no_match_is_no_loss() -> None:
     with filled(3000) as cluster:
         cluster.select = lambda raw, wanted: wanted == "a > 5" and int.from_bytes(raw[20:28], "big") in (7, 1500)
         offsets, reader, sleeps = read(cluster.range(), selected(sql="a > 5"))
@@ -145,7 +147,7 @@ def test_sql_is_the_brokers_work_and_no_match_is_no_loss():
             read(cluster.range(start=0), selected(sql="a > 5"))
 
 
-def test_a_broker_without_sql_is_told_with_its_switch():
+def test_a_broker_without_sql_is_told_with_its_switch() -> None:
     with filled(10) as cluster:
         cluster.answers += [ResponseCode.SYSTEM_ERROR]
         cluster.remark = OFF
@@ -153,7 +155,7 @@ def test_a_broker_without_sql_is_told_with_its_switch():
             read(cluster.range(), selected(sql="a > 5"))
 
 
-def test_a_broker_that_refuses_pushed_sql_is_asked_without_it():
+def test_a_broker_that_refuses_pushed_sql_is_asked_without_it() -> None:
     with filled(300) as cluster:
         cluster.answers += [ResponseCode.SYSTEM_ERROR]
         cluster.remark = OFF
@@ -166,14 +168,14 @@ def test_a_broker_that_refuses_pushed_sql_is_asked_without_it():
             read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
 
 
-def test_pushed_sql_leaves_gaps_that_are_no_losses():
+def test_pushed_sql_leaves_gaps_that_are_no_losses() -> None:
     with filled(300) as cluster:
         cluster.select = lambda raw, wanted: wanted == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
         offsets, reader, _ = read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
         assert offsets == [7] and reader.lost == 0
 
 
-def test_a_filter_of_the_reader_sees_all_and_losses_stay_losses():
+def test_a_filter_of_the_reader_sees_all_and_losses_stay_losses() -> None:
     wanted = {"filter": "regex", "expression": "^x{190,}$"}
     with filled(1000) as cluster:
         offsets, reader, _ = read(cluster.range(), selected(**wanted))
@@ -185,7 +187,7 @@ def test_a_filter_of_the_reader_sees_all_and_losses_stay_losses():
 
 
 @pytest.mark.parametrize(("on_error", "expected"), [("skip", [2]), ("deliver", [1, 2]), ("stop", None)])
-def test_messages_that_a_filter_can_not_judge(on_error, expected):
+def test_messages_that_a_filter_can_not_judge(on_error: Any, expected: Any) -> None:
     with FakeCluster() as cluster:
         cluster.add("T", 0, [record(n, body) for n, body in enumerate((b"{}", b"no JSON", b'{"a":7}'))])
         chosen = selected(filter="jsonpath", expression="$.a", on_error=on_error)
@@ -200,7 +202,7 @@ def test_messages_that_a_filter_can_not_judge(on_error, expected):
 SERVED = {"filter": "f", "expression": "a:b", "on_error": "stop", "via": "filter-server"}
 
 
-def test_a_filter_server_is_told_all_in_each_pull_and_leaves_gaps():
+def test_a_filter_server_is_told_all_in_each_pull_and_leaves_gaps() -> None:
     with filled(300) as cluster:
         cluster.select = lambda raw, wanted: wanted == "stop.f:a:b" and int.from_bytes(raw[20:28], "big") % 100 == 7
         offsets, reader, _ = read(cluster.range(), selected(**SERVED))
@@ -209,7 +211,7 @@ def test_a_filter_server_is_told_all_in_each_pull_and_leaves_gaps():
         assert flags == {sysflag.PULL_SUBSCRIPTION | sysflag.PULL_CLASS_FILTER}
 
 
-def test_a_filter_server_may_say_pull_again_but_not_for_ever():
+def test_a_filter_server_may_say_pull_again_but_not_for_ever() -> None:
     with filled(300) as cluster:
         cluster.answers += [ResponseCode.PULL_RETRY_IMMEDIATELY] * PULL_AGAIN_COUNT_MAX
         offsets, _, sleeps = read(cluster.range(), selected(**SERVED))
@@ -219,13 +221,13 @@ def test_a_filter_server_may_say_pull_again_but_not_for_ever():
             read(cluster.range(), selected(**SERVED))
 
 
-def test_without_a_filter_server_the_next_step_is_told():
+def test_without_a_filter_server_the_next_step_is_told() -> None:
     part = QueueRange("T", "broker-a", 0, 0, 50, ("127.0.0.1:1", "127.0.0.1:2"))
     with pytest.raises(UnreachableError, match=r"none of its filter servers \(127.*start one with pymq filter-server"):
         read(part, selected(**SERVED))
 
 
-def test_the_next_filter_server_is_asked_when_one_has_lost_its_broker():
+def test_the_next_filter_server_is_asked_when_one_has_lost_its_broker() -> None:
     with filled(50) as first, filled(50) as second:
         first.answers += [ResponseCode.SERVICE_NOT_AVAILABLE] * 9
         part = QueueRange("T", "broker-a", 0, 0, 50, (first.address, second.address))
@@ -233,13 +235,13 @@ def test_the_next_filter_server_is_asked_when_one_has_lost_its_broker():
         assert offsets == list(range(50)) and len(sleeps) == 1 and len(first.pulls) == 1
 
 
-def test_damaged_bytes_are_refused():
+def test_damaged_bytes_are_refused() -> None:
     with filled(10) as cluster:
         cluster.queues["T", 0][3] = cluster.queues["T", 0][3][:-1]
         with pytest.raises(MalformedRecordError):
             read(cluster.range())
 
 
-def test_sizes_are_checked():
+def test_sizes_are_checked() -> None:
     with pytest.raises(UsageError, match="pull_depth is 0"):
         ReadSettings(pull_depth=0)

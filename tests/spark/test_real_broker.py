@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow.dataset
 import pytest
 
@@ -21,7 +24,7 @@ QUEUES = 4
 
 
 @pytest.fixture(scope="module")
-def server():
+def server() -> Any:
     with StandaloneProcess() as process:
         with Remote(process.broker) as remote:
             for first in range(0, COUNT, 100):
@@ -35,7 +38,7 @@ def server():
         yield process
 
 
-def test_ranges_are_read_whole_and_by_tag(server):
+def test_ranges_are_read_whole_and_by_tag(server: StandaloneProcess) -> None:
     with RemoteCluster(server.namesrv) as view:
         assert view.user_topics() == ["orders"]
         plan = make_plan(view, ["orders"], Position(), Position(symbol=-1))
@@ -48,7 +51,7 @@ def test_ranges_are_read_whole_and_by_tag(server):
 
 
 @pytest.mark.spark
-def test_an_export_holds_every_message_once(spark, server, tmp_path):
+def test_an_export_holds_every_message_once(spark: Any, server: StandaloneProcess, tmp_path: Path) -> None:
     summary = run(ExportOptions(namesrv=server.namesrv, output=tmp_path / "out", master="local[2]"))
     assert summary.rows == COUNT and summary.counts_by_topic == {"orders": COUNT}
     table = pyarrow.dataset.dataset(tmp_path / "out", partitioning="hive").to_table()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pymq.clock import ManualClock
@@ -12,18 +14,18 @@ from pymq.spark.selection import Selection, checked, parse_tags
 SERVED = {"filter": "cel", "expression": "a.b", "via": "filter-server"}
 
 
-def check(**fields) -> Selection:
+def check(**fields: Any) -> Selection:
     return checked(Selection(**fields), ManualClock())
 
 
-def test_tag_expressions():
+def test_tag_expressions() -> None:
     assert parse_tags("*") is None and parse_tags("") is None and parse_tags("A || *") is None
     assert parse_tags("A||B ") == frozenset({"A", "B"})
     with pytest.raises(UsageError):
         parse_tags("||")
 
 
-def test_what_a_pull_says():
+def test_what_a_pull_says() -> None:
     assert check().pull_subscription() == ("*", "TAG") and check().is_all
     assert check(tag="A || B").pull_subscription() == ("A || B", "TAG")
     assert check(sql="a > 5").pull_subscription() == ("a > 5", "SQL92") and not check(sql="a > 5").is_all
@@ -32,12 +34,12 @@ def test_what_a_pull_says():
     assert regex.pull_subscription() == ("A", "TAG") and regex.runs_here
 
 
-def test_filters_that_brokers_know_are_left_to_them():
+def test_filters_that_brokers_know_are_left_to_them() -> None:
     assert check(filter="tag", expression="A || B") == Selection(tag="A || B")
     assert check(filter="SQL92", expression="a > 5") == Selection(sql="a > 5")
 
 
-def test_pushed_conditions_go_where_there_is_room():
+def test_pushed_conditions_go_where_there_is_room() -> None:
     assert check().with_pushdown("A", "KEYS = 'x'") == Selection(tag="A")
     assert check().with_pushdown(None, "KEYS = 'x'") == Selection(pushed_sql="KEYS = 'x'")
     regex = check(filter="regex", expression="x")
@@ -46,7 +48,7 @@ def test_pushed_conditions_go_where_there_is_room():
         assert taken.with_pushdown("A", "KEYS = 'x'") == taken
 
 
-def test_a_wrong_expression_is_told_with_its_column():
+def test_a_wrong_expression_is_told_with_its_column() -> None:
     with pytest.raises(ExpressionError, match="column 4"):
         check(sql="a >")
     with pytest.raises(ExpressionError, match=r"column 4.*") as wrong:
@@ -75,11 +77,11 @@ def test_a_wrong_expression_is_told_with_its_column():
         ({**SERVED, "on_error": "retry"}, "skip, deliver, stop"),
     ],
 )
-def test_what_can_not_be_meant(fields, text):
+def test_what_can_not_be_meant(fields: Any, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         check(**fields)
 
 
-def test_settings_travel_as_json():
+def test_settings_travel_as_json() -> None:
     settings = ReadSettings(columns=("body",), selection=check(**SERVED))
     assert ReadSettings.from_dict(settings.to_dict()) == settings

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from pymq.spark.shipping import zip_package
 
 
-def test_tasks_import_everything_from_the_zip_alone(tmp_path):
+def test_tasks_import_everything_from_the_zip_alone(tmp_path: Path) -> None:
     archive = zip_package(tmp_path / "package.zip")
     code = (
         "import sys, pymq.spark.arrow_writer, pymq.spark.source\n"

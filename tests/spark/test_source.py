@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -16,18 +17,19 @@ from pymq.spark.failures import translated
 from pymq.spark.pushdown import Pushdown
 from pymq.spark.ranges import QueueRange
 from pymq.spark.source import KNOWN_OPTIONS, PymqDataSource, PymqReader
+from tests.spark.fake_cluster import FakeCluster
 from tests.spark.records import record
 
 
 @pytest.fixture
-def filled(cluster):
+def filled(cluster: FakeCluster) -> Any:
     for queue_id in range(2):
         cluster.add("orders", queue_id, [record(n, topic="orders", queue_id=queue_id) for n in range(100)])
     cluster.add("other", 0, [record(n, topic="other") for n in range(10)])
     return cluster
 
 
-def frame(spark, cluster, **options):
+def frame(spark: Any, cluster: FakeCluster, **options: Any) -> Any:
     reader = spark.read.format("pymq").option("namesrv", cluster.address)
     for name, value in options.items():
         reader = reader.option(name, value)
@@ -43,7 +45,7 @@ def judged(raw: bytes, subscription: str) -> bool:
 
 
 @pytest.mark.spark
-def test_a_query_over_topics(spark, filled):
+def test_a_query_over_topics(spark: Any, filled: FakeCluster) -> None:
     filled.pulls.clear()
     rows = frame(spark, filled, topics="orders, oth*", minPartitions=6)
     assert rows.rdd.getNumPartitions() >= 6
@@ -52,7 +54,7 @@ def test_a_query_over_topics(spark, filled):
 
 
 @pytest.mark.spark
-def test_columns_positions_and_path(spark, filled):
+def test_columns_positions_and_path(spark: Any, filled: FakeCluster) -> None:
     start = '{"other":{"broker-a":{"0":7}}}'
     rows = frame(spark, filled, topic="other", columns="queueOffset,bodyText", startingOffsets=start)
     assert rows.columns == ["queueOffset", "bodyText"]
@@ -64,7 +66,7 @@ def test_columns_positions_and_path(spark, filled):
 
 
 @pytest.mark.spark
-def test_where_narrows_what_is_pulled(spark, filled):
+def test_where_narrows_what_is_pulled(spark: Any, filled: FakeCluster) -> None:
     where = "topic = 'orders' and queueId = 1 and queueOffset >= 90 and tags = 'A'"
     rows = frame(spark, filled, pushFilters="true").where(where)
     filled.pulls.clear()
@@ -74,7 +76,7 @@ def test_where_narrows_what_is_pulled(spark, filled):
 
 
 @pytest.mark.spark
-def test_where_on_properties_is_told_to_the_broker(spark, filled):
+def test_where_on_properties_is_told_to_the_broker(spark: Any, filled: FakeCluster) -> None:
     filled.select = judged
     rows = frame(
         spark, filled, topic="orders", columns="queueOffset,keys,property_KEYS,property_none", pushFilters="true"
@@ -93,7 +95,7 @@ def test_where_on_properties_is_told_to_the_broker(spark, filled):
 
 
 @pytest.mark.spark
-def test_sql_and_filters_by_option(spark, filled):
+def test_sql_and_filters_by_option(spark: Any, filled: FakeCluster) -> None:
     filled.select = judged
     by_sql = frame(spark, filled, topic="orders", columns="queueOffset", sql="KEYS = 'k5' OR TAGS IS NULL")
     assert [row["queueOffset"] for row in by_sql.collect()] == [5, 5]
@@ -112,7 +114,7 @@ def test_sql_and_filters_by_option(spark, filled):
 
 
 @pytest.mark.spark
-def test_a_wrong_expression_is_told_before_anything_is_read(spark, filled):
+def test_a_wrong_expression_is_told_before_anything_is_read(spark: Any, filled: FakeCluster) -> None:
     filled.pulls.clear()
     for options, text in (
         ({"sql": "a >"}, "column 4"),
@@ -126,13 +128,13 @@ def test_a_wrong_expression_is_told_before_anything_is_read(spark, filled):
 
 
 @pytest.mark.spark
-def test_a_query_that_nothing_can_match(spark, filled):
+def test_a_query_that_nothing_can_match(spark: Any, filled: FakeCluster) -> None:
     rows = frame(spark, filled, pushFilters="true").where("queueId = 55")
     filled.pulls.clear()
     assert rows.collect() == [] and filled.pulls == []
 
 
-def test_options_are_checked(cluster):
+def test_options_are_checked(cluster: FakeCluster) -> None:
     with pytest.raises(UsageError, match="option colums is unknown"):
         PymqDataSource({"colums": "body"}).schema()
     with pytest.raises(UsageError, match="onDataLoss"):
@@ -143,7 +145,7 @@ def test_options_are_checked(cluster):
 
 
 class EqualTo:
-    def __init__(self, column: str, value) -> None:
+    def __init__(self, column: str, value: Any) -> None:
         self.attribute, self.value = (column,), value
 
 
@@ -159,7 +161,7 @@ class GreaterThan(EqualTo):
     pass
 
 
-def pushdown(*conditions) -> Pushdown:
+def pushdown(*conditions: Any) -> Pushdown:
     result = Pushdown()
     for condition in conditions:
         result.take(condition)
@@ -169,28 +171,28 @@ def pushdown(*conditions) -> Pushdown:
 PART = QueueRange("T", "b", 3, 10, 20, ())
 
 
-def test_offsets_cut_ranges():
+def test_offsets_cut_ranges() -> None:
     (part,) = pushdown(GreaterThan("queueOffset", 12), LessThan("queueOffset", 15)).apply([PART])
     assert (part.from_offset, part.to_offset) == (13, 15)
     assert pushdown(EqualTo("queueOffset", 20)).apply([PART]) == []
     assert pushdown(EqualTo("queueOffset", None)).apply([PART]) == [PART]
 
 
-def test_queues_and_topics_are_left_out():
+def test_queues_and_topics_are_left_out() -> None:
     assert pushdown(In("queueId", (1, 3)), EqualTo("brokerName", "b")).apply([PART]) == [PART]
     assert pushdown(In("queueId", (1, 2))).apply([PART]) == []
     assert pushdown(EqualTo("topic", "T"), In("topic", ("U", "V"))).topics(["T", "U"]) == []
     assert pushdown().topics(["T", "U"]) == ["T", "U"]
 
 
-def test_tags_become_an_expression_only_when_they_can():
+def test_tags_become_an_expression_only_when_they_can() -> None:
     assert pushdown(In("tags", ("B", "A"))).tag_expression() == "A || B"
     for tag in ("", "*", "a||b", " a"):
         assert pushdown(EqualTo("tags", tag)).tag_expression() is None
     assert pushdown(LessThan("tags", "x")).tag_expression() is None
 
 
-def test_every_option_is_documented():
+def test_every_option_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in text.partition("| option |")[2].partition("\n\n")[0].splitlines()]
     documented = {name.lower() for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -153,7 +154,7 @@ class TimerLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_ms / 1000
 
-    def call_at(self, when: float, callback, *args, context=None):  # type: ignore[override]
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         self.times_ms.append(round(when * 1000, 6))
         return super().call_at(when, callback, *args, context=context)
 
