@@ -24,7 +24,7 @@ from pymq.broker.metadata.groups import GroupManager
 from pymq.broker.metadata.leaser import Leaser
 from pymq.broker.metadata.table_saver import TableSaver, ending_turns
 from pymq.broker.metadata.topics import TopicManager
-from pymq.broker.replication.epoch_file import EPOCH_HISTORY_FILE, EpochFile
+from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.master.found_topics import make_found_topics
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.sync_mode import SyncMode
@@ -61,6 +61,7 @@ from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.store.lifecycle.recovery import RecoveryReport
 from pymq.store.queue.consume_queue import tags_codes
+from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.replica.follower import Follower
 from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
@@ -199,8 +200,7 @@ class BrokerParts:
     def _make_replication(self, rng: random.Random) -> None:
         """What this broker is in its group: a master has ``ha_service``, a slave a ``ha_client``."""
         config, clock = self.config, self.clock
-        path = f"{config.store_path_root_dir}/config/{EPOCH_HISTORY_FILE}.json"
-        self.epoch_file = EpochFile(JsonTable(self.files, path), rng)
+        self.epoch_file = EpochFile(epoch_table(self.files, config.store_path_root_dir), rng)
         self.ha_service: HaService | None = None
         if self.role.is_master:
             self.ha_service = HaService(store=self.store, clock=clock, config=config, rng=rng)

@@ -14,7 +14,7 @@ from pymq.client.admin.replication import ROCKETMQ_PROTOCOL_VERSION, Replication
 from pymq.errors import StoreError, UsageError
 from pymq.model.route import MASTER_ID
 from pymq.offline.log_source import SourceFacts
-from pymq.offline.recover_rest import EPOCH_HISTORY_FILE
+from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE
 from pymq.wire.bodies_replication import LogDigestsRequest, ReplicationStatus
 from pymq.wire.ha import OFFSET_MAX
 
@@ -122,7 +122,7 @@ class BrokerSource:
         found = self._run(self._replication.tables(self._address))
         epoch_history = self._status().epoch_history
         if epoch_history:
-            found[EPOCH_HISTORY_FILE] = msgspec.json.encode({"epochs": epoch_history})
+            found[EPOCH_HISTORY_FILE] = msgspec.json.encode({ENTRIES: epoch_history})
         return found
 
     def deleted_topics(self) -> dict[str, int]:

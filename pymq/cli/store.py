@@ -95,7 +95,7 @@ def inspect(
         "pymq store dump ~/store --topic orders --from 2026-01-31T12:00 --to -1h",
         "pymq store dump ~/store --topic orders --from 1000 --to 2000",
         "pymq store dump ~/store -o parquet --out messages.parquet",
-        "pymq store dump ~/store/diverged/*.log",
+        "pymq store dump ~/store/divergent/*.log",
     )
 )
 def dump(
@@ -121,7 +121,7 @@ def dump(
 ) -> None:
     """Write every message of the log, in order. Damaged ones are reported on stderr and left out (exit code 1).
 
-    DIR may also be a file in a directory's diverged/, which holds what was truncated from its log.
+    DIR may also be a file in a directory's divergent/, which holds what was truncated from its log.
     """
     from pymq.cli import store_work as work
 

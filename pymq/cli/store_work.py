@@ -74,7 +74,7 @@ def _opened(place: StoreLocation) -> Iterator[Directory]:
 
 @contextmanager
 def _opened_or_kept(place: StoreLocation) -> Iterator[Directory]:
-    """Opens the directory; for a file in its ``diverged/``, with the log kept there in place of its own."""
+    """Opens the directory; for a file in its ``divergent/``, with the log kept there in place of its own."""
     path = Path(absolute(place.directory))
     if not path.is_file():
         with _opened(place) as directory:

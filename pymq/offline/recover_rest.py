@@ -14,9 +14,8 @@ from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.integrity.digest_file import DigestFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
+from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE, FORMER_FILE, epoch_table
 
-EPOCH_HISTORY_FILE = "epochHistory.json"
-_ENTRIES = "epochs"
 QUEUES, INDEX, DIGESTS = "consumequeue", "index", "digests"
 
 
@@ -122,10 +121,10 @@ def take_epoch_history(
 
     Raises StoreError, OSError.
     """
-    path = f"{root}/config/{EPOCH_HISTORY_FILE}"
+    path, former = f"{root}/config/{EPOCH_HISTORY_FILE}", f"{root}/config/{FORMER_FILE}"
     if beyond_bytes:
-        if differing and files.exists(path):
-            for name in (path, path + ".bak"):
+        if differing and any(map(files.exists, (path, former))):
+            for name in (path, path + ".bak", former, former + ".bak"):
                 if files.exists(name):
                     files.remove(name)
             files.sync_dir(f"{root}/config")
@@ -136,6 +135,6 @@ def take_epoch_history(
     raw = tables.get(EPOCH_HISTORY_FILE)
     if raw is None:
         return
-    table, expected = JsonTable(files, path), _parsed(EPOCH_HISTORY_FILE, raw)
-    if _load(table).get(_ENTRIES) != expected.get(_ENTRIES):
+    table, expected = epoch_table(files, root), _parsed(EPOCH_HISTORY_FILE, raw)
+    if _load(table).get(ENTRIES) != expected.get(ENTRIES):
         table.save(expected)

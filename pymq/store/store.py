@@ -26,6 +26,7 @@ from pymq.store.queue.queue_table import QueueTable
 from pymq.store.read.reading import Accept, GetResult, GetStatus, PrefilterFn, get_messages
 from pymq.store.read.time_lookup import offset_by_time, record_store_ms
 from pymq.store.read.windows import WindowReader, read_record
+from pymq.store.replica.divergent_directory import adopt_former_directory
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender, ArrivalListener, BatchEntry, Placed
 
@@ -111,6 +112,7 @@ class MessageStore:
         self._lock = self._files.lock(f"{self.root}/lock")
         try:
             refuse_unfinished(self._files, self.root)
+            adopt_former_directory(self._files, self.root)
             return self._open(progress)
         except BaseException:
             self._release()

@@ -238,7 +238,7 @@ def test_of_two_masters_of_one_epoch_the_one_an_operator_chooses_goes_on(tmp_pat
             await changed(c, 1)
             await until(lambda: is_following(c) and c.parts.store.physical_max_offset == result.master.log_end)
             assert bodies(b) == bodies(c) == {b"all have this", b"of b"}
-            assert (tmp_path / "c/diverged").is_dir(), "what only the other had is kept"
+            assert (tmp_path / "c/divergent").is_dir(), "what only the other had is kept"
 
     asyncio.run(scenario())
 

@@ -104,7 +104,7 @@ def test_a_hand_over_under_load_loses_nothing(group: Brokers, capsys: Capture, r
     for name in "abc":
         group.stop(name)
     assert group.log("a") == group.log("b") == group.log("c")
-    assert not (group.directory("a") / "diverged").exists(), "nothing had to be cut"
+    assert not (group.directory("a") / "divergent").exists(), "nothing had to be cut"
 
 
 def test_a_dead_master_is_replaced_by_force_and_rejoins_with_its_old_flags(group: Brokers, capsys: Capture) -> None:

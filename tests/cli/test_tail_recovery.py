@@ -63,7 +63,7 @@ def test_a_restarted_master_has_what_its_slave_has(group: Brokers, capsys: Captu
     group.wait_for(capsys, a=0, b=1)
     assert sorted(group.bodies(capsys, "T"), key=int) == bodies
     assert group.log("a") == group.log("b") == before, "nothing was cut"
-    assert not (group.directory("b") / "diverged").exists()
+    assert not (group.directory("b") / "divergent").exists()
     ours, theirs = group.json(capsys, "broker", "status", "broker-a", "-o", "json")
     assert (ours["recovered_tail"]["start"], ours["recovered_tail"]["sources"]) == (half, [group.addresses["b"]])
     assert theirs["truncations"] == []
@@ -85,7 +85,7 @@ def test_machines_that_come_up_in_the_wrong_order_lose_nothing(group: Brokers, c
     group.wait_for(capsys, a=0, b=1)
     assert sorted(group.bodies(capsys, "T"), key=int) == bodies
     assert group.log("a") == group.log("b")
-    assert not (group.directory("b") / "diverged").exists()
+    assert not (group.directory("b") / "divergent").exists()
     send(group, "more")
 
 

@@ -20,11 +20,10 @@ import msgspec
 from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.errors import StoreError
 from pymq.store.disk.json_table import JsonTable
+from pymq.store.replica.epoch_table import ENTRIES, EPOCH_HISTORY_FILE
 
 log = logging.getLogger(__name__)
 
-EPOCH_HISTORY_FILE = "epochHistory"
-_ENTRIES = "epochs"
 _ENDED_AT = "endedAt"  # the log's end at the last orderly stop
 
 
@@ -45,12 +44,10 @@ class EpochFile:
         """Reads what was saved, for a log that ends at ``log_end``. Raises StoreError for a file that can't be used."""
         table = self._table.load()
         try:
-            entries = msgspec.convert(table.get(_ENTRIES, []), tuple[EpochEntry, ...])
+            entries = msgspec.convert(table.get(ENTRIES, []), tuple[EpochEntry, ...])
             self._ended_at = msgspec.convert(table.get(_ENDED_AT), int | None)
         except msgspec.ValidationError as error:
-            raise StoreError(
-                f"config/{EPOCH_HISTORY_FILE}.json: {error}; without the file the log is compared"
-            ) from error
+            raise StoreError(f"config/{EPOCH_HISTORY_FILE}: {error}; without the file the log is compared") from error
         self.history = EpochHistory(entries).truncate(log_end)
         self._coming = ()
 
@@ -93,7 +90,7 @@ class EpochFile:
         self._save(self.history, log_end)
 
     def _save(self, epoch_history: EpochHistory, ended_at: int | None) -> None:
-        table: dict[str, Any] = {_ENTRIES: msgspec.to_builtins(epoch_history.entries)}
+        table: dict[str, Any] = {ENTRIES: msgspec.to_builtins(epoch_history.entries)}
         if ended_at is not None:
             table[_ENDED_AT] = ended_at
         self._table.save(table)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from pymq.broker.addresses import own_address
-from pymq.broker.replication.epoch_file import EPOCH_HISTORY_FILE, EpochFile
+from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import Role
@@ -20,7 +20,7 @@ from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import UsageError
 from pymq.store.disk.fs import Files
-from pymq.store.disk.json_table import JsonTable
+from pymq.store.replica.epoch_table import epoch_table
 from pymq.wire.command import Command
 from pymq.wire.streams import Network
 
@@ -92,8 +92,7 @@ class StartupCheck:
         return own_address(self._config)
 
     def _saved_epoch_history(self) -> EpochHistory:
-        table = JsonTable(self._files, f"{self._config.store_path_root_dir}/config/{EPOCH_HISTORY_FILE}.json")
-        epoch_file = EpochFile(table, self._rng)
+        epoch_file = EpochFile(epoch_table(self._files, self._config.store_path_root_dir), self._rng)
         epoch_file.load(UNKNOWN_LOG_END)
         return epoch_file.history
 

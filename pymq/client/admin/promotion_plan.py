@@ -147,7 +147,7 @@ def _risk_of_second_master(target: GroupMember, second_master: GroupMember) -> s
     size = second_master.status.log_end - common
     return (
         f"{problem}: both logs are equal up to offset {common} at most; what it has behind that ({size} bytes) is "
-        "truncated from its log and kept in its directory, in diverged/"
+        "truncated from its log and kept in its directory, in divergent/"
     )
 
 

@@ -81,6 +81,11 @@ class JsonTable:
             )
         return {}
 
+    @property
+    def rejected(self) -> bytes | None:
+        """The content of a damaged main file whose backup was loaded; None when the file was good."""
+        return self._rejected
+
     def _read(self, path: str) -> bytes | None:
         try:
             return self._files.read_bytes(path)

@@ -1,4 +1,4 @@
-"""What a log had that its master's hasn't: kept under ``diverged/`` with a record of it, then cut from the log.
+"""What a log had that its master's hasn't: kept under ``divergent/`` with a record of it, then cut from the log.
 
 The order is safe at any crash point. The bytes and their record are on the disk before anything else happens; then the
 checkpoint stops vouching for what will go; then the log is cut, and queues, index and checkpoint after it. A crash
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pymq.clock import Clock
 from pymq.errors import StoreError
@@ -17,11 +17,11 @@ from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.disk.fs import Files, make_directory
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.replica.divergent_directory import DIVERGENT_DIRECTORY
 from pymq.store.scan.scanner import End, Scanned, find_later_record, has_queue_unit, scan_fast
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
-DIVERGENT_DIRECTORY = "diverged"
 LOG_SUFFIX = ".log"
 STATE_SUFFIX = ".json"
 TEMPORARY_SUFFIX = ".tmp"
@@ -163,6 +163,8 @@ def _truncate(store: MessageStore, end: int, last_store_ms: int) -> None:
 
 def _decode(raw: bytes, path: str) -> TruncationState:
     try:
-        return decode_json(raw, TruncationState)
+        state = decode_json(raw, TruncationState)
     except JsonError as error:
-        raise StoreError(f"{path} is no record of a cut: {error}; move it away") from error
+        raise StoreError(f"{path} is not the record of a truncation: {error}; move it away") from error
+    kept = path.removesuffix(STATE_SUFFIX) + LOG_SUFFIX  # the directory may have been moved since
+    return replace(state, path=kept) if state.path else state

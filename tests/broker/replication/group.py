@@ -12,8 +12,8 @@ from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.clock import ManualClock
 from pymq.config import BrokerConfig, load_broker_config
-from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
 from pymq.wire.command import Command
@@ -42,7 +42,7 @@ class Node:
         )
         self.report = self.store.open()
         self.rng = random.Random(self.config.broker_id)
-        self.epoch_file = EpochFile(JsonTable(self.files, f"{ROOT}/config/epochHistory.json"), self.rng)
+        self.epoch_file = EpochFile(epoch_table(self.files, ROOT), self.rng)
         self.epoch_file.load(self.store.physical_max_offset)
 
     @property

@@ -134,15 +134,15 @@ def test_cuts_are_read_once_and_a_record_that_can_t_be_read_is_a_problem() -> No
         "end": 9,
         "message_count": 1,
         "time_ms": 1,
-        "path": "diverged/5.log",
+        "path": "divergent/5.log",
         "why": "it rejoins",
     }
     raw = json.dumps(state).encode()
-    put_file(world, "diverged/5.json", raw)
+    put_file(world, "divergent/5.json", raw)
     report = report_of(world, Role(0), truncations=TruncationHistory(world.files, ROOT))
-    expected = [TruncationState(**state)]
+    expected = [TruncationState(**{**state, "path": f"{ROOT}/divergent/5.log"})]
     assert report.status().truncations == expected
-    put_file(world, "diverged/6.json", b"{")
+    put_file(world, "divergent/6.json", b"{")
     assert report.status().truncations == expected
     broken = report_of(world, Role(0), truncations=TruncationHistory(world.files, ROOT)).status()
     assert broken.truncations == [] and "6.json" in broken.problem

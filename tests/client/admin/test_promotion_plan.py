@@ -125,7 +125,7 @@ def test_of_two_masters_as_old_an_operator_chooses_and_is_told_what_the_other_lo
     found = plan(*members, target=C)
     assert found.target is c and found.second_masters == (a,) and found.master is None and not found.obstacles
     (risk,) = found.risks
-    for word in (A, "offset 900", "(600 bytes)", "diverged/"):
+    for word in (A, "offset 900", "(600 bytes)", "divergent/"):
         assert word in risk
     with pytest.raises(UnsafeError, match="--force"):
         found.check(force=False)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
+from tests.store.disk.crash_points import crash_points, every_outcome
 
 PATH = "/config/topics.json"
-
-
-class _Crash(BaseException):
-    """The machine stops here."""
 
 
 @pytest.fixture
@@ -62,54 +58,6 @@ def test_unchanged_content_is_not_written(files: MemoryFiles) -> None:
     files.fault = lambda call, path: calls.append(call)
     table.save({"a": 1})
     assert calls == []
-
-
-def every_outcome(files: MemoryFiles) -> Iterator[MemoryFiles]:
-    """What any power loss now would leave: every subset of unsynced entries, sizes and pages."""
-    frozen = files.snapshot()
-    answers: list[bool] = []
-    while True:
-        asked = 0
-
-        def choose(*_: object) -> bool:
-            nonlocal asked
-            asked += 1
-            if asked > len(answers):
-                answers.append(False)
-            return answers[asked - 1]
-
-        yield MemoryFiles.restored(frozen.after_power_loss(choose, choose, choose))
-        # The next sequence of answers: as a binary number, one more.
-        while answers and answers[-1]:
-            answers.pop()
-        if not answers:
-            return
-        answers[-1] = True
-
-
-def crash_points(save: Callable[[], None], files: MemoryFiles) -> Iterator[bool]:
-    """Yields at a crash before every single call of ``save``, and after its end (True)."""
-    number, finished = 0, False
-    begin = files.snapshot().image()
-    while not finished:
-        number += 1
-        left = number
-        files.__dict__.update(MemoryFiles.restored(begin).__dict__)
-
-        def fault(call: str, path: str) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise _Crash
-
-        files.fault = fault
-        try:
-            save()
-            finished = True
-        except _Crash:
-            pass
-        files.fault = None
-        yield finished
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 2, 3])

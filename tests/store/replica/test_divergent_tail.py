@@ -146,7 +146,7 @@ def test_a_full_disk_cuts_nothing() -> None:
     places, end = filled(files)
 
     def full(call: str, path: str) -> None:
-        if call == "pwrite" and "/diverged/" in path:
+        if call == "pwrite" and "/divergent/" in path:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     files.fault = full
@@ -161,9 +161,9 @@ def test_a_full_disk_cuts_nothing() -> None:
 @pytest.mark.parametrize("text", [b"{", b'{"path":"\xff"}'])
 def test_a_record_of_a_cut_that_is_none_is_named(text: bytes) -> None:
     files = MemoryFiles()
-    files.makedirs(f"{ROOT}/diverged")
-    files.open(f"{ROOT}/diverged/x.json", create=True).pwrite(0, text)
-    with pytest.raises(StoreError, match=r"diverged/x\.json"):
+    files.makedirs(f"{ROOT}/divergent")
+    files.open(f"{ROOT}/divergent/x.json", create=True).pwrite(0, text)
+    with pytest.raises(StoreError, match=r"divergent/x\.json"):
         list_truncations(files, ROOT)
 
 

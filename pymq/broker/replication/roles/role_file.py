@@ -15,6 +15,8 @@ from pymq.model.route import MASTER_ID
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 
+_FORMER_NAMES = {"beginsReign": "beginsEpoch"}  # members that had another name in earlier versions
+
 
 class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """``configured_id``: the id that flags or file gave when ``broker_id`` was taken. ``former_id``: see :class:`Role`.
@@ -105,7 +107,7 @@ class RoleFile:
         if not table:
             return None
         try:
-            return msgspec.convert(table, RoleRecord)
+            return msgspec.convert({_FORMER_NAMES.get(name, name): value for name, value in table.items()}, RoleRecord)
         except msgspec.ValidationError as error:
             raise StoreError(
                 f"{self._path} is no record of a role ({error}): put back a copy, or remove it and its .bak to start "

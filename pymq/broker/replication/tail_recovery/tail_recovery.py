@@ -14,11 +14,10 @@ from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.tail_recovery.recovery_fence import RecoveryFence, is_promise_at_risk
 from pymq.broker.replication.tail_recovery.tail_search import Ask, RecoveredTail, TailSearch, named
-from pymq.broker.replication.tail_recovery.unsynced_replicas import UNSYNCED_REPLICAS_FILE, UnsyncedReplicas
+from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas, unsynced_replicas_table
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
-from pymq.store.disk.json_table import JsonTable
 from pymq.store.lifecycle.recovery import RecoveryReport
 from pymq.store.replica.tail_refill import TailRefill
 from pymq.store.store import MessageStore
@@ -190,7 +189,7 @@ class TailRecovery:
 def make_tail_recovery(parts: BrokerParts, group_probe: GroupProbe) -> TailRecovery:
     """Of a broker whose feeds and epoch history are made."""
     config, clock = parts.config, parts.clock
-    table = JsonTable(parts.files, f"{config.store_path_root_dir}/config/{UNSYNCED_REPLICAS_FILE}.json")
+    table = unsynced_replicas_table(parts.files, config.store_path_root_dir)
     return TailRecovery(
         config=config,
         store=parts.store,

@@ -16,15 +16,23 @@ import msgspec
 
 from pymq.clock import Clock
 from pymq.errors import StoreError, StoreUnavailableError
+from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.renamed_table import RenamedTable
 from pymq.wire.bodies_replication import SlaveState
 
 log = logging.getLogger(__name__)
 
-UNSYNCED_REPLICAS_FILE = "unsyncedReplicas"
+UNSYNCED_REPLICAS_FILE = "unsyncedReplicas.json"
+FORMER_FILE = "tailHolders.json"  # its name in earlier versions
 TICK_PERIOD_MS = 1000
 UNSYNCED_REPLICAS_MAX = 64  # as many as can be connected (feeds.CONNECTIONS_MAX)
 _SLAVES = "slaves"
+
+
+def unsynced_replicas_table(files: Files, root: str) -> RenamedTable:
+    """Return the table of the broker directory ``root``."""
+    return RenamedTable(files, f"{root}/config/{UNSYNCED_REPLICAS_FILE}", f"{root}/config/{FORMER_FILE}")
 
 
 class UnsyncedReplicas:
@@ -45,7 +53,7 @@ class UnsyncedReplicas:
             self.slaves = msgspec.convert(table.get(_SLAVES, {}), dict[int, str], strict=False)
         except msgspec.ValidationError as error:
             raise StoreError(
-                f"config/{UNSYNCED_REPLICAS_FILE}.json: {error}; it says which slaves to ask after a power loss: "
+                f"config/{UNSYNCED_REPLICAS_FILE}: {error}; it says which slaves to ask after a power loss: "
                 "without the file none is waited for"
             ) from error
 

@@ -7,7 +7,11 @@ import errno
 import pytest
 
 from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
-from pymq.broker.replication.tail_recovery.unsynced_replicas import UNSYNCED_REPLICAS_MAX, UnsyncedReplicas
+from pymq.broker.replication.tail_recovery.unsynced_replicas import (
+    UNSYNCED_REPLICAS_MAX,
+    UnsyncedReplicas,
+    unsynced_replicas_table,
+)
 from pymq.clock import ManualClock
 from pymq.errors import StoreError, StoreUnavailableError
 from pymq.store.disk.json_table import JsonTable
@@ -133,3 +137,17 @@ def test_a_file_that_is_no_such_list_is_told() -> None:
     JsonTable(directory.files, PATH).save({"slaves": {"one": FIRST}})
     with pytest.raises(StoreError, match="unsyncedReplicas"):
         directory.unsynced()
+
+
+def test_a_file_of_the_former_name_is_read_and_replaced() -> None:
+    files = MemoryFiles()
+    files.makedirs("/data/config")
+    JsonTable(files, "/data/config/tailHolders.json").save({"slaves": {"1": FIRST}})
+    unsynced = UnsyncedReplicas(unsynced_replicas_table(files, "/data"), ManualClock(), lambda: JOINING_MS)
+    unsynced.load()
+    assert unsynced.slaves == {1: FIRST}
+    unsynced.note(2, MOVED)
+    assert files.listdir("/data/config") == ["unsyncedReplicas.json"]
+    again = UnsyncedReplicas(unsynced_replicas_table(files, "/data"), ManualClock(), lambda: JOINING_MS)
+    again.load()
+    assert again.slaves == {1: FIRST, 2: MOVED}

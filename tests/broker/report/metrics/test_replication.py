@@ -143,7 +143,7 @@ def test_what_a_slave_does_not_know_is_no_figure() -> None:
 def test_what_was_cut_from_the_log() -> None:
     world = World()
     record = '{"start": 100, "end": 350, "message_count": 2, "time_ms": 5, "path": "x", "why": "y"}'
-    directory = f"{world.config.store_path_root_dir}/diverged"
+    directory = f"{world.config.store_path_root_dir}/divergent"
     world.files.makedirs(directory)
     world.files.open(f"{directory}/a.json", create=True).pwrite(0, record.encode())
     found = figures(world)
