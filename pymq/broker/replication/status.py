@@ -215,8 +215,8 @@ class StatusReport:
         result = {
             "pymqBrokerId": str(status.broker_id),
             "pymqRole": status.role,
-            "masterEpoch": str(status.epoch_history[-1].epoch if status.epoch_history else 0),
-            "pymqConfirmedOffset": str(status.confirm_offset),
+            "pymqEpoch": str(status.epoch_history[-1].epoch if status.epoch_history else 0),
+            "pymqConfirmOffset": str(status.confirm_offset),
             "pymqReplicationProblem": status.problem,
         }
         if self._role.is_master:

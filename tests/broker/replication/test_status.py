@@ -123,7 +123,7 @@ def test_epoch_history_and_troubles_are_asked_each_time() -> None:
     assert first.problem == "another master is there"
     epoch_histories.pop(0)
     troubles.pop()
-    assert report.status().epoch_history[-1].epoch_id == "bb" and report.figures()["masterEpoch"] == "2"
+    assert report.status().epoch_history[-1].epoch_id == "bb" and report.figures()["pymqEpoch"] == "2"
     assert report.status().problem == ""
 
 
