@@ -1,4 +1,4 @@
-"""Tests of plugins run where the plugin is installed (scripts/test installs all)."""
+"""Runs the tests of installed plugins (scripts/test installs all)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock seam: wall time, local time and monotonic time, real or moved by hand."""
+"""Clocks: wall time, local time and monotonic time, from the system or moved by tests."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What core modules know of time. Passed to constructors, never imported."""
+    """The source of time for core modules, which get it through their constructors."""
 
     def now_ms(self) -> int:
-        """Unix time in milliseconds."""
+        """Returns Unix time in milliseconds."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed point; never goes back."""
+        """Returns milliseconds since some fixed point; never decreases."""
         ...
 
     def local_time(self) -> datetime:
-        """Wall time where the operator lives, with its time zone."""
+        """Returns wall time in the operator's time zone."""
         ...
 
 
@@ -39,7 +39,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved: for tests and simulation."""
+    """A clock that moves only when a test or a simulation moves it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, timezone: tzinfo = UTC) -> None:
         self._now_ms = now_ms
@@ -62,5 +62,5 @@ class ManualClock:
         self._monotonic_ms += delta_ms
 
     def set_wall(self, now_ms: int) -> None:
-        """Jumps the wall clock (also backwards) without moving the monotonic one."""
+        """Sets the wall clock, also backwards, without moving the monotonic one."""
         self._now_ms = now_ms

@@ -1,7 +1,7 @@
-"""One exception tree: each class knows the response code a peer gets and the exit code a shell gets.
+"""All exceptions of PyMQ in one tree, with the exit code of the command line.
 
-Two kinds of error exist. What a peer or an operator can cause is one of these classes, with a text that names the
-value, the limit and the next step. What only a bug can cause is an ``assert``.
+An error that a peer or an operator can cause is one of these classes, with a text that names the value, the limit
+and the next step. An error that only a bug can cause is an ``assert``.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ EXIT_REFUSED = 5
 
 
 class PymqError(Exception):
-    """Base of everything PyMQ raises on purpose."""
+    """The base of all exceptions that PyMQ raises on purpose."""
 
     exit_code: int = EXIT_FAILED
 
 
 class UsageError(PymqError):
-    """The operator wrote something that can't be meant: a bad option, value or file."""
+    """The operator gave a wrong option, value or file."""
 
     exit_code = EXIT_USAGE
 
 
 class StoppedError(PymqError):
-    """The operator told a server to stop before its start was over."""
+    """The operator stopped a server during its start."""
 
     exit_code = EXIT_OK
 
 
 class ConfigError(UsageError):
-    """A setting is unknown, ill-typed or out of its range."""
+    """A setting is unknown, has the wrong type, or is out of range."""
 
 
 class UnsafeError(PymqError):
-    """What was asked for can't be done now, or could lose messages and the operator has not allowed that."""
+    """The requested action is impossible now, or could lose messages and the operator has not allowed that."""
 
     exit_code = EXIT_REFUSED
 
 
 class ExpressionError(UsageError):
-    """A filter expression is wrong or over a limit; ``column`` counts its characters from 1."""
+    """A filter expression is wrong or over a limit; ``column`` counts characters from 1."""
 
     def __init__(self, column: int, text: str) -> None:
         super().__init__(f"column {column}: {text}")
@@ -52,27 +52,27 @@ class ExpressionError(UsageError):
 
 
 class FilterError(PymqError):
-    """A filter can't judge a message; what becomes of the message is the subscription's choice."""
+    """A filter fails on a message; the subscription's policy decides about the message."""
 
 
 class FilterStopError(FilterError):
-    """A filter can't judge a message, and its subscription wants to stop then."""
+    """A filter fails on a message, and the subscription's policy is to stop."""
 
 
 class NotFoundError(PymqError):
-    """The topic, group, message or file asked for does not exist."""
+    """The requested topic, group, message or file does not exist."""
 
     exit_code = EXIT_NOT_FOUND
 
 
 class UnreachableError(PymqError):
-    """No connection, or no answer in time, from a server."""
+    """A server can't be connected, or does not answer in time."""
 
     exit_code = EXIT_UNREACHABLE
 
 
 class RequestTimeoutError(UnreachableError):
-    """The connection stands but the answer did not come in time."""
+    """The connection works, but the answer did not arrive in time."""
 
 
 class RefusedError(PymqError):
@@ -91,7 +91,7 @@ class RefusedError(PymqError):
 
 
 class Refusal(PymqError):
-    """Server side: a handler declines a request; the peer gets ``code`` and ``remark``, the connection stays open."""
+    """Server side: a handler refuses a request; the peer gets ``code`` and ``remark``, the connection stays open."""
 
     exit_code = EXIT_REFUSED
 
@@ -104,7 +104,7 @@ class Refusal(PymqError):
 class ProtocolViolation(PymqError):
     """The peer broke the framing rules: its connection is closed without an answer.
 
-    ``reason`` is a short fixed word used as a counter's label, the text says what was seen.
+    ``reason`` is a short fixed word for a counter's label; the text describes the bytes received.
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -113,15 +113,15 @@ class ProtocolViolation(PymqError):
 
 
 class StoreError(PymqError):
-    """The store can't do what was asked."""
+    """The store can't perform a request."""
 
 
 class StoreUnavailableError(StoreError):
-    """The store refuses writes for now (full or failing disk, shutting down); reads go on."""
+    """The store refuses writes now (full or failing disk, shutting down); reads still work."""
 
 
 class CorruptRecordError(StoreError):
-    """Bytes read from the store fail their check; ``physical_offset`` says where."""
+    """Bytes from the store fail their check at ``physical_offset``."""
 
     def __init__(self, physical_offset: int, text: str) -> None:
         super().__init__(text)
@@ -129,4 +129,4 @@ class CorruptRecordError(StoreError):
 
 
 class UnreadableError(StoreError):
-    """The disk fails to give bytes of the store back; other bytes may well be readable."""
+    """The disk can't read some bytes of the store; other bytes may be readable."""

@@ -1,4 +1,4 @@
-"""Sizes, durations and points in time as people write them: ``4MB``, ``3d``, ``-15m``, ``2026-01-31T12:00``."""
+"""Parses and formats sizes, durations and points in time: ``4MB``, ``3d``, ``-15m``, ``2026-01-31T12:00``."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _SIZE_FACTORS = {
     "TB": 1024**4,
 }
 _DURATION_FACTORS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# More than 18 digits are a slip of the finger, and no size or time at all.
+# A number with more than 18 digits is a typing error and not a size or a time.
 _NUMBER_UNIT = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]*)\s*")
 _EPOCH_NUMBER = re.compile(r"[0-9]{1,18}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_size_bytes(text: str) -> int:
-    """``"4MB"`` -> 4194304 (powers of 1024); a bare number is bytes. Raises UsageError."""
+    """Parses a size: ``"4MB"`` -> 4194304 (powers of 1024); a bare number is bytes. Raises UsageError."""
     match = _NUMBER_UNIT.fullmatch(text)
     factor = _SIZE_FACTORS.get(match.group(2).upper().replace("IB", "B")) if match else None
     if match is None or factor is None:
-        raise UsageError(f"{text!r} is no size: write a number and B, KB, MB, GB or TB, for example 64MB")
+        raise UsageError(f"{text!r} is not a size: write a number and B, KB, MB, GB or TB, for example 64MB")
     return _scaled(match.group(1), factor)
 
 
 def parse_duration_ms(text: str) -> int:
-    """``"3d"`` -> 259200000; units ms, s, m, h, d; a bare number is milliseconds. Raises UsageError."""
+    """Parses a duration: ``"3d"`` -> 259200000; units ms, s, m, h, d; a bare number is ms. Raises UsageError."""
     match = _NUMBER_UNIT.fullmatch(text)
     factor = _DURATION_FACTORS_MS.get(match.group(2).lower() or "ms") if match else None
     if match is None or factor is None:
-        raise UsageError(f"{text!r} is no duration: write a number and ms, s, m, h or d, for example 15m")
+        raise UsageError(f"{text!r} is not a duration: write a number and ms, s, m, h or d, for example 15m")
     return _scaled(match.group(1), factor)
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """A point in time as Unix milliseconds: ``-15m`` (before now), ``now``, epoch ms or s, or an ISO date and time.
+    """Parses a point in time to Unix ms: ``-15m`` (before now), ``now``, epoch ms or s, or an ISO date and time.
 
     ISO text without a zone is local time. Raises UsageError.
     """
@@ -62,12 +62,12 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         return (datetime.fromisoformat(value).astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{text!r} is no point in time: write -15m, now, epoch milliseconds, or 2026-01-31T12:00[:00][+02:00]"
+            f"{text!r} is not a point in time: write -15m, now, epoch milliseconds, or 2026-01-31T12:00[:00][+02:00]"
         ) from None
 
 
 def format_bytes(count: float) -> str:
-    """1536 -> ``"1.5 KB"``."""
+    """Formats a size: 1536 -> ``"1.5 KB"``."""
     for unit in ("B", "KB", "MB", "GB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -76,7 +76,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_duration_ms(duration_ms: int) -> str:
-    """93784000 -> ``"1d 2h 3m 4s"``; under a second in ms."""
+    """Formats a duration: 93784000 -> ``"1d 2h 3m 4s"``; below a second in ms."""
     if duration_ms < 1000:
         return f"{duration_ms}ms"
     seconds = duration_ms // 1000
@@ -89,5 +89,5 @@ def format_duration_ms(duration_ms: int) -> str:
 
 
 def _scaled(number: str, factor: int) -> int:
-    """Exact: floats would make 1000 ms of 1.001s. What is less than one byte or millisecond is dropped."""
+    """Multiplies exactly, because floats would turn 1.001s into 1000 ms; drops fractions of a byte or millisecond."""
     return int(Decimal(number) * factor)

@@ -68,7 +68,7 @@ SLIPS = ["", " ", "x", "-1", "+1", "1e3", "1,5", ".5", "5.", "1 2", "0x10", "٣"
 @pytest.mark.parametrize("text", [*SLIPS, "5PB", "5s", "5iB5", "9" * 5000])
 def test_what_is_no_size_says_what_to_write(text: str) -> None:
     with pytest.raises(
-        UsageError, match="is no size: write a number and B, KB, MB, GB or TB, for example 64MB"
+        UsageError, match="is not a size: write a number and B, KB, MB, GB or TB, for example 64MB"
     ) as slip:
         parse_size_bytes(text)
     assert repr(text) in str(slip.value) and slip.value.exit_code == EXIT_USAGE
@@ -77,7 +77,7 @@ def test_what_is_no_size_says_what_to_write(text: str) -> None:
 @pytest.mark.parametrize("text", [*SLIPS, "5w", "5min", "5MB", "9" * 5000])
 def test_what_is_no_duration_says_what_to_write(text: str) -> None:
     with pytest.raises(
-        UsageError, match="is no duration: write a number and ms, s, m, h or d, for example 15m"
+        UsageError, match="is not a duration: write a number and ms, s, m, h or d, for example 15m"
     ) as slip:
         parse_duration_ms(text)
     assert repr(text) in str(slip.value)
@@ -154,14 +154,14 @@ def test_milliseconds_of_iso_times_are_exact(moment: Any, ms: int) -> None:
 )
 def test_what_is_no_point_in_time_says_what_to_write(text: str) -> None:
     with pytest.raises(
-        UsageError, match="is no point in time: write -15m, now, epoch milliseconds, or 2026-01-31T12:00"
+        UsageError, match="is not a point in time: write -15m, now, epoch milliseconds, or 2026-01-31T12:00"
     ):
         parse_time_ms(text, NOW_MS)
 
 
 @pytest.mark.parametrize("text", ["-", "--5m", "-5x", "-now"])
 def test_what_is_no_time_ago_says_what_to_write(text: str) -> None:
-    with pytest.raises(UsageError, match="is no duration: write a number and ms, s, m, h or d"):
+    with pytest.raises(UsageError, match="is not a duration: write a number and ms, s, m, h or d"):
         parse_time_ms(text, NOW_MS)
 
 

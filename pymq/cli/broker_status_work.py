@@ -67,6 +67,6 @@ def _record(view: BrokerView, master: BrokerView | None) -> dict[str, Any]:
         "slaves": [msgspec.structs.asdict(slave) for slave in status.slaves],
         "ha_client": ha_client,
         "epoch_history": [msgspec.structs.asdict(entry) for entry in status.epoch_history],
-        "truncations": [msgspec.structs.asdict(truncate) for truncate in status.truncations],
+        "truncations": [msgspec.structs.asdict(truncation) for truncation in status.truncations],
         "recovered_tail": msgspec.structs.asdict(status.recovered_tail) if status.recovered_tail is not None else None,
     }

@@ -1,1 +1,1 @@
-"""The guided tour behind scripts/demo: real data through a broker, a consumer group, Parquet and Spark SQL."""
+"""The guided tour of scripts/demo: sends real data through a broker, a consumer group, Parquet and Spark SQL."""

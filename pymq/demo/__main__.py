@@ -1,4 +1,4 @@
-"""Command line of the tour: what scripts/demo calls."""
+"""Command line of the tour, which scripts/demo calls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from pymq.demo.tour import DemoError, Tour
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Walks the tour; 0 when every step did what it promises."""
-    parser = argparse.ArgumentParser(prog="scripts/demo", description="Real data through a broker, a group and Spark.")
-    parser.add_argument("--dir", type=Path, help="where everything is kept (a new temporary directory)")
-    parser.add_argument("--orders", type=int, default=100_000, help="made-up messages for volume (100,000)")
+    """Runs the tour; returns 0 when every step succeeded."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo", description="Sends real data through a broker, a group and Spark."
+    )
+    parser.add_argument("--dir", type=Path, help="directory for all files (a new temporary directory)")
+    parser.add_argument("--orders", type=int, default=100_000, help="number of generated messages (100,000)")
     options = parser.parse_args(arguments)
-    # Ends through the finally blocks, so that no broker is left behind.
+    # Ends through the finally blocks, so that no broker is left running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     directory = (options.dir or Path(tempfile.mkdtemp(prefix="pymq-demo-"))).absolute()
     directory.mkdir(parents=True, exist_ok=True)
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"\n[bold red]The demo failed:[/] {problem}", highlight=False)
         return 1
     except KeyboardInterrupt:
-        console.print(f"\nstopped; what there is so far is in {directory}", highlight=False)
+        console.print(f"\nstopped; the files so far are in {directory}", highlight=False)
         return 130
     return 0
 

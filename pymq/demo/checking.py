@@ -1,4 +1,4 @@
-"""Compares what was sent with what the export holds: every message, with its body, exactly once."""
+"""Checks that the export contains every sent message, with its body, exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pymq.demo.sending import Sent, digest
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Counts of differences; all of them zero when every message is there exactly once."""
+    """Counts of differences; all are zero when the export has every message exactly once."""
 
     exported: int
     missing: int

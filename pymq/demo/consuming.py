@@ -1,4 +1,4 @@
-"""Consumes the tour's topics in a group until everything sent has come."""
+"""Consumes the tour's topics in a group until all sent messages have arrived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 30.0
 
 
 async def consume(namesrv: str, expected: int, on_received: Callable[[int], None]) -> Counter[str]:
-    """How often each key came to the group, once ``expected`` different ones have, or none came for 30 s."""
+    """Returns how often each key arrived, once ``expected`` different ones have, or after 30 s without a message."""
     received: Counter[str] = Counter()
     progress = asyncio.Event()
 
@@ -33,7 +33,7 @@ async def consume(namesrv: str, expected: int, on_received: Callable[[int], None
             progress.clear()
             await asyncio.wait_for(progress.wait(), PATIENCE_S)
     except TimeoutError:
-        pass  # the caller compares and says what is missing
+        pass  # the caller compares and reports missing messages
     finally:
         await consumer.stop()
     return received

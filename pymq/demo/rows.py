@@ -1,4 +1,4 @@
-"""The data the tour sends: every row of the files inside the vega_datasets package, then made-up orders."""
+"""The data of the tour: every row of the files in the vega_datasets package, then generated orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATES = ("placed", "paid", "packed", "sent")
 
 
 def data_files() -> list[Path]:
-    """The CSV and JSON files that the package ships; the package itself (and pandas) is not imported.
+    """Returns the CSV and JSON files of the package without importing it (and pandas).
 
     Raises:
         FileNotFoundError: vega_datasets is not installed.
@@ -30,7 +30,7 @@ def data_files() -> list[Path]:
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of one file, each a JSON object."""
+    """Yields the rows of one file, each as a JSON object."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
             yield from csv.DictReader(file)
@@ -41,7 +41,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def row_messages(path: Path) -> Iterator[Message]:
-    """One message a row: the row as JSON, the data set's name as tag, data set and row number as key."""
+    """Yields one message per row: the row as JSON, the data set's name as tag, data set and row number as key."""
     name = path.stem
     for number, row in enumerate(rows_of(path)):
         yield Message(
@@ -54,7 +54,7 @@ def row_messages(path: Path) -> Iterator[Message]:
 
 
 def order_messages(count: int) -> Iterator[Message]:
-    """``count`` made-up orders, for volume."""
+    """Yields ``count`` generated orders, for volume."""
     for number in range(count):
         state = STATES[number % len(STATES)]
         order = {"order": number, "customer": number * 7919 % 1000, "cents": number * 104_729 % 50_000, "state": state}

@@ -1,4 +1,4 @@
-"""Sends the tour's messages and remembers a digest of each, to be compared with what comes out at the end."""
+"""Sends the tour's messages and keeps a digest of each, for the comparison at the end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Sent = dict[str, bytes]
 
 
 def digest(body: bytes) -> bytes:
-    """Sixteen bytes that stand for a body."""
+    """Returns a digest of 16 bytes."""
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
 async def send_rows(namesrv: str, on_sent: Callable[[int], None]) -> Sent:
-    """Sends every row of every data set, each in a request of its own, many at a time."""
+    """Sends every row of every data set in a separate request, many at a time."""
     sent: Sent = {}
     async with Producer("demo_producer", namesrv=namesrv) as producer:
         for path in data_files():
@@ -35,7 +35,7 @@ async def send_rows(namesrv: str, on_sent: Callable[[int], None]) -> Sent:
 
 
 async def send_orders(namesrv: str, count: int, on_sent: Callable[[int], None]) -> Sent:
-    """Sends made-up orders in batches."""
+    """Sends generated orders in batches."""
     sent: Sent = {}
     async with Producer("demo_producer", namesrv=namesrv) as producer:
         for group in _groups(order_messages(count), BATCH):

@@ -1,4 +1,4 @@
-"""The tour's own `pymq standalone`: started, asked for its addresses, stopped with a signal."""
+"""Runs the tour's `pymq standalone`: starts it, reads its addresses, and stops it with a signal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STOP_TIMEOUT_S = 30.0
 
 
 class Server:
-    """A standalone PyMQ on free loopback ports that keeps its data in ``directory``."""
+    """A standalone PyMQ on free loopback ports with its data in ``directory``."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -21,10 +21,10 @@ class Server:
         self.pid = 0
 
     def start(self) -> None:
-        """Returns once it is ready. Raises RuntimeError when it ends instead; its own words are on stderr."""
+        """Starts it and returns once it is ready. Raises RuntimeError when it ends instead; its log is on stderr."""
         ports = ("--namesrv-port", "0", "--port", "0")
         command = [sys.executable, "-m", "pymq", "standalone", "--dir", str(self._directory), *ports, "--json"]
-        # A session of its own: Ctrl-C ends the tour, and the tour ends the server.
+        # In a new session: Ctrl-C ends the tour, and the tour ends the server.
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -34,11 +34,11 @@ class Server:
         self.namesrv, self.broker, self.pid = ready["namesrv"], ready["broker"], ready["pid"]
 
     def command(self, *arguments: str) -> list[str]:
-        """A pymq command line that talks to this server."""
+        """Returns a pymq command line for this server."""
         return [sys.executable, "-m", "pymq", *arguments, "--namesrv", self.namesrv]
 
     def stop(self) -> int:
-        """SIGTERM; the exit code, 0 for a clean stop."""
+        """Stops it with SIGTERM; returns the exit code, 0 for a clean stop."""
         if self._process is None:
             return 0
         self._process.terminate()

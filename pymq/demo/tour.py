@@ -1,4 +1,4 @@
-"""The steps of the tour, in order; each says what it does and which command would do the same."""
+"""The steps of the tour in order; each prints what it does and the command that does the same."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ MONEY_BY_STATE = """
 
 
 class DemoError(Exception):
-    """A step did not do what the tour promises."""
+    """A step of the tour failed."""
 
 
 class Tour:
-    """One walk through; all files are kept below ``directory``."""
+    """One run of the tour; all files are below ``directory``."""
 
     def __init__(self, directory: Path, orders: int, console: Console) -> None:
         self._directory = directory
@@ -57,7 +57,7 @@ class Tour:
         self._sent: sending.Sent = {}
 
     def walk(self) -> None:
-        """All steps. Raises DemoError when one fails; the server is stopped in any case."""
+        """Runs all steps. Raises DemoError when one fails; stops the server in any case."""
         self._title(f"1  A broker and a name server in {self._directory}")
         self._server.start()
         try:
@@ -80,7 +80,7 @@ class Tour:
         self._say(f"start it again: pymq standalone --dir {self._directory / 'broker'}")
 
     def _send(self) -> None:
-        self._title("2  Every row of the vega_datasets files, and made-up orders")
+        self._title("2  Every row of the vega_datasets files, and generated orders")
         namesrv = self._server.namesrv
         counts = {path.stem: sum(1 for _ in rows.rows_of(path)) for path in rows.data_files()}
         self._sent |= self._with_progress(
@@ -98,7 +98,7 @@ class Tour:
         for line in lines:
             self._say(line)
         if len(lines) != int(TAIL_COUNT) or not all(f"[{TAIL_TAG}]" in line for line in lines):
-            raise DemoError(f"tail was asked for {TAIL_COUNT} messages with tag {TAIL_TAG} and showed the above")
+            raise DemoError(f"tail should show {TAIL_COUNT} messages with tag {TAIL_TAG} but showed the above")
 
     def _consume(self) -> None:
         self._title(f"4  Consuming both topics as group {consuming.GROUP}")
@@ -109,7 +109,7 @@ class Tour:
         if received.keys() != self._sent.keys():
             missing = len(self._sent.keys() - received.keys())
             raise DemoError(
-                f"the group got {len(received):,} different messages, {missing:,} of those sent are missing"
+                f"the group received {len(received):,} different messages, {missing:,} sent ones are missing"
             )
         again = received.total() - len(received)
         self._say(f"{len(received):,} messages" + (f", {again:,} of them more than once" if again else ", each once"))

@@ -1,1 +1,1 @@
-"""Servers and helpers for tests: the only package that may import anything, and that nothing imports."""
+"""Servers and helpers for tests. This package may import any other, and no other imports it."""

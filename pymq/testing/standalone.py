@@ -1,4 +1,4 @@
-"""A real ``pymq standalone`` in a process of its own, for tests that need servers over real sockets."""
+"""Runs a real ``pymq standalone`` in a separate process, for tests that need servers on real sockets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STOP_TIMEOUT_S = 10.0
 
 
 class StandaloneProcess:
-    """Starts ``python -m pymq standalone --json`` on free loopback ports, waits for its line, stops it.
+    """Runs ``python -m pymq standalone --json`` on free loopback ports; a context manager that starts and stops it.
 
-    ``directory``: where the broker keeps its data; None for one that is removed at the end. ``settings``: broker keys
-    for ``--set``, in RocketMQ's names. After :meth:`start`: ``namesrv`` and ``broker`` ("host:port"), ``pid``.
+    ``directory``: the broker's data directory; None for one that is removed at the end. ``settings``: broker keys for
+    ``--set``, with RocketMQ's names. After :meth:`start`, ``namesrv`` and ``broker`` ("host:port") and ``pid`` are set.
 
-    Usable as a context manager. Raises RuntimeError with the process's stderr when it does not become ready.
+    Raises RuntimeError with the process's stderr when it does not become ready.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class StandaloneProcess:
         self.pid = 0
 
     def start(self) -> StandaloneProcess:
-        """Starts the process and returns once it has told its addresses."""
+        """Starts the process and returns once it has printed its addresses."""
         assert self._process is None, "started twice"
         process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -65,22 +65,22 @@ class StandaloneProcess:
         if not line:
             self.kill()
             stderr_reader.join(STOP_TIMEOUT_S)
-            raise RuntimeError(f"standalone did not become ready: {self.stderr or 'it wrote nothing'}")
+            raise RuntimeError(f"standalone did not become ready: {self.stderr or 'its stderr is empty'}")
         ready = json.loads(line)
         self.namesrv, self.broker, self.pid = ready["namesrv"], ready["broker"], ready["pid"]
         return self
 
     @property
     def stderr(self) -> str:
-        """What the process has written to stderr so far."""
+        """The text that the process has written to stderr so far."""
         return "".join(self._stderr_lines)
 
     def stop(self) -> int:
-        """SIGTERM, then waits; the exit code (0 for a clean stop)."""
+        """Sends SIGTERM, waits, and returns the exit code (0 for a clean stop)."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int:
-        """SIGKILL: the crash that a broker must survive."""
+        """Sends SIGKILL, a crash that a broker must survive; returns the exit code."""
         return self._end(signal.SIGKILL)
 
     def _end(self, signal_number: int) -> int:
@@ -106,7 +106,7 @@ class StandaloneProcess:
 
 
 def _read_stdout(stream: IO[str], first_line: queue.SimpleQueue[str]) -> None:
-    """Hands over the first line (empty at end of file) and drains the rest, so that the process never blocks."""
+    """Queues the first line (empty at end of file) and drains the rest, so that the process never blocks."""
     with stream:
         first_line.put(stream.readline())
         for _ in stream:

@@ -1,4 +1,4 @@
-"""Command line of the measurements: `python -m tests.benchmarks`, what scripts/bench calls."""
+"""Command line of the measurements: `python -m tests.benchmarks`, which scripts/bench calls."""
 
 import argparse
 import json
@@ -49,30 +49,30 @@ ALL_CASES = [
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options; names are positional."""
-    made = argparse.ArgumentParser(prog="scripts/bench", description="Measures PyMQ, and an Apache broker beside it.")
-    made.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure (all): {', '.join(ALL_CASES)}")
+    """Returns the parser of the options; names are positional."""
+    made = argparse.ArgumentParser(prog="scripts/bench", description="Measures PyMQ and, on request, an Apache broker.")
+    made.add_argument("names", nargs="*", metavar="NAME", help=f"cases to measure (all): {', '.join(ALL_CASES)}")
     made.add_argument(
-        "--apache", action="store_true", help="also an Apache broker 5.3.3, alternating; needs mvn and java"
+        "--apache", action="store_true", help="also measure an Apache broker 5.3.3, alternating; needs mvn and java"
     )
-    made.add_argument("--only-apache", action="store_true", help="the Apache broker alone")
+    made.add_argument("--only-apache", action="store_true", help="measure only the Apache broker")
     made.add_argument("--quick", action="store_true", help="a fifth of the messages, one round")
     made.add_argument("--rounds", type=int, default=3, help="rounds of each case, alternating (3)")
     made.add_argument("--heap", default="512m", help="the Apache broker's Java heap (512m)")
-    made.add_argument("--pymq", default="", help="another pymq to start, for example dist/pymq")
-    made.add_argument("--dir", type=Path, help="where the brokers keep their files (a temporary directory)")
+    made.add_argument("--pymq", default="", help="the pymq command to start, for example dist/pymq")
+    made.add_argument("--dir", type=Path, help="directory for the brokers' files (a temporary directory)")
     made.add_argument("--json", type=Path, help="also write all values of all rounds to this file")
     return made
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the measurements; 0 when all could be made."""
+    """Runs the measurements; returns 0 when all succeeded."""
     options = parser().parse_args(arguments)
-    # Ends through the finally blocks, so that no broker is left behind, least of all a paused one.
+    # Ends through the finally blocks, so that no broker is left running or paused.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     unknown = [name for name in options.names if name not in ALL_CASES]
     if unknown:
-        print(f"no such measurement: {', '.join(unknown)}; there are {', '.join(ALL_CASES)}", file=sys.stderr)
+        print(f"unknown case {', '.join(unknown)}: choose from {', '.join(ALL_CASES)}", file=sys.stderr)
         return 2
     directory = options.dir or Path(tempfile.mkdtemp(prefix="pymq-bench-"))
     directory.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Run:
         self._command = [options.pymq] if options.pymq else [sys.executable, "-m", "pymq"]
 
     def all(self) -> list[str]:
-        """Measures, prints the table, writes the JSON file; returns what could not be measured and why.
+        """Measures, prints the table, and writes the JSON file; returns the failures with their reasons.
 
         Raises:
             BenchError: a broker could not be started.
@@ -154,18 +154,18 @@ class Run:
             self._collected.add(kind, figures)
 
     def _append_case(self) -> None:
-        """Appending without a broker; other stores have no such way in."""
+        """Measures appends without a broker, which other stores don't allow."""
         self._note(PyMQBroker.name, APPEND_CASE)
         figures = store_append(self._sizes, self._rounds, self._directory)
         self._collected.add(PyMQBroker.name, figures)
 
     def _follow_case(self) -> None:
-        """Following another's log without a broker."""
+        """Measures following a master's log without a broker."""
         self._note(PyMQBroker.name, FOLLOW_CASE)
         self._collected.add(PyMQBroker.name, store_follow(self._sizes, self._rounds, self._directory))
 
     def _filter_server_case(self) -> None:
-        """RocketMQ has had no filter servers since 4.3."""
+        """Measures only PyMQ: RocketMQ has had no filter servers since 4.3."""
         server = PyMQBroker(self._directory / FILTER_SERVER_CASE, self._command)
         bench = Bench(server, self._sizes)
         try:
@@ -177,33 +177,33 @@ class Run:
             server.stop()
 
     def _restart_cases(self) -> None:
-        wanted = [name for name in RESTART_CASES if name in self._names]
+        chosen = [name for name in RESTART_CASES if name in self._names]
         messages = QUICK_MESSAGES if self._options.quick else FULL_MESSAGES
         for number in range(self._rounds):
             for kind in self._kinds():
-                self._note(kind, ", ".join(wanted))
+                self._note(kind, ", ".join(chosen))
                 place = self._directory / f"restart-{kind.split()[0].lower()}-{number}"
                 try:
-                    self._collected.add(kind, measure_restarts(self._make(kind, place), messages, wanted))
+                    self._collected.add(kind, measure_restarts(self._make(kind, place), messages, chosen))
                 except BenchError as problem:
-                    self._failures.append(f"{kind}, {wanted[0]}: {problem}")
+                    self._failures.append(f"{kind}, {chosen[0]}: {problem}")
                 shutil.rmtree(place, ignore_errors=True)
 
     def _pair_cases(self, prefix: str, cases: Mapping[str, PairCase], settings: Mapping[str, str]) -> None:
-        """Those of ``cases`` that were asked for, on a master and a slave; one pair lives at a time."""
-        wanted = [name for name in cases if name in self._names]
-        for number in range(self._rounds if wanted else 0):
+        """Runs the chosen ones of ``cases`` on a master and a slave; only one pair runs at a time."""
+        chosen = [name for name in cases if name in self._names]
+        for number in range(self._rounds if chosen else 0):
             for kind in self._kinds():
                 place = self._directory / f"{prefix}-{kind.split()[0].lower()}-{number}"
                 pair = self._make_pair(kind, place, settings)
                 try:
                     pair.start()
                     bench = PairBench(pair, self._sizes)
-                    for name in wanted:
+                    for name in chosen:
                         self._note(kind, name)
                         self._collected.add(kind, cases[name](bench))
                 except BenchError as problem:
-                    self._failures.append(f"{kind}, {', '.join(wanted)}: {problem}")
+                    self._failures.append(f"{kind}, {', '.join(chosen)}: {problem}")
                 finally:
                     pair.stop()
                 shutil.rmtree(place, ignore_errors=True)
@@ -215,7 +215,7 @@ class Run:
         return PyMQPair(directory, self._command, settings)
 
     def _load_cases(self, prefix: str, cases: Mapping[str, Case], settings: Mapping[str, str]) -> None:
-        """Starts the servers with ``settings`` and runs those of ``cases`` that were asked for, alternating."""
+        """Starts the servers with ``settings`` and runs the chosen ones of ``cases``, alternating."""
         benches: list[Bench] = []
         try:
             for kind in self._kinds():
@@ -234,7 +234,7 @@ class Run:
         return export(bench, self._command, self._directory)
 
     def _one(self, name: str, case: Case, bench: Bench, benches: list[Bench]) -> None:
-        """Measures one case on one server while the others are held still."""
+        """Measures one case on one server while the others are paused."""
         self._note(bench.server.name, name)
         others = [pid for other in benches if other is not bench for pid in other.server.pids]
         try:
@@ -248,8 +248,8 @@ class Run:
             bench.server.name, "; ".join(f"{figure.name} {figure.value:,.2f} {figure.unit}" for figure in figures)
         )
 
-    def _note(self, who: str, what: str) -> None:
-        print(f"{who}: {what}", file=sys.stderr, flush=True)
+    def _note(self, server: str, text: str) -> None:
+        print(f"{server}: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

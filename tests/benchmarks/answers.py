@@ -1,4 +1,4 @@
-"""Cuts answers out of a byte stream and counts the successful ones at close to the speed of bytes.count."""
+"""Splits a byte stream into answers and counts the successful ones, almost as fast as bytes.count."""
 
 import json
 import re
@@ -14,7 +14,7 @@ BINARY_HEADER = 1
 
 
 class AnswerCounter:
-    """Counts send answers; a refused send is remembered with its first remark."""
+    """Counts send answers and keeps the remark of the first refusal."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -23,7 +23,7 @@ class AnswerCounter:
         self._tail = b""
 
     def feed(self, data: bytes) -> int:
-        """Takes received bytes; returns how many whole answers they completed."""
+        """Takes received bytes; returns the number of answers they completed."""
         buffer = self._tail + data if self._tail else data
         size = len(buffer)
         at = frames = binary_good = 0
@@ -39,7 +39,7 @@ class AnswerCounter:
             at = end
         self._tail = buffer[at:]
         self.frames += frames
-        # Send answers carry no body, so the mark can only be the start of a header.
+        # Send answers have no body, so the mark can only be the start of a header.
         marked = binary_good + buffer.count(_CODE_MARK, 0, at)
         self.succeeded += marked if marked == frames else self._count_slowly(buffer, starts)
         return frames
@@ -77,7 +77,7 @@ class FrameCutter:
 
 
 def header_code(buffer: bytes, start: int) -> tuple[int, str]:
-    """Code and remark of the frame whose length field is at ``start``; JSON or binary header."""
+    """Returns code and remark of the frame whose length field is at ``start``, with a JSON or binary header."""
     head = _LENGTH.unpack_from(buffer, start + 4)[0]
     if head >> 24 == BINARY_HEADER:
         code = int(struct.unpack_from(">h", buffer, start + 8)[0])
@@ -88,14 +88,14 @@ def header_code(buffer: bytes, start: int) -> tuple[int, str]:
 
 
 def split_answer(frame: bytes) -> tuple[dict[str, Any], bytes]:
-    """Header and body of one JSON answer (without its length field)."""
+    """Returns header and body of one JSON answer (without its length field)."""
     size = _LENGTH.unpack_from(frame, 0)[0] & 0xFFFFFF
     header: dict[str, Any] = json.loads(frame[4 : 4 + size])
     return header, frame[4 + size :]
 
 
 def pull_answer(frame: bytes) -> tuple[int, int, int]:
-    """``(code, next offset, where the body starts)`` of a pull answer with a JSON header, without parsing it all."""
+    """Returns ``(code, next offset, start of the body)`` of a pull answer; searches the JSON header without parsing."""
     end = 4 + (_LENGTH.unpack_from(frame, 0)[0] & 0xFFFFFF)
     code = _CODE.search(frame, 4, end)
     offset = _NEXT_OFFSET.search(frame, 4, end)
@@ -104,14 +104,14 @@ def pull_answer(frame: bytes) -> tuple[int, int, int]:
 
 
 def opaque_of(frame: bytes) -> int:
-    """The opaque of an answer with a JSON header."""
+    """Returns the opaque of an answer with a JSON header."""
     found = _OPAQUE.search(frame, 4)
     assert found is not None
     return int(found[1])
 
 
 def stored_offsets(body: bytes) -> list[int]:
-    """Queue offsets of the stored messages laid back to back in a pull's body."""
+    """Returns the queue offsets of the consecutive records in a pull's body."""
     offsets: list[int] = []
     at = 0
     while at < len(body):

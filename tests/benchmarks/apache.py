@@ -1,4 +1,4 @@
-"""Runs a real Apache RocketMQ name server and broker; needs Maven and Java, nothing else."""
+"""Runs a real Apache RocketMQ name server and broker; needs Maven and Java."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from tests.benchmarks.control import GET_BROKER_CLUSTER_INFO, BenchError, Contro
 
 VERSION = "5.3.3"
 START_DEADLINE_S = 90.0
-# The classes that Apache's own start scripts open up on Java 9 and later.
+# The flags of Apache's own start scripts for Java 9 and later.
 JVM_FLAGS = [
     "-XX:+UseG1GC",
     "-XX:-OmitStackTraceInFastThrow",
@@ -34,19 +34,19 @@ _LOGBACK = """<configuration>
 
 
 def cache_dir() -> Path:
-    """Where the jars are kept between runs: ``$PYMQ_BENCH_CACHE`` or ``~/.cache/pymq-bench``."""
+    """Returns the directory that keeps the jars between runs: ``$PYMQ_BENCH_CACHE`` or ``~/.cache/pymq-bench``."""
     return Path(os.environ.get("PYMQ_BENCH_CACHE", Path.home() / ".cache" / "pymq-bench"))
 
 
 def jars() -> Path:
-    """The directory with all jars, resolved through Maven on first use.
+    """Returns the directory with all jars; fetches them with Maven on first use.
 
     Raises:
         BenchError: Maven or Java is missing, or Maven failed.
     """
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
-            raise BenchError(f"--apache needs {tool} on PATH; install Maven and a JDK, or leave --apache out")
+            raise BenchError(f"--apache needs {tool} on PATH: install Maven and a JDK, or leave out --apache")
     target = cache_dir() / f"apache-{VERSION}"
     if (target / "complete").exists():
         return target
@@ -79,7 +79,7 @@ def jars() -> Path:
 
 
 def free_port() -> int:
-    """A port nobody listens on right now; it and its two neighbours are likely free too."""
+    """Returns a port that is free now; its two neighbors are probably free too."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -91,7 +91,7 @@ class ApacheBroker:
     name = "Apache " + VERSION
 
     def __init__(self, directory: Path, heap: str = "512m", settings: Mapping[str, str] = MappingProxyType({})) -> None:
-        """``settings``: keys of broker.conf in place of the usual ones."""
+        """``settings``: keys of broker.conf that override the defaults of this class."""
         self._directory = directory
         self._heap = heap
         self._settings = settings
@@ -141,20 +141,20 @@ class ApacheBroker:
         return self._directory / "store"
 
     def last_words(self) -> str:
-        """The end of what the broker has logged."""
+        """Returns the end of the broker's log."""
         return (self._directory / "broker.out").read_text()[-2000:].strip()
 
     def kill(self) -> None:
-        """SIGKILL to the broker."""
+        """Kills the broker with SIGKILL."""
         self._processes[-1].kill()
         self._processes[-1].wait()
 
     def stop_broker(self) -> None:
-        """An orderly end of the broker alone."""
+        """Stops only the broker, cleanly."""
         process.stop(self._processes[-1])
 
     def restart(self) -> float:
-        """Starts the broker alone again without waiting for it; the monotonic time of that."""
+        """Starts only the broker again without waiting for it; returns the monotonic time of the start."""
         del self._processes[-1]
         begin = time.monotonic()
         self._spawn_broker()
@@ -166,7 +166,7 @@ class ApacheBroker:
         self._processes.clear()
 
     def topic_list_command(self) -> list[str]:
-        """mqadmin's way to list topics."""
+        """Returns mqadmin's command that lists topics."""
         main = "org.apache.rocketmq.tools.command.MQAdminStartup"
         return ["java", *JVM_FLAGS, "-cp", self._classpath, main, "topicList", "-n", self.namesrv]
 

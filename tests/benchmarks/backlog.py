@@ -1,4 +1,4 @@
-"""Backlog load: reads whole queues with raw pulls, two lanes a queue, every message exactly once."""
+"""Backlog load: reads whole queues with raw pulls, two lanes per queue, every message exactly once."""
 
 import selectors
 import socket
@@ -12,12 +12,12 @@ from tests.benchmarks.result import Rate
 RECEIVE_BYTES = 1 << 20
 ANSWER_DEADLINE_S = 30.0
 PULL_LIMIT = 32
-FULL_CHECK_EVERY = 64  # every n-th pull answer has all its offsets compared
+FULL_CHECK_EVERY = 64  # all offsets of every n-th pull answer are compared
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One pull after the other through a part of one queue."""
+    """A part of one queue that is read with one pull after the other."""
 
     queue: int
     next_offset: int
@@ -25,7 +25,7 @@ class _Lane:
 
 
 class BacklogLoad:
-    """Pulls whole queues, two lanes a queue, each lane through its half, every message exactly once."""
+    """Pulls whole queues with two lanes per queue; each lane reads one half, every message exactly once."""
 
     def __init__(self, address: str, topic: str, queues: int, group: str, connections: int = 2) -> None:
         self._topic, self._group, self._queues = topic, group, queues
@@ -40,7 +40,7 @@ class BacklogLoad:
             sock.close()
 
     def run(self) -> Rate:
-        """Serves the whole backlog once.
+        """Reads the whole backlog once.
 
         Raises:
             BenchError: an answer skipped, repeated or refused messages.
@@ -64,22 +64,22 @@ class BacklogLoad:
         return Rate(total, time.perf_counter() - start)
 
     def _receive(self, sock: socket.socket, cutter: answers.FrameCutter, lanes: list[_Lane]) -> None:
-        """Takes answers and sends the next pull of each lane they belong to."""
+        """Takes answers and sends the next pull of their lanes."""
         data = sock.recv(RECEIVE_BYTES)
         if not data:
             raise BenchError("the broker closed a pulling connection")
-        wanted = bytearray()
+        next_pulls = bytearray()
         for frame in cutter.feed(data):
             self._answers_seen += 1
             number = answers.opaque_of(frame)
             lane = lanes[number]
             self._advance(frame, lane, self._answers_seen % FULL_CHECK_EVERY == 0)
             if lane.next_offset < lane.end_offset:
-                wanted += self._pull(number, lane)
+                next_pulls += self._pull(number, lane)
             else:
                 self._open_lanes -= 1
-        if wanted:
-            sock.sendall(wanted)
+        if next_pulls:
+            sock.sendall(next_pulls)
 
     def _lanes(self) -> list[_Lane]:
         lanes = []
@@ -102,5 +102,5 @@ class BacklogLoad:
                 f"pulled offset {lane.next_offset}, the answer starts at {first} and ends at {next_offset}"
             )
         if check_all and answers.stored_offsets(frame[body_at:]) != list(range(first, next_offset)):
-            raise BenchError(f"the body of a pull at {first} does not hold exactly {first} to {next_offset - 1}")
+            raise BenchError(f"the body of a pull at {first} does not contain exactly {first} to {next_offset - 1}")
         lane.next_offset = next_offset

@@ -1,4 +1,4 @@
-"""The list of what is measured: each case takes a running broker and returns named figures with their targets."""
+"""The measured cases: each takes a running broker and returns named figures with their targets."""
 
 import json
 import statistics
@@ -45,7 +45,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each case moves."""
+    """The number of messages and seconds of each case."""
 
     warm_messages: int
     send_messages: int
@@ -62,7 +62,7 @@ QUICK = Sizes(20_000, 60_000, 200_000, 200_000, 3_000, 40_000, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value; ``target`` is what PyMQ aims at, None for nothing in particular."""
+    """One measured value; ``target`` is PyMQ's goal, None without one."""
 
     name: str
     value: float
@@ -73,7 +73,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Bench:
-    """One server with what the cases leave on it: topics made, numbers of unique keys used, warmed up paths."""
+    """One server with the state that cases leave: created topics and used numbers of unique keys."""
 
     server: Server
     sizes: Sizes
@@ -81,7 +81,7 @@ class Bench:
     runs: int = 0
 
     def numbers(self) -> int:
-        """A first message number no load used before on this server."""
+        """Returns a first message number that no load on this server has used."""
         self.next_number += 1 << 30
         return self.next_number
 
@@ -97,12 +97,12 @@ Case = Callable[[Bench], list[Figure]]
 
 
 def send(bench: Bench) -> list[Figure]:
-    """Single sends, JSON header as the Java client writes it."""
+    """Measures single sends with a JSON header as the Java client writes it."""
     return _send(bench, "send", frames.JSON_HEADER, 160_000, 8.0)
 
 
 def send_binary(bench: Bench) -> list[Figure]:
-    """Single sends, binary header."""
+    """Measures single sends with a binary header."""
     return _send(bench, "send-binary", frames.BINARY_HEADER, 160_000, 8.0)
 
 
@@ -112,13 +112,13 @@ def _send(bench: Bench, name: str, header: int, rate_target: float, cpu_target: 
 
 
 def send_batch(bench: Bench) -> list[Figure]:
-    """Batches of 32."""
+    """Measures sends in batches of 32."""
     plan = SendPlan(bench.fresh_topic("batch"), QUEUES, batch=32, connections=2, in_flight=16)
     return _measure_sends(bench, "send-batch", plan, bench.sizes.batch_messages, 500_000, 1.5)
 
 
 def send_sync(bench: Bench) -> list[Figure]:
-    """Single sends of 64 senders, one in flight each, each answered after an fsync. The server runs with SYNC_FLUSH."""
+    """Measures single sends of 64 senders with one in flight each; SYNC_FLUSH answers each after an fsync."""
     plan = SendPlan(bench.fresh_topic("sync"), QUEUES, connections=SYNC_SENDERS, in_flight=1)
     return _measure_sends(bench, "send-sync", plan, bench.sizes.sync_messages, 25_500, 47.7)
 
@@ -144,7 +144,7 @@ def _measure_sends(
 
 
 def backlog(bench: Bench) -> list[Figure]:
-    """A backlog in 8 queues served to raw pulls of 32, two in flight a queue."""
+    """Measures raw pulls of 32 messages from a backlog in 8 queues, two in flight per queue."""
     topic = bench.fresh_topic("backlog")
     fill = SendLoad(
         bench.server.broker, SendPlan(topic, QUEUES, batch=32, connections=2, in_flight=16), bench.numbers()
@@ -166,7 +166,7 @@ def backlog(bench: Bench) -> list[Figure]:
 
 
 def _read_measured(bench: Bench, load: BacklogLoad | FilteredLoad) -> tuple[Rate, float]:
-    """Runs a load of pulls; its rate and the broker's CPU us a message."""
+    """Runs a load of pulls; returns its rate and the broker's CPU time per message in us."""
     before = process.cpu_seconds(bench.server.broker_pid)
     with process.pinned():
         rate = load.run()
@@ -175,7 +175,7 @@ def _read_measured(bench: Bench, load: BacklogLoad | FilteredLoad) -> tuple[Rate
 
 
 def sql(bench: Bench) -> list[Figure]:
-    """Messages of 128 bytes with three properties, looked at by an SQL92 expression that wants one in 100."""
+    """Measures pulls with an SQL92 expression that matches one in 100 messages of 128 bytes with three properties."""
     load = sql_load(bench.server.broker, bench.fresh_topic("sql"), QUEUES, "bench_sql")
     try:
         load.fill(bench.sizes.backlog_messages)
@@ -197,7 +197,7 @@ def sql(bench: Bench) -> list[Figure]:
 
 
 def latency(bench: Bench) -> list[Figure]:
-    """Producer to consumer at 1,000 messages a second, a long poll parked on each queue."""
+    """Measures the time from producer to consumer at 1,000 messages per second, with a long poll on each queue."""
     load = LatencyLoad(bench.server.broker, bench.fresh_topic("latency"), QUEUES, "bench_latency")
     try:
         with process.pinned():
@@ -211,7 +211,7 @@ def latency(bench: Bench) -> list[Figure]:
 
 
 def topic_list(bench: Bench) -> list[Figure]:
-    """Wall time of the command that lists topics, median of five."""
+    """Measures the wall time of the command that lists topics, the median of five."""
     seconds = []
     for _ in range(COMMAND_RUNS):
         begin = time.monotonic()
@@ -228,7 +228,7 @@ def topic_list(bench: Bench) -> list[Figure]:
     return [Figure("topic list wall", statistics.median(seconds), "s", 0.3)]
 
 
-# Cases whose server is started with other settings than the usual ones, and those.
+# Cases that need SYNC_SETTINGS for their server.
 SYNC_CASES: dict[str, Case] = {"send-sync": send_sync}
 SYNC_SETTINGS = {"flushDiskType": "SYNC_FLUSH"}
 
@@ -244,7 +244,7 @@ CASES: dict[str, Case] = {
 
 
 def start_and_idle(make: Callable[[Path], Server], directory: Path, sizes: Sizes, starts: int) -> list[Figure]:
-    """Time to ready (median of ``starts``), then resident memory and CPU of a server nobody talks to."""
+    """Measures the time until ready (median of ``starts``), then memory and CPU of an idle server."""
     ready_s: list[float] = []
     for number in range(starts):
         server = make(directory / f"start-{number}")
@@ -272,8 +272,8 @@ def _cpu_of_all(server: Server) -> float:
 
 
 def store_append(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
-    """128-byte messages appended through the store's own interface in batches of 64, on one CPU."""
-    # A process of its own: what measures brokers from outside knows nothing of the store.
+    """Measures appends of 128-byte messages through the store's interface, in batches of 64, on one CPU."""
+    # In a separate process, because this package measures brokers from outside and doesn't import the store.
     command = [sys.executable, "-m", "tests.benchmarks.store_append", "--rounds", str(rounds), "--dir", str(directory)]
     command += ["--messages", str(sizes.send_messages)]
     rates = _run_tool(command)
@@ -284,7 +284,7 @@ def store_append(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
 
 
 def store_follow(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
-    """128-byte messages of another's log taken over through the store's own interface, on one CPU."""
+    """Measures following a log of 128-byte messages through the store's interface, on one CPU."""
     command = [sys.executable, "-m", "tests.benchmarks.store_follow", "--rounds", str(rounds), "--dir", str(directory)]
     figures = _run_tool([*command, "--messages", str(sizes.send_messages)])
     return [
@@ -294,7 +294,7 @@ def store_follow(sizes: Sizes, rounds: int, directory: Path) -> list[Figure]:
 
 
 def _run_tool(command: list[str]) -> dict[str, float]:
-    """What a tool of the store prints: figures by name."""
+    """Runs a tool of the store and returns the figures it prints, by name."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"{command[2]} failed: {done.stderr[-500:]}")

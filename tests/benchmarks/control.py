@@ -1,4 +1,4 @@
-"""The few administrative calls a measurement needs, blocking, on a socket of their own."""
+"""The administrative calls that measurements need, blocking, on a separate socket."""
 
 import socket
 import time
@@ -15,11 +15,11 @@ SETTLE_DEADLINE_S = 60.0
 
 
 class BenchError(Exception):
-    """A measurement could not be made; the text says what the other side answered."""
+    """A measurement failed; the text has the answer of the other side."""
 
 
 def connect(address: str, timeout_s: float | None = TIMEOUT_S) -> socket.socket:
-    """A connected TCP socket with Nagle off and roomy buffers; ``address`` is ``host:port``."""
+    """Returns a connected TCP socket without Nagle and with large buffers; ``address`` is ``host:port``."""
     host, _, port = address.rpartition(":")
     sock = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
     sock.settimeout(timeout_s)
@@ -29,7 +29,7 @@ def connect(address: str, timeout_s: float | None = TIMEOUT_S) -> socket.socket:
 
 
 class Control:
-    """One connection to a broker or name server for plain question and answer."""
+    """One connection to a broker or name server for single requests."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -47,7 +47,7 @@ class Control:
         self.close()
 
     def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
-        """Header and body of the answer.
+        """Sends a request and returns header and body of the answer.
 
         Raises:
             BenchError: the connection was closed.
@@ -64,7 +64,7 @@ class Control:
                     return header, answer_body
 
     def expect(self, code: int, ext: dict[str, str], body: bytes = b"") -> dict[str, Any]:
-        """The answer's header.
+        """Sends a request and returns the answer's header.
 
         Raises:
             BenchError: the answer's code is not 0.
@@ -91,7 +91,7 @@ class Control:
         self.expect(UPDATE_AND_CREATE_TOPIC, ext)
 
     def max_offsets(self, topic: str, queues: int) -> list[int]:
-        """The next offset of each queue: what has been stored and dispatched."""
+        """Returns the next offset of each queue, below which messages are stored and dispatched."""
         offsets = []
         for queue in range(queues):
             header = self.expect(GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)})
@@ -103,10 +103,10 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = SET
     """Polls ``condition`` until true.
 
     Raises:
-        BenchError: it was not within ``deadline_s``.
+        BenchError: it was still false after ``deadline_s``.
     """
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:
-            raise BenchError(f"waited {deadline_s:.0f} s in vain for {what}")
+            raise BenchError(f"waited {deadline_s:.0f} s without success for {what}")
         time.sleep(0.02)

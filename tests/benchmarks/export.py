@@ -1,4 +1,4 @@
-"""Rate of `pymq spark-export`: a filled topic to Parquet, rows counted in the files it left."""
+"""Rate of `pymq spark-export`: exports a filled topic to Parquet and counts the rows in the files."""
 
 import json
 import subprocess
@@ -14,10 +14,10 @@ WARM_ROUNDS = 4
 
 
 def export(bench: Bench, command: list[str], directory: Path) -> list[Figure]:
-    """Fills a topic and exports it; the rate leaves out planning and Spark's start, the wall time has all.
+    """Fills a topic and exports it. The rate excludes planning and Spark's start, the wall time includes them.
 
     Raises:
-        BenchError: the command failed, or its files do not hold every message.
+        BenchError: the command failed, or its files lack messages.
     """
     topic = bench.fresh_topic("export")
     plan = SendPlan(topic, QUEUES, batch=32, connections=2, in_flight=16)
@@ -49,7 +49,7 @@ def export(bench: Bench, command: list[str], directory: Path) -> list[Figure]:
 
 
 def _warm_rate(bench: Bench, topic: str, directory: Path) -> float:
-    """Rows a second of the last of several exports in one Spark session."""
+    """Returns the rows per second of the last of several exports in one Spark session."""
     arguments = [bench.server.namesrv, topic, str(directory), str(WARM_ROUNDS)]
     command = [sys.executable, "-m", "tests.benchmarks.warm_export", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

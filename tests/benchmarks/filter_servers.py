@@ -1,4 +1,4 @@
-"""A filter server with one worker process, then with two: how its rate grows, and what its own process costs."""
+"""Measures a filter server with one and with two worker processes: the rates, and the CPU of its own process."""
 
 import json
 import shutil
@@ -9,19 +9,19 @@ from pathlib import Path
 from tests.benchmarks import frames, process
 from tests.benchmarks.cases import QUEUES, Bench, Figure
 from tests.benchmarks.control import BenchError
-from tests.benchmarks.filtered import FilteredLoad, Selection
+from tests.benchmarks.filtered import FilteredBatch, FilteredLoad
 
 CASE = "filter-server"
 BATCH = 32
-WANTED_A_BATCH = 1
-ITEM_COUNTS = {"1 KiB": 20, "8 KiB": 160}  # in a message's body, by its size
+MATCHES_PER_BATCH = 1
+ITEM_COUNTS = {"1 KiB": 20, "8 KiB": 160}  # items in a message, by the size of its body
 PRICE_MAX = 990
 FILTER_CLASS = f"pymq.filters.jsonpath:$.items[?@.price > {PRICE_MAX}]"
-ITEMS_DIVISOR = 2.5  # of a backlog's messages: a filter that is worth a process takes some 10 us an item
+ITEMS_DIVISOR = 2.5  # reduces the backlog: filtering takes about 10 us per item
 
 
 def batch_of_orders(item_count: int) -> bytes:
-    """The body of one batch send: JSON orders of so many items, one order with a dear one."""
+    """Returns the body of one batch send: JSON orders with ``item_count`` items, one of them with a high price."""
     entries = []
     for number in range(BATCH):
         items = [
@@ -36,7 +36,7 @@ def batch_of_orders(item_count: int) -> bytes:
 
 
 class FilterServerProcess:
-    """``pymq filter-server`` before a broker."""
+    """A ``pymq filter-server`` process in front of a broker."""
 
     def __init__(self, command: list[str], broker: str, workers: int, directory: Path) -> None:
         self._log = (directory / f"filter-server-{workers}.err").open("w")
@@ -61,18 +61,20 @@ class FilterServerProcess:
     def _ready(self) -> str:
         line = process.first_line(self._process)
         if not line:
-            raise BenchError(f"the filter server did not get ready: {Path(self._log.name).read_text()[-2000:].strip()}")
+            raise BenchError(
+                f"the filter server did not become ready: {Path(self._log.name).read_text()[-2000:].strip()}"
+            )
         return str(json.loads(line)["filter_server"])
 
     def cpu_seconds(self) -> tuple[float, float]:
-        """Of its own process, and of its workers."""
+        """Returns the CPU time of its own process, and of its workers."""
         own = process.own_cpu_seconds(self._process.pid)
         return own, process.cpu_seconds(self._process.pid) - own
 
 
 def filter_server(bench: Bench, command: list[str], directory: Path) -> list[Figure]:
-    """JSONPath over bodies of each size, pulled through one worker and through two."""
-    place = directory / "filter-server-logs"  # the broker's own is named like the case
+    """Measures JSONPath on bodies of each size, with one worker and with two."""
+    place = directory / "filter-server-logs"  # the broker's directory has the name of the case
     place.mkdir()
     try:
         return [
@@ -85,10 +87,8 @@ def filter_server(bench: Bench, command: list[str], directory: Path) -> list[Fig
 
 
 def _scaling(bench: Bench, command: list[str], place: Path, size: str, item_count: int) -> list[Figure]:
-    selection = Selection(batch_of_orders(item_count), BATCH, WANTED_A_BATCH, filter_class=FILTER_CLASS)
-    load = FilteredLoad(
-        bench.server.broker, bench.fresh_topic("filter_server"), QUEUES, "bench_filter_server", selection
-    )
+    batch = FilteredBatch(batch_of_orders(item_count), BATCH, MATCHES_PER_BATCH, filter_class=FILTER_CLASS)
+    load = FilteredLoad(bench.server.broker, bench.fresh_topic("filter_server"), QUEUES, "bench_filter_server", batch)
     try:
         load.fill(int(bench.sizes.backlog_messages / ITEMS_DIVISOR / item_count))
         one, _, _ = _through(load, command, bench.server.broker, 1, place)
@@ -109,9 +109,9 @@ def _scaling(bench: Bench, command: list[str], place: Path, size: str, item_coun
 def _through(
     load: FilteredLoad, command: list[str], broker: str, workers: int, directory: Path
 ) -> tuple[float, float, float]:
-    """Messages a second, CPU us a message of the filter server's own process and of its workers."""
+    """Returns messages per second, and CPU us per message of the filter server's own process and of its workers."""
     with FilterServerProcess(command, broker, workers, directory) as server:
-        load.run(server.address)  # processes start, the filter is compiled
+        load.run(server.address)  # starts the processes and compiles the filter
         before = server.cpu_seconds()
         rate = load.run(server.address)
         own_s, workers_s = (after - start for after, start in zip(server.cpu_seconds(), before, strict=True))

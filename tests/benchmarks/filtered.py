@@ -1,4 +1,4 @@
-"""A backlog pulled through a filter that wants few of its messages, which are known beforehand."""
+"""Pulls a backlog through a filter that matches a known, small number of its messages."""
 
 import socket
 import time
@@ -16,25 +16,25 @@ _FOUND, _NONE_MATCHED = 0, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """One batch send of ``count`` messages, of which the filter wants ``wanted``.
+class FilteredBatch:
+    """One batch send of ``count`` messages, of which the filter matches ``matching``.
 
-    Either ``sql`` says which, or ``filter_class`` does to a filter server.
+    The filter is either ``sql``, or ``filter_class`` in a filter server.
     """
 
     batch: bytes
     count: int
-    wanted: int
+    matching: int
     sql: str | None = None
     filter_class: str | None = None
 
 
 class FilteredLoad:
-    """Fills the queues of a topic, then pulls each from its start to its end, one pull in flight a queue."""
+    """Fills the queues of a topic, then pulls each from its start to its end, with one pull in flight per queue."""
 
-    def __init__(self, broker: str, topic: str, queues: int, group: str, selection: Selection) -> None:
+    def __init__(self, broker: str, topic: str, queues: int, group: str, batch: FilteredBatch) -> None:
         self._topic, self._queues, self._group = topic, queues, group
-        self._selection = selection
+        self._batch = batch
         self._control = Control(broker)
         self._broker = broker
         self._sock: socket.socket | None = None
@@ -49,12 +49,12 @@ class FilteredLoad:
             self._sock.close()
 
     def fill(self, messages: int) -> None:
-        """Sends at least so many messages, in whole batches, the same number to each queue.
+        """Sends at least ``messages`` messages in whole batches, the same number to each queue.
 
         Raises:
             BenchError: a send was refused, or the messages don't appear in their queues.
         """
-        batch, count = self._selection.batch, self._selection.count
+        batch, count = self._batch.batch, self._batch.count
         rounds = -(-messages // (count * self._queues))
         for _ in range(rounds):
             for queue in range(self._queues):
@@ -64,10 +64,10 @@ class FilteredLoad:
         wait_until(lambda: self._control.max_offsets(self._topic, self._queues) == self._ends, "the messages sent")
 
     def run(self, address: str = "") -> Rate:
-        """Pulls everything from the broker, or from the filter server at ``address``; counts the messages looked at.
+        """Pulls everything from the broker, or from the filter server at ``address``; counts all filtered messages.
 
         Raises:
-            BenchError: an answer with another code, or another number of matching messages than were sent.
+            BenchError: an answer has another code, or the number of matching messages is wrong.
         """
         self._sock = connect(address or self._broker, ANSWER_DEADLINE_S)
         self._offsets, self._found, self.pull_count = [0] * self._queues, 0, 0
@@ -83,13 +83,14 @@ class FilteredLoad:
                 self._take(frame)
         seconds = time.perf_counter() - begin
         self._sock.close()
-        total, wanted = sum(self._ends), sum(self._ends) // self._selection.count * self._selection.wanted
-        if self._found != wanted:
-            raise BenchError(f"{self._found} of {total} messages matched, {wanted} should")
+        total = sum(self._ends)
+        expected = total // self._batch.count * self._batch.matching
+        if self._found != expected:
+            raise BenchError(f"{self._found} of {total} messages matched, expected were {expected}")
         return Rate(total, seconds)
 
     def first_pull(self) -> float:
-        """One pull alone, and the ms until its answer: what a filter costs before it is known. Raises BenchError."""
+        """Sends one pull and returns the ms until its answer, which include compiling the filter. Raises BenchError."""
         with connect(self._broker, ANSWER_DEADLINE_S) as self._sock:
             self._offsets = [0] * self._queues
             cutter = answers.FrameCutter()
@@ -111,8 +112,8 @@ class FilteredLoad:
                 queue,
                 self._offsets[queue],
                 PULL_LIMIT,
-                sql=self._selection.sql,
-                filter_class=self._selection.filter_class,
+                sql=self._batch.sql,
+                filter_class=self._batch.filter_class,
             )
         )
 

@@ -1,7 +1,7 @@
-"""Builds request frames in bulk, so that generating load costs a fraction of what serving it does.
+"""Builds request frames in bulk, so that generating load costs a fraction of serving it.
 
-Frames of one stream have one length. They are laid out as rows of a numpy array, and the columns that differ from
-frame to frame (opaque, queue, unique key, born time) are patched for thousands of rows at once.
+All frames of a stream have the same length. They are the rows of a numpy array, and the columns that differ between
+frames (opaque, queue, unique key, born time) are patched for thousands of rows at once.
 """
 
 import json
@@ -24,7 +24,7 @@ VERSION_5_3_3 = 479
 OPAQUE_FIRST = 10_000_000  # eight digits from the start: a JSON number can't have leading zeros
 OPAQUE_COUNT = 80_000_000
 ROWS_PER_CHUNK = 2048
-ENTRY_FIXED_BYTES = 22  # a batch entry without body and properties
+ENTRY_FIXED_BYTES = 22  # size of a batch entry without body and properties
 
 _DIGITS = np.frombuffer(b"0123456789", dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
@@ -32,17 +32,17 @@ _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
 _OPAQUE_MARK = 87654321
 _QUEUE_MARK = "7"
 _BORN_MARK = "1234567890123"
-_KEY_PREFIX = "FD000000000000000000024A"  # 24 of the 32 digits stay, the last eight count
+_KEY_PREFIX = "FD000000000000000000024A"  # 24 of the 32 digits stay, the last eight are a counter
 _KEY_MARK = "5A5A5A5A"
 
 
 def unique_key(mark: str = _KEY_MARK) -> str:
-    """A client message id of 32 hex digits whose last eight are ``mark``."""
+    """Returns a client message id of 32 hex digits whose last eight are ``mark``."""
     return _KEY_PREFIX + mark
 
 
 def encode_json(code: int, opaque: int, ext: Mapping[str, str], body: bytes = b"", flag: int = 0) -> bytes:
-    """One request frame with a JSON header, its keys in the order the Java client writes them."""
+    """Returns a request frame with a JSON header, its keys in the order in which the Java client writes them."""
     header = json.dumps(
         {
             "code": code,
@@ -59,7 +59,7 @@ def encode_json(code: int, opaque: int, ext: Mapping[str, str], body: bytes = b"
 
 
 def encode_binary(code: int, opaque: int, ext: Mapping[str, str], body: bytes = b"", flag: int = 0) -> bytes:
-    """One request frame with the binary header; ``code`` must fit 16 bits."""
+    """Returns a request frame with the binary header; ``code`` must fit in 16 bits."""
     fields = bytearray()
     for key, value in ext.items():
         raw_key, raw_value = key.encode(), value.encode()
@@ -70,7 +70,7 @@ def encode_binary(code: int, opaque: int, ext: Mapping[str, str], body: bytes = 
 
 
 def batch_body(entries: int, body: bytes) -> bytes:
-    """The body of a batch send: ``entries`` messages, each with its own unique key (marked for patching)."""
+    """Returns the body of a batch send: ``entries`` messages, each with its own unique key (marked for patching)."""
     properties = f"UNIQ_KEY\x01{unique_key()}\x02WAIT\x01true\x02TAGS\x01TagA\x02".encode()
     size = ENTRY_FIXED_BYTES + len(body) + len(properties)
     entry = struct.pack(">IIIII", size, 0, 0, 0, len(body)) + body + struct.pack(">H", len(properties)) + properties
@@ -78,13 +78,13 @@ def batch_body(entries: int, body: bytes) -> bytes:
 
 
 class SendStream:
-    """An endless stream of send frames to one topic, spread round robin over its queues.
+    """An endless stream of send frames to one topic, round robin over its queues.
 
     Args:
         topic: the topic, already created with ``queues`` write queues (at most 10: a queue id is one digit).
         body_bytes: size of each message's body.
         header: ``JSON_HEADER`` or ``BINARY_HEADER``.
-        batch: messages a frame; 1 sends code 310, more sends code 320.
+        batch: messages per frame; 1 sends code 310, more sends code 320.
         first_number: number of the first message; streams of one run must not overlap, or unique keys repeat.
     """
 
@@ -121,7 +121,7 @@ class SendStream:
         self._at = 0
 
     def _ext(self, topic: str) -> dict[str, str]:
-        # Java's batch has a unique key of its own; keys and tags stand with the entries.
+        # Java's batch has its own unique key; keys and tags are in the entries.
         tags = "" if self.batch > 1 else "TAGS\x01TagA\x02"
         properties = f"UNIQ_KEY\x01{unique_key()}\x02WAIT\x01true\x02{tags}"
         return {
@@ -146,7 +146,7 @@ class SendStream:
         return b'"e":"' + _QUEUE_MARK.encode() + b'"'
 
     def take(self, frames: int) -> memoryview:
-        """The bytes of the next ``frames`` frames, or of fewer when the current chunk ends."""
+        """Returns the bytes of the next ``frames`` frames, or of fewer when the current chunk ends."""
         if self._at >= len(self._chunk):
             self._refill()
         end = min(self._at + frames * self.frame_bytes, len(self._chunk))
@@ -165,19 +165,19 @@ class SendStream:
         rows[:, self._queue_at] = _DIGITS[index % self._queues]
         born = f"{int(time.time() * 1000):013d}".encode()
         rows[:, self._born_at : self._born_at + 13] = np.frombuffer(born, dtype=np.uint8)
-        # A batch has one key in its header and one an entry; a single send has one in all.
-        keys_a_frame = len(self._keys_at)
-        first = self._number + np.arange(ROWS_PER_CHUNK, dtype=np.int64) * keys_a_frame
+        # A batch has one key in its header and one per entry; a single send has only one.
+        keys_per_frame = len(self._keys_at)
+        first = self._number + np.arange(ROWS_PER_CHUNK, dtype=np.int64) * keys_per_frame
         for place, at in enumerate(self._keys_at):
             _write_digits(rows, at, first + place, 8, 16)
-        self._number += ROWS_PER_CHUNK * keys_a_frame
+        self._number += ROWS_PER_CHUNK * keys_per_frame
         self._frame_number += ROWS_PER_CHUNK
         self._chunk = rows.tobytes()
         self._at = 0
 
 
 def batch_fields(topic: str, queue: int, born_ms: int) -> dict[str, str]:
-    """The fields of one batch send whose entries have all their properties themselves."""
+    """Returns the fields of a batch send whose entries have all properties."""
     return {
         "a": "pymq_bench",
         "b": topic,
@@ -206,9 +206,9 @@ def pull_frame(
     sql: str | None = None,
     filter_class: str | None = None,
 ) -> bytes:
-    """A pull as the Java client's pull consumer sends it; ``suspend_ms`` above zero asks for a long poll.
+    """Returns a pull as the Java client's pull consumer sends it; ``suspend_ms`` above zero makes it a long poll.
 
-    ``sql``: an SQL92 expression in place of all tags; ``filter_class``: what a filter server is to run instead.
+    ``sql``: an SQL92 expression instead of all tags; ``filter_class``: the filter that a filter server runs.
     """
     subscription_in_request, may_suspend, class_filter = 4, 2, 8
     ext = {

@@ -1,4 +1,4 @@
-"""Latency load: messages sent at a fixed pace, each timed from its send to its arrival in a parked pull."""
+"""Latency load: sends at a fixed rate and times each message from its send to its arrival in a long poll."""
 
 import select
 import time
@@ -12,7 +12,7 @@ PULL_LIMIT = 32
 
 
 class LatencyLoad:
-    """Sends at a fixed pace to queues with a long poll parked on each."""
+    """Sends at a fixed rate to queues, each with a waiting long poll."""
 
     def __init__(self, address: str, topic: str, queues: int, group: str, rate: int = 1000) -> None:
         self._topic, self._queues, self._group, self._rate = topic, queues, group, rate
@@ -31,7 +31,7 @@ class LatencyLoad:
             closing.close()
 
     def run(self, messages: int, skip: int) -> Latency:
-        """Sends ``messages`` at the pace and reports all but the first ``skip``.
+        """Sends ``messages`` at the rate and reports all except the first ``skip``.
 
         Raises:
             BenchError: a send was refused, or messages did not arrive within 10 s of the last send.

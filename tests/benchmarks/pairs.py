@@ -1,4 +1,4 @@
-"""A name server, a master and one slave as processes, PyMQ's or Apache's: what the cases of replication measure."""
+"""Runs a name server, a master and one slave as processes, of PyMQ or Apache, for the replication cases."""
 
 import json
 import os
@@ -22,37 +22,37 @@ BROKER_NAME = "broker-a"
 
 
 class Pair(Server, Protocol):
-    """``broker`` is the master. The slave can be stopped and started again on its directory."""
+    """A master (``broker``) and its slave, which can be stopped and started again on its directory."""
 
     slave: str
 
     @property
     def slave_pid(self) -> int: ...
     def start_slave(self) -> None:
-        """Starts it, without waiting for more than that it answers."""
+        """Starts the slave; waits only until it answers."""
         ...
 
     def stop_slave(self) -> None: ...
 
 
 def log_end(address: str) -> int:
-    """The physical offset at which a broker's log ends.
+    """Returns the physical offset at which a broker's log ends.
 
     Raises:
-        BenchError, OSError: it does not answer.
+        BenchError, OSError: the broker does not answer.
     """
     with Control(address) as control:
         header, body = control.ask(GET_BROKER_RUNTIME_INFO, {})
     if header["code"] != 0:
-        raise BenchError(f"{address} refused to tell its log's end: {header.get('remark')}")
+        raise BenchError(f"{address} refused the request for its log's end: {header.get('remark')}")
     return int(json.loads(body)["table"]["commitLogMaxOffset"])
 
 
 def attach(pair: Pair) -> None:
-    """Returns when the slave has what the master has.
+    """Returns once the slave has the whole log of the master.
 
     Raises:
-        BenchError: it had not within two minutes.
+        BenchError: it had not after two minutes.
     """
 
     def is_attached() -> bool:
@@ -67,7 +67,7 @@ def attach(pair: Pair) -> None:
 
 
 class PyMQPair:
-    """Three processes of PyMQ on free loopback ports."""
+    """A name server, a master and a slave of PyMQ on free loopback ports."""
 
     name = PyMQBroker.name
 
@@ -95,7 +95,7 @@ class PyMQPair:
         return self._processes["slave"].pid
 
     def start(self) -> None:
-        """Starts all three.
+        """Starts all three processes.
 
         Raises:
             BenchError: one of them was not ready within 30 s.
@@ -130,7 +130,7 @@ class PyMQPair:
         return self._spawn(role, "broker", *arguments)
 
     def _spawn(self, role: str, *arguments: str) -> str:
-        """Starts one process and waits for its ready line; its address."""
+        """Starts one process, waits for its ready line, and returns its address."""
         self._directory.mkdir(parents=True, exist_ok=True)
         log = self._directory / f"{role}.err"
         with log.open("a") as errors:
@@ -140,7 +140,7 @@ class PyMQPair:
         self._processes[role] = child
         line = process.first_line(child)
         if not line:
-            raise BenchError(f"pymq {arguments[0]} did not get ready: {log.read_text()[-2000:].strip()}")
+            raise BenchError(f"pymq {arguments[0]} did not become ready: {log.read_text()[-2000:].strip()}")
         address: str = json.loads(line)[arguments[0]]
         return address
 
@@ -152,7 +152,7 @@ class PyMQPair:
 
 
 class ApachePair(ApacheBroker):
-    """A real name server, master and slave."""
+    """A name server, a master and a slave of Apache RocketMQ."""
 
     def __init__(self, directory: Path, heap: str = "512m", settings: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(directory, heap, settings)

@@ -1,4 +1,4 @@
-"""CPU time and memory of a server and all its children, read from /proc."""
+"""Reads the CPU time and memory of a server and all its children from /proc."""
 
 import contextlib
 import os
@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 20.0
 
 
 def family(pid: int) -> list[int]:
-    """``pid`` and its living descendants."""
+    """Returns ``pid`` and its running descendants."""
     members = [pid]
     for member in members:
         for task in Path(f"/proc/{member}/task").glob("*/children"):
@@ -28,18 +28,18 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the process, its threads and its descendants so far, in seconds."""
+    """Returns the user and system time of the process, its threads and its descendants so far, in seconds."""
     return sum(map(own_cpu_seconds, family(pid)))
 
 
 def own_cpu_seconds(pid: int) -> float:
-    """User and system time of the process and its threads alone; 0 when it is gone."""
+    """Returns the user and system time of the process and its threads without descendants; 0 when it has ended."""
     fields = _stat_fields(pid)
-    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND if fields else 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND if fields else 0.0
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of the process and its descendants; pages they share are counted for each."""
+    """Returns the resident memory of the process and its descendants; shared pages count for each of them."""
     pages = 0
     for member in family(pid):
         try:
@@ -50,19 +50,19 @@ def resident_bytes(pid: int) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """False when the process has ended, also while nobody has asked for its exit code."""
+    """Returns False when the process has ended, even if its parent has not read the exit code."""
     fields = _stat_fields(pid)
     return bool(fields) and fields[0] != "Z"
 
 
 def peak_resident_bytes(pid: int) -> int:
-    """The most memory that the process itself ever had resident."""
+    """Returns the peak resident memory of the process without descendants."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status[status.index("VmHWM:") :].split()[1]) * 1024
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; empty when the process is gone."""
+    """Returns the fields of /proc/PID/stat from the state on; empty when the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -72,7 +72,7 @@ def _stat_fields(pid: int) -> list[str]:
 
 @contextlib.contextmanager
 def pinned() -> Iterator[None]:
-    """Keeps this process on one CPU for a while, so that a load generator does not wander over the server's caches."""
+    """Keeps this process on one CPU during the block, so that a load generator spares the server's caches."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:
@@ -82,7 +82,7 @@ def pinned() -> Iterator[None]:
 
 
 class Paused:
-    """Holds server processes still while another one is measured."""
+    """Pauses server processes while another one is measured."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -97,9 +97,9 @@ class Paused:
 
 
 def first_line(process: "subprocess.Popen[str]") -> str:
-    """The line a server writes once it is ready; empty when it ends without one.
+    """Reads the line that a server writes once it is ready; empty when it ends without one.
 
-    One that hangs before it is killed after 30 s, which ends the read too.
+    Kills a server that has not written it after 30 s, which ends the read.
     """
     watchdog = threading.Timer(START_DEADLINE_S, process.kill)
     watchdog.start()
@@ -110,7 +110,7 @@ def first_line(process: "subprocess.Popen[str]") -> str:
 
 
 def stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
-    """Ends a process started here: SIGTERM, and SIGKILL if that does not help within 20 s."""
+    """Ends a process with SIGTERM, and with SIGKILL if it still runs after 20 s."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -122,5 +122,5 @@ def stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
 
 
 def settle_cpu(seconds: float = 0.3) -> None:
-    """Leaves background work (index building) time to be charged to the messages that caused it."""
+    """Waits for background work (index building), so that its CPU time counts for the messages that caused it."""
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""What replication costs and how fast it is: sends beside a slave, sends that wait for it, catching up, lag."""
+"""Measures replication: sends with a slave attached, sends that wait for it, catching up, and lag."""
 
 import select
 import statistics
@@ -15,7 +15,7 @@ ASYNC_CASE = "replica-async"
 CATCH_UP_CASE = "replica-catch-up"
 LAG_CASE = "replica-lag"
 SYNC_CASE = "replica-sync"
-# The slave of a SYNC_MASTER has what is answered; both brokers call it two copies.
+# A SYNC_MASTER answers once its slave has a message; both brokers count that as two copies.
 SYNC_SETTINGS = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"}
 
 CATCH_UP_BODY_BYTES = 1024
@@ -28,7 +28,7 @@ LAG_DEADLINE_S = 10.0
 
 
 class PairBench:
-    """A pair under measurement, and what its cases left on it."""
+    """A pair under measurement, with the state that its cases leave."""
 
     def __init__(self, pair: Pair, sizes: Sizes) -> None:
         self.server = pair
@@ -43,12 +43,12 @@ class PairBench:
         return topic
 
     def numbers(self) -> int:
-        """A first message number no load used before."""
+        """Returns a first message number that no load has used."""
         return self._runs << 30
 
 
 def sync(bench: PairBench) -> list[Figure]:
-    """Single sends, each answered once the slave has it. The master runs as SYNC_MASTER."""
+    """Measures single sends to a SYNC_MASTER, which answers each once the slave has it."""
     rate, master_us, slave_us = _send(bench, bench.sizes.send_messages)
     return [
         Figure(f"{SYNC_CASE} rate", rate, "msg/s", 28_500, True),
@@ -58,7 +58,7 @@ def sync(bench: PairBench) -> list[Figure]:
 
 
 def beside(bench: PairBench) -> list[Figure]:
-    """Single sends with the slave attached, and with none, in turn: what is left of the rate."""
+    """Measures single sends with and without an attached slave, alternating, and compares the rates."""
     pair, messages = bench.server, bench.sizes.send_messages // 2
     attached, alone, slaves_us, masters_us, alone_us = [], [], [], [], []
     for _ in range(2):
@@ -84,7 +84,7 @@ def beside(bench: PairBench) -> list[Figure]:
 
 
 def _send(bench: PairBench, messages: int, *, has_slave: bool = True) -> tuple[float, float, float]:
-    """``(messages a second, master's CPU us a message, slave's)``."""
+    """Returns messages per second, and CPU us per message of the master and of the slave."""
     pair = bench.server
     plan = SendPlan(bench.fresh_topic("replica"), QUEUES)
     load = SendLoad(pair.broker, plan, bench.numbers())
@@ -103,7 +103,7 @@ def _send(bench: PairBench, messages: int, *, has_slave: bool = True) -> tuple[f
 
 
 def catch_up(bench: PairBench) -> list[Figure]:
-    """How fast a slave that was away gets what it missed, messages of 1 KiB; from its first new byte to its last."""
+    """Measures how fast a slave catches up on messages of 1 KiB, from its first new byte to its last."""
     pair = bench.server
     pair.stop_slave()
     try:
@@ -134,7 +134,7 @@ def catch_up(bench: PairBench) -> list[Figure]:
             raise BenchError(f"the slave had {end} of {goal} bytes after {CATCH_UP_DEADLINE_S:.0f} s")
         time.sleep(POLL_S)
     start, start_end = first or (now - POLL_S, begin_end)
-    if start_end >= goal:  # it was there before the second look
+    if start_end >= goal:  # the slave had everything before the second poll
         start, start_end = now - POLL_S, begin_end
     return [Figure(f"{CATCH_UP_CASE} rate", (goal - start_end) / 1e6 / (now - start), "MB/s", 200.0, True)]
 
@@ -147,7 +147,7 @@ def _log_end_or_none(address: str) -> int | None:
 
 
 def lag(bench: PairBench) -> list[Figure]:
-    """At 20,000 sends a second: from just before a send until the message is in its queue at the slave."""
+    """Measures, at 20,000 sends per second, the time from before a send until the slave's queue has the message."""
     load = _LagLoad(bench)
     try:
         delays_ms = sorted(load.run(bench.sizes.latency_messages * 5))
@@ -160,7 +160,7 @@ def lag(bench: PairBench) -> list[Figure]:
 
 
 class _LagLoad:
-    """Sends at a steady pace, and asks the slave again and again how far its first queue goes."""
+    """Sends at a steady rate and polls the end of the slave's first queue."""
 
     def __init__(self, bench: PairBench) -> None:
         self._topic = bench.fresh_topic("lag")
@@ -177,7 +177,7 @@ class _LagLoad:
         self._slave.close()
 
     def run(self, messages: int) -> list[float]:
-        """Delays in ms of the first queue's messages, but for those of the first tenth."""
+        """Returns the delays of the first queue's messages in ms, without the first tenth."""
         sent_at: list[float] = []  # of the first queue's messages
         delays_ms: list[float] = []
         sent = 0
@@ -187,10 +187,10 @@ class _LagLoad:
             now = time.perf_counter()
             due = min(int((now - start) * LAG_RATE), messages) - sent
             if due > 0:
-                view = self._stream.take(due)  # it may give fewer
+                view = self._stream.take(due)  # may return fewer
                 self._producer.sendall(view)
                 before, sent = sent, sent + len(view) // self._stream.frame_bytes
-                # It goes round the queues, beginning with the first.
+                # The stream fills the queues round robin, beginning with the first.
                 sent_at += [now] * (-(-sent // QUEUES) - -(-before // QUEUES))
             elif now > start + messages / LAG_RATE + LAG_DEADLINE_S:
                 raise BenchError(f"{len(sent_at) - len(delays_ms)} messages did not reach the slave")
@@ -214,7 +214,7 @@ class _LagLoad:
         for frame in self._cutter.feed(self._slave.recv(1 << 16)):
             header, _ = answers.split_answer(frame)
             if header["code"] != 0:
-                raise BenchError(f"the slave refused to tell a queue's end: {header.get('remark')}")
+                raise BenchError(f"the slave refused the request for a queue's end: {header.get('remark')}")
             found.append(int(header["extFields"]["offset"]))
         return found
 

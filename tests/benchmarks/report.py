@@ -1,4 +1,4 @@
-"""Prints figures side by side: medians, ratios to the other broker, and which targets are met."""
+"""Prints figures as a table: medians, ratios to the other broker, and met or missed targets."""
 
 import statistics
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Collected:
         return statistics.median(values) if values else None
 
     def as_data(self) -> dict[str, object]:
-        """Everything measured, for a JSON file."""
+        """Returns all measured values, for a JSON file."""
         return {
             "figures": {
                 name: {"unit": figure.unit, "target": figure.target, "higher_is_better": figure.higher_is_better}
@@ -36,7 +36,7 @@ class Collected:
         }
 
     def table(self, ours: str, other: str | None) -> Table:
-        """One row a figure: ours, theirs, the ratio (above 1: ours is better), the target."""
+        """Returns a table with a row per figure: ours, theirs, the ratio (above 1: ours is better), the target."""
         table = Table(title="Medians of all rounds")
         table.add_column("figure")
         table.add_column(ours, justify="right")

@@ -1,4 +1,4 @@
-"""What a broker's start costs when it has to read its log: after a kill, and with queues and index deleted by hand."""
+"""Measures starts that read the log: after a kill, and after queues and index were deleted."""
 
 import contextlib
 import shutil
@@ -25,28 +25,28 @@ _TOPIC = "bench_restart"
 
 
 class RestartServer(Server, Protocol):
-    """A broker that can be killed and started again on what it left."""
+    """A broker that can be killed and started again on its directory."""
 
     @property
     def store_directory(self) -> Path: ...
     def last_words(self) -> str:
-        """The end of what the broker has logged."""
+        """Returns the end of the broker's log."""
         ...
 
     def stop_broker(self) -> None:
-        """An orderly end of the broker."""
+        """Stops the broker cleanly."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL to the broker."""
+        """Kills the broker with SIGKILL."""
         ...
 
     def restart(self) -> float:
-        """Starts the broker again under the same address without waiting for it; the monotonic time of that."""
+        """Starts the broker again at the same address without waiting; returns the monotonic time of the start."""
         ...
 
 
-def measure_restarts(server: RestartServer, messages: int, wanted: list[str]) -> list[Figure]:
+def measure_restarts(server: RestartServer, messages: int, cases: list[str]) -> list[Figure]:
     """Fills a log, kills the broker under load, and times its starts up to the first accepted send.
 
     Raises:
@@ -63,7 +63,7 @@ def measure_restarts(server: RestartServer, messages: int, wanted: list[str]) ->
             Figure("unclean-start first send", unclean_s, "s", 3.0),
             Figure("unclean-start log", log_bytes / 2**30, "GiB", None),
         ]
-        if REBUILD_CASE in wanted:
+        if REBUILD_CASE in cases:
             figures += _rebuild(server, accepted)
         return figures
     finally:
@@ -71,7 +71,7 @@ def measure_restarts(server: RestartServer, messages: int, wanted: list[str]) ->
 
 
 def _fill_and_kill(server: RestartServer, messages: int) -> int:
-    """Messages that the broker accepted before it was killed, some more than ``messages``."""
+    """Sends ``messages`` messages, and kills the broker while it receives more; returns the number surely accepted."""
     plan = SendPlan(_TOPIC, QUEUES, body_bytes=BODY_BYTES, batch=32, connections=2, in_flight=8)
     load = SendLoad(server.broker, plan)
     try:
@@ -87,7 +87,7 @@ def _fill_and_kill(server: RestartServer, messages: int) -> int:
 
 
 def _time_restart(server: RestartServer, accepted: int) -> tuple[float, float]:
-    """Seconds from the start of the process to the first accepted send, and until all messages are in their queues."""
+    """Returns the seconds from the start to the first accepted send, and until all messages are in their queues."""
     begin = server.restart()
     _await_send(server, begin)
     sending_s = time.monotonic() - begin
@@ -113,10 +113,10 @@ def _rebuild(server: RestartServer, accepted: int) -> list[Figure]:
 
 
 def _await_send(server: RestartServer, begin: float) -> None:
-    """Returns when a send was answered with success.
+    """Returns once a send succeeds.
 
     Raises:
-        BenchError: the broker ended, or refused or did not answer for too long; with what it said last.
+        BenchError: the broker ended, or did not accept a send in time; the text has its last refusal and log lines.
     """
     refusal = "none was answered"
     stream = frames.SendStream(_TOPIC, QUEUES, BODY_BYTES, first_number=1 << 30)
@@ -135,7 +135,7 @@ def _await_send(server: RestartServer, begin: float) -> None:
                     return
                 refusal = counter.first_refusal or refusal
         except OSError:
-            pass  # nobody listens yet
+            pass  # the broker does not listen yet
         if not process.is_running(server.broker_pid):
             raise BenchError(f"the broker ended during its start: {server.last_words()}")
         time.sleep(POLL_S)
@@ -145,5 +145,5 @@ def _await_send(server: RestartServer, begin: float) -> None:
 
 
 def _disk_bytes(directory: Path) -> int:
-    """Bytes on the disk; log segments are sparse."""
+    """Returns the bytes used on disk; log segments are sparse."""
     return sum(path.stat().st_blocks * 512 for path in directory.iterdir())

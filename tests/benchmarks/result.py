@@ -1,11 +1,11 @@
-"""What a load reports."""
+"""The results of a load."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Messages moved in a time, by successful answers only."""
+    """A number of messages, by successful answers only, and the time they took."""
 
     messages: int
     seconds: float
@@ -17,7 +17,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds from just before a send to the message's arrival in a waiting pull."""
+    """Milliseconds from before a send to the message's arrival in a waiting pull."""
 
     p50_ms: float
     p99_ms: float

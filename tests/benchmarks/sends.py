@@ -1,4 +1,4 @@
-"""Send load: a fixed number of sends in flight on each connection, only answers with code 0 counted."""
+"""Send load: keeps a fixed number of sends in flight on each connection and counts only answers with code 0."""
 
 import selectors
 import socket
@@ -11,13 +11,13 @@ from tests.benchmarks.result import Rate
 
 RECEIVE_BYTES = 1 << 20
 ANSWER_DEADLINE_S = 30.0
-REFUSED_PART = 100  # one refusal in so many sends is let pass; refused sends are never counted
-NUMBERS_A_CONNECTION = 1 << 28  # messages before unique keys repeat
+SENDS_PER_REFUSAL = 100  # tolerates one refusal in so many sends; refused sends are never counted
+NUMBERS_PER_CONNECTION = 1 << 28  # messages before unique keys repeat
 
 
 @dataclass(frozen=True, slots=True)
 class SendPlan:
-    """What a send load does; ``in_flight`` counts frames a connection."""
+    """The parameters of a send load; ``in_flight`` is the number of frames per connection."""
 
     topic: str
     queues: int = 8
@@ -47,7 +47,7 @@ class _Sender:
 
 
 class SendLoad:
-    """Keeps a fixed number of sends in flight on each connection, for as many runs as asked."""
+    """Keeps a fixed number of sends in flight on each connection; can run several times."""
 
     def __init__(self, address: str, plan: SendPlan, first_number: int = 0) -> None:
         self._plan = plan
@@ -61,7 +61,7 @@ class SendLoad:
                     plan.body_bytes,
                     plan.header,
                     plan.batch,
-                    first_number + place * NUMBERS_A_CONNECTION,
+                    first_number + place * NUMBERS_PER_CONNECTION,
                 ),
                 0,
             )
@@ -74,28 +74,28 @@ class SendLoad:
             sender.sock.close()
 
     def warm_up(self, messages: int) -> None:
-        """Sends like ``run`` but lets the broker refuse: a JVM that is still compiling answers "busy"."""
+        """Sends as ``run`` does but ignores refusals: a JVM that is still compiling answers "busy"."""
         self._drive(messages)
 
     def run(self, messages: int) -> Rate:
         """Sends about ``messages`` (rounded up to whole frames) and waits until all of them are in their queues.
 
         Raises:
-            BenchError: more than one send in a hundred was refused, or the queues grew by another number than was
-                answered.
+            BenchError: more than one send in a hundred was refused, or the queues grew by a number other than that of
+                the accepted messages.
         """
         answered, refused, seconds = self._drive(messages)
-        if refused * REFUSED_PART > answered:
+        if refused * SENDS_PER_REFUSAL > answered:
             raise BenchError(f"{refused} sends were refused; the first: {self._first_refusal()}")
         return Rate(answered, seconds)
 
     def _drive(self, messages: int) -> tuple[int, int, float]:
-        """``(messages answered with success, messages refused, seconds)``."""
+        """Returns ``(messages accepted, messages refused, seconds)``."""
         plan = self._plan
         before = sum(self._control.max_offsets(plan.topic, plan.queues))
-        a_connection = -(-messages // (plan.batch * plan.connections))
+        frames_per_connection = -(-messages // (plan.batch * plan.connections))
         for sender in self._senders:
-            sender.quota = a_connection
+            sender.quota = frames_per_connection
             sender.sent = 0
             sender.counter = answers.AnswerCounter()
         start = time.perf_counter()
@@ -103,7 +103,7 @@ class SendLoad:
         seconds = time.perf_counter() - start
         answered = sum(sender.counter.succeeded for sender in self._senders) * plan.batch
         self._settle(before + answered)
-        return answered, a_connection * plan.connections * plan.batch - answered, seconds
+        return answered, frames_per_connection * plan.connections * plan.batch - answered, seconds
 
     def _exchange(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -131,11 +131,11 @@ class SendLoad:
         return next((sender.counter.first_refusal for sender in self._senders if sender.counter.first_refusal), "")
 
     def _settle(self, expected: int) -> None:
-        """Waits for the queues: an Apache broker answers before its dispatch thread has built them."""
+        """Waits until the queues have all messages: an Apache broker answers before its dispatch thread adds them."""
         wait_until(
             lambda: sum(self._control.max_offsets(self._plan.topic, self._plan.queues)) >= expected,
             f"the queues of {self._plan.topic} to hold {expected} messages",
         )
-        held = sum(self._control.max_offsets(self._plan.topic, self._plan.queues))
-        if held != expected:
-            raise BenchError(f"{self._plan.topic} holds {held} messages, answered were {expected}")
+        count = sum(self._control.max_offsets(self._plan.topic, self._plan.queues))
+        if count != expected:
+            raise BenchError(f"{self._plan.topic} has {count} messages, expected were {expected}")

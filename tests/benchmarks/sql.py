@@ -1,18 +1,18 @@
-"""SQL load: a backlog of messages with three properties, pulled through an SQL92 expression that wants one in 100."""
+"""SQL load: pulls a backlog of messages with three properties; an SQL92 expression matches one in 100."""
 
 import struct
 
 from tests.benchmarks import frames
-from tests.benchmarks.filtered import FilteredLoad, Selection
+from tests.benchmarks.filtered import FilteredBatch, FilteredLoad
 
 BODY_BYTES = 128
-BATCH = 100  # amounts 0 to 99, one message each
+BATCH = 100  # one message for each amount from 0 to 99
 EXPRESSION = "amount >= 98 AND color = 'red'"
-WANTED_A_BATCH = 1
+MATCHES_PER_BATCH = 1
 
 
 def batch_of_amounts() -> bytes:
-    """The body of one batch send."""
+    """Returns the body of one batch send."""
     entries = []
     for amount in range(BATCH):
         color = ("blue", "red")[amount % 2]
@@ -24,7 +24,7 @@ def batch_of_amounts() -> bytes:
 
 
 def sql_load(address: str, topic: str, queues: int, group: str) -> FilteredLoad:
-    """The load on the broker at ``address``."""
+    """Returns the load on the broker at ``address``."""
     return FilteredLoad(
-        address, topic, queues, group, Selection(batch_of_amounts(), BATCH, WANTED_A_BATCH, sql=EXPRESSION)
+        address, topic, queues, group, FilteredBatch(batch_of_amounts(), BATCH, MATCHES_PER_BATCH, sql=EXPRESSION)
     )

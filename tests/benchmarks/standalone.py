@@ -17,8 +17,8 @@ class PyMQBroker:
     """A standalone PyMQ on free loopback ports, with its files under ``directory``.
 
     Args:
-        directory: made if it is not there.
-        command: how to call pymq; the running interpreter's ``-m pymq`` unless told.
+        directory: created if it does not exist.
+        command: the pymq command; default ``-m pymq`` of the running interpreter.
         settings: keys of broker.conf.
     """
 
@@ -45,10 +45,10 @@ class PyMQBroker:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts it and waits for its ready line; ``ready_s`` is the time from the start of the process to that line.
+        """Starts the process and waits for its ready line; ``ready_s`` is the time from the start to that line.
 
         Raises:
-            BenchError: it ended, or was not ready within 30 s.
+            BenchError: the process ended, or was not ready within 30 s.
         """
         begin = self._spawn()
         self._await_ready()
@@ -59,16 +59,16 @@ class PyMQBroker:
         line = process.first_line(self._process)
         if not line:
             self._process.wait()
-            raise BenchError(f"pymq standalone did not get ready: {self.last_words()}")
+            raise BenchError(f"pymq standalone did not become ready: {self.last_words()}")
         ready = json.loads(line)
         self.namesrv, self.broker = ready["namesrv"], ready["broker"]
 
     def last_words(self) -> str:
-        """The end of what it has logged."""
+        """Returns the end of the process's log."""
         return self._errors.read_text()[-2000:].strip()
 
     def restart(self) -> float:
-        """Starts it again under the same addresses without waiting for it; the monotonic time of that."""
+        """Starts it again at the same addresses without waiting; returns the monotonic time of the start."""
         return self._spawn()
 
     def _spawn(self) -> float:
@@ -92,7 +92,7 @@ class PyMQBroker:
         return begin
 
     def _ports(self) -> list[str]:
-        """Any free ones at first, the same ones later."""
+        """Returns the port options: free ports at first, the same ports later."""
         namesrv_port, broker_port = (address.rpartition(":")[2] or "0" for address in (self.namesrv, self.broker))
         return ["--namesrv-port", namesrv_port, "--port", broker_port]
 
@@ -105,14 +105,14 @@ class PyMQBroker:
         return self._directory / "data"
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kills the process with SIGKILL."""
         assert self._process is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
 
     def stop_broker(self) -> None:
-        """An orderly end after :meth:`restart`, once it is ready: a signal before that ends its recovery half-way."""
+        """Stops it cleanly after :meth:`restart`, once it is ready: an earlier signal would interrupt its recovery."""
         self._await_ready()
         self.stop()
 

@@ -1,7 +1,8 @@
-"""Measures appending through the store's own interface, without a broker: ``python -m tests.benchmarks.store_append``.
+"""Measures appends through the store's interface, without a broker: ``python -m tests.benchmarks.store_append``.
 
-What ``scripts/bench store-append`` runs: batches of 64 messages, each batch one commit, on one CPU, with everything
-that a message costs (units, digests, keys in the index). Prints one JSON object: messages a second by kind.
+``scripts/bench store-append`` runs it. It appends batches of 64 messages, with one commit per batch, on one CPU. The
+time includes all work for a message (units, digests, keys in the index). Prints a JSON object: messages per second
+by kind.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pymq.store.write.appender import BatchEntry
 BATCH_COUNT = 64
 BODY_BYTES = 128
 QUEUES = 8
-TICK_EVERY = 64  # commits between two ticks; a broker ticks by time
+TICK_EVERY = 64  # commits between two ticks; a broker ticks at intervals
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 TAG_CODE = tags_code("TagA")
 
 
 def batches(count: int, *, keyed: bool) -> list[list[BatchEntry]]:
-    """About ``count`` messages; ``keyed`` ones have properties as a Java client writes them, the others a tag alone."""
+    """Returns about ``count`` messages; ``keyed`` ones have a Java client's properties, the others only a tag."""
     body = b"x" * BODY_BYTES
     made: list[list[BatchEntry]] = []
     for first in range(0, count, BATCH_COUNT):
@@ -41,7 +42,7 @@ def batches(count: int, *, keyed: bool) -> list[list[BatchEntry]]:
 
 
 def measure(directory: str, load: list[list[BatchEntry]]) -> float:
-    """Messages a second."""
+    """Appends the load to a new store and returns the messages per second."""
     store = MessageStore(root=directory, files=RealFiles(), clock=SystemClock())
     store.open()
     begin = time.perf_counter()
@@ -59,14 +60,14 @@ def measure(directory: str, load: list[list[BatchEntry]]) -> float:
 
 
 def main() -> None:
-    """Both kinds, the best of some rounds each: other work on the machine only ever slows a round down."""
+    """Prints the best of some rounds of both kinds, because other work on the machine only slows rounds down."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--messages", type=int, default=500_000)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--dir", help="where the store is made (a temporary directory)")
+    options.add_argument("--dir", help="directory for the store (a temporary directory)")
     chosen = options.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    importlib.import_module("pymq.store.index.bulk_keys")  # as in a broker that runs for a while
+    importlib.import_module("pymq.store.index.bulk_keys")  # a broker has imported it after a while
     rates = {}
     for kind in ("plain", "keyed"):
         load = batches(chosen.messages, keyed=kind == "keyed")

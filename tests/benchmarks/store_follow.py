@@ -1,8 +1,8 @@
-"""Measures a log that follows another's, without a broker: ``python -m tests.benchmarks.store_follow``.
+"""Measures how a store follows a master's log, without a broker: ``python -m tests.benchmarks.store_follow``.
 
-What ``scripts/bench store-follow`` runs on one CPU: the same log of keyed 128-byte messages, spread over queues one by
-one, taken over in pieces of about 256 messages, each handed on at once, and in pieces of 1 MiB, as fast as it goes.
-Prints one JSON object: microseconds of CPU a message, and MB of log a second of CPU.
+``scripts/bench store-follow`` runs it on one CPU. A log of keyed 128-byte messages, round robin over queues, is copied
+in pieces of about 256 messages, and in pieces of 1 MiB; each piece is dispatched at once. Prints a JSON object:
+microseconds of CPU per message, and MB of log per second of CPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def opened(directory: str) -> MessageStore:
 
 
 def filled(directory: str, count: int) -> MessageStore:
-    """A master's store of about ``count`` messages."""
+    """Returns a master's store with about ``count`` messages."""
     store = opened(directory)
     for number, entries in enumerate(batches(count, keyed=True)):
         for place, (_, body, properties, tags_code) in enumerate(entries):
@@ -46,7 +46,7 @@ def filled(directory: str, count: int) -> MessageStore:
 
 
 def measure(directory: str, log: list[bytes]) -> float:
-    """Seconds of CPU to take the pieces over, with units, keys and digests."""
+    """Returns the seconds of CPU to copy the pieces, including units, keys and digests."""
     store = opened(directory)
     follower = Follower(store)
     begin = time.process_time()
@@ -64,7 +64,7 @@ def measure(directory: str, log: list[bytes]) -> float:
 
 
 def pieces(store: MessageStore, size: int) -> list[bytes]:
-    """The store's log."""
+    """Returns the store's log in pieces of up to ``size`` bytes."""
     made: list[bytes] = []
     at = store.physical_min_offset
     while at < store.physical_max_offset:
@@ -74,14 +74,14 @@ def pieces(store: MessageStore, size: int) -> list[bytes]:
 
 
 def main() -> None:
-    """Both ways, the best of some rounds each: other work on the machine only ever slows a round down."""
+    """Prints the best of some rounds for both sizes, because other work on the machine only slows rounds down."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--messages", type=int, default=500_000)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--dir", help="where the stores are made (a temporary directory)")
+    options.add_argument("--dir", help="directory for the stores (a temporary directory)")
     chosen = options.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    importlib.import_module("pymq.store.dispatch.bulk_dispatch")  # as in a broker that runs for a while
+    importlib.import_module("pymq.store.dispatch.bulk_dispatch")  # a broker has imported it after a while
     with tempfile.TemporaryDirectory(dir=chosen.dir) as directory:
         master = filled(directory, chosen.messages)
         count = sum(queue.max_offset for queue in master.queue_table)

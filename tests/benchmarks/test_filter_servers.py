@@ -10,7 +10,14 @@ from pymq.filterserver.classes import parse_class
 from pymq.model import sysflag
 from pymq.model.record import decode_batch
 from pymq.wire.command import decode_command
-from tests.benchmarks.filter_servers import BATCH, FILTER_CLASS, ITEM_COUNTS, PRICE_MAX, WANTED_A_BATCH, batch_of_orders
+from tests.benchmarks.filter_servers import (
+    BATCH,
+    FILTER_CLASS,
+    ITEM_COUNTS,
+    MATCHES_PER_BATCH,
+    PRICE_MAX,
+    batch_of_orders,
+)
 from tests.benchmarks.frames import pull_frame
 
 
@@ -19,7 +26,7 @@ def test_one_message_of_a_batch_has_a_dear_item(size: str, kib: int) -> None:
     bodies = [body for _, body, _ in decode_batch(batch_of_orders(ITEM_COUNTS[size]))]
     assert len(bodies) == BATCH and all(900 * kib < len(body) < 1100 * kib for body in bodies)
     dearest = [max(item["price"] for item in json.loads(body)["items"]) for body in bodies]
-    assert sum(price > PRICE_MAX for price in dearest) == WANTED_A_BATCH
+    assert sum(price > PRICE_MAX for price in dearest) == MATCHES_PER_BATCH
 
 
 def test_frames() -> None:

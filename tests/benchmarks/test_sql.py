@@ -5,7 +5,7 @@ from pymq.model.properties import decode_properties
 from pymq.model.record import decode_batch
 from pymq.wire.command import decode_command
 from tests.benchmarks.frames import batch_fields, pull_frame
-from tests.benchmarks.sql import BATCH, BODY_BYTES, EXPRESSION, WANTED_A_BATCH, batch_of_amounts
+from tests.benchmarks.sql import BATCH, BODY_BYTES, EXPRESSION, MATCHES_PER_BATCH, batch_of_amounts
 
 
 def test_one_message_of_a_batch_matches() -> None:
@@ -13,7 +13,7 @@ def test_one_message_of_a_batch_matches() -> None:
     assert len(entries) == BATCH and {len(body) for _, body, _ in entries} == {BODY_BYTES}
     properties = [decode_properties(raw) for _, _, raw in entries]
     assert {len(one) for one in properties} == {3}
-    assert [compile_sql(EXPRESSION).evaluate(one) for one in properties].count(True) == WANTED_A_BATCH
+    assert [compile_sql(EXPRESSION).evaluate(one) for one in properties].count(True) == MATCHES_PER_BATCH
 
 
 def test_frames() -> None:

@@ -1,6 +1,6 @@
-"""Exports a topic several times in one Spark session and prints the rows a second of each: what a warm Spark does.
+"""Exports a topic several times in one Spark session and prints the rows per second of each, to measure a warm Spark.
 
-Run by :mod:`tests.benchmarks.export` as ``python -m tests.benchmarks.warm_export NAMESRV TOPIC DIRECTORY ROUNDS``.
+:mod:`tests.benchmarks.export` runs it as ``python -m tests.benchmarks.warm_export NAMESRV TOPIC DIRECTORY ROUNDS``.
 """
 
 import json
@@ -12,7 +12,7 @@ from pymq.spark.options import ExportOptions
 
 
 def main(namesrv: str, topic: str, directory: Path, rounds: int) -> None:
-    """Writes ``rounds`` exports below ``directory``; one JSON list of rows per second on stdout."""
+    """Writes ``rounds`` exports below ``directory`` and prints a JSON list of rows per second."""
     rates = []
     options = ExportOptions(namesrv=namesrv, topics=(topic,))
     with gateway.running(options.master, {"spark.driver.memory": options.driver_memory}):

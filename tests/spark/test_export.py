@@ -204,7 +204,7 @@ def test_bad_wishes_are_refused(cluster: FakeCluster, tmp_path: Path) -> None:
         ({"columns": ("x",)}, "no column 'x'"),
         ({"partition_by": ("hour",)}, "partition column 'hour'"),
         ({"partition_by": ("dt", "dt")}, "duplicate"),
-        ({"start": "someday"}, "no point in time"),
+        ({"start": "someday"}, "not a point in time"),
         ({"tag": "||"}, "names no tag"),
     ):
         with pytest.raises(UsageError, match=text):

@@ -61,7 +61,7 @@ def test_it_agrees_with_python(number: int, text: str, limit: int) -> None:
         ("body.a > 1", {"a": "x"}, "No such overload"),
         ("1 / body.a == 1", {"a": 0}, "division by zero"),
         ("body.a + 1 > 0", {"a": 2**63 - 1}, "overflow"),
-        ("body.a", {"a": 5}, "the expression gives int, not true or false"),
+        ("body.a", {"a": 5}, "the expression returns int, not true or false"),
         ("unknown > 1", {}, "Undefined variable"),
         ("body.a > 1", b"{", "the body is not JSON"),
         ("body.a.matches('(')", {"a": "x"}, ""),

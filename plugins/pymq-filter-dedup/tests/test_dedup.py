@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pymq_filter_dedup import EXPRESSION_LENGTH_MAX, KEYS_MAX_COUNT, DedupFilter, Window
+from pymq_filter_dedup import EXPRESSION_LENGTH_MAX, KEYS_MAX_COUNT, DedupFilter, KeyWindow
 
 from pymq.errors import ExpressionError
 from pymq.filter.messages import FilterMessage
@@ -58,14 +58,14 @@ def test_the_same_messages_read_again_get_the_same_answers(keys: list[str]) -> N
 
 
 def test_memory_is_bounded() -> None:
-    window = Window("KEYS", None, 10)
+    window = KeyWindow("KEYS", None, 10)
     for at in range(1000):
         window.is_new(message(at, f"k{at}"))
         assert len(window) <= 10
 
 
 def test_a_window_of_time_forgets() -> None:
-    window = Window("KEYS", 100, 1000)
+    window = KeyWindow("KEYS", 100, 1000)
     for at in range(1000):
         window.is_new(message(at, f"k{at}", at * 10))
     assert len(window) == 11

@@ -42,8 +42,8 @@ class GroupMember:
 @dataclass(frozen=True, slots=True)
 class PromotionPlan:
     """The roles and risks of a promotion. ``target`` becomes the master; ``master`` is the running one that steps down.
-    If there is none it is None, and ``lost_master`` is its last known address, which may be empty. ``second_masters``: other
-    masters of the target's epoch, if the target is a master too; they become its slaves.
+    If there is none it is None, and ``lost_master`` is its last known address, which may be empty. ``second_masters``:
+    other masters of the target's epoch, if the target is a master too; they become its slaves.
 
     ``risks``: reasons why messages could be lost, which ``--force`` accepts; ``obstacles``: reasons that prevent it.
     """

@@ -1,4 +1,4 @@
-"""CEL, Google's Common Expression Language, on JSON bodies and properties, run by a library written in Rust."""
+"""CEL, Google's Common Expression Language, on JSON bodies and properties; a Rust library runs it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pymq.filter.plugins import CompiledFilter, EachMessage, FilterPlugin, hooki
 EXPRESSION_LENGTH_MAX = 4096
 MACROS_MAX = 3
 PLUSES_MAX = 64  # each may double a text or a list
-STEPS_MAX = 100_000  # conditions that the loops of one message may try
-STEPS_OF_A_PATTERN = 1_000  # what matches() costs in each of them: it compiles its pattern
+STEPS_MAX = 100_000  # limit of conditions that loops may evaluate for one message
+STEPS_OF_A_PATTERN = 1_000  # cost of matches() in each of them, because it compiles its pattern
 
 _BODY = re.compile(r"\bbody\b")
 _LOOP = re.compile(r"\.\s*(all|exists|exists_one|existsOne|filter)\s*\(")
@@ -24,7 +24,7 @@ _BUILDER = re.compile(r"\.\s*(map|transformList|transformMap|transformMapEntry)\
 
 
 class CelFilter:
-    """``body.total > 100 && props.country == "DE"``; there are body, props, topic, tags and keys."""
+    """The filter ``body.total > 100 && props.country == "DE"``, with variables body, props, topic, tags and keys."""
 
     name = "cel"
     doc = "CEL on body (JSON), props, tags, keys, topic: 'body.total > 100 && props.country == \"DE\"'."
@@ -40,7 +40,7 @@ class CelFilter:
         wants_body = _BODY.search(expression) is not None
         own_values = expression.count(",") + expression.count("[") + expression.count("{")
 
-        def judged(message: FilterMessage) -> bool | None:
+        def evaluate(message: FilterMessage) -> bool | None:
             properties = message.properties
             if loops:
                 values = own_values + len(properties) + (node_count_max(message.body) if wants_body else 0)
@@ -60,13 +60,13 @@ class CelFilter:
                 raise FilterError(_reason(error)) from error
             if answer is None or isinstance(answer, bool):
                 return answer
-            raise FilterError(f"the expression gives {type(answer).__name__}, not true or false: compare it")
+            raise FilterError(f"the expression returns {type(answer).__name__}, not true or false: add a comparison")
 
-        return EachMessage(judged)
+        return EachMessage(evaluate)
 
 
 def _checked_loops(expression: str) -> int:
-    """How many loops there are. Raises ExpressionError for what could take too much time or memory."""
+    """Returns the number of loops. Raises ExpressionError for an expression that could take too much time or memory."""
     if len(expression) > EXPRESSION_LENGTH_MAX:
         raise ExpressionError(
             EXPRESSION_LENGTH_MAX + 1, f"{len(expression)} characters, the limit is {EXPRESSION_LENGTH_MAX}"
@@ -94,9 +94,9 @@ def _check_steps(steps: int) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What the library says, on one line; the ends that Python itself asks for are passed on.
+    """Returns the library's text on one line; raises KeyboardInterrupt, SystemExit and GeneratorExit again.
 
-    A panic of the Rust library is a BaseException, and no reason to end the process.
+    A panic of the Rust library is a BaseException too, but must not end the process.
     """
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
         raise error

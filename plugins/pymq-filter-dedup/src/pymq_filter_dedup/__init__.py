@@ -1,4 +1,4 @@
-"""Leaves out messages whose key came before, within a window of time or number; memory is bounded by that number."""
+"""Leaves out messages whose key appeared before, within a window of time or number; the number limits the memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _Place = tuple[str, str, int, int]
 
 
 class DedupFilter:
-    """``by FIELD [within TIME] [last COUNT]``."""
+    """The filter ``by FIELD [within TIME] [last COUNT]``."""
 
     name = "dedup"
     keeps_state = True
-    doc = "Leaves repeated keys out: 'by KEYS', 'by body within 10m', 'by orderId within 1h last 500000'."
+    doc = "Leaves out repeated keys: 'by KEYS', 'by body within 10m', 'by orderId within 1h last 500000'."
 
     def compile(self, expression: str) -> CompiledFilter:
         if len(expression) > EXPRESSION_LENGTH_MAX:
@@ -40,11 +40,11 @@ class DedupFilter:
             )
         form = _FORM.fullmatch(expression)
         if form is None:
-            raise ExpressionError(1, "expected 'by FIELD', with 'within 10m' and 'last 100000' behind it if wanted")
+            raise ExpressionError(1, "expected 'by FIELD', then optionally 'within 10m' and 'last 100000'")
         count = int(form["count"] or KEYS_DEFAULT_COUNT)
         if not 0 < count <= KEYS_MAX_COUNT:
-            raise ExpressionError(form.start("count") + 1, f"{count} keys, there may be 1 to {KEYS_MAX_COUNT}")
-        return EachMessage(Window(form["field"], _window_ms(form), count).is_new)
+            raise ExpressionError(form.start("count") + 1, f"{count} keys, the limits are 1 and {KEYS_MAX_COUNT}")
+        return EachMessage(KeyWindow(form["field"], _window_ms(form), count).is_new)
 
 
 def _window_ms(form: re.Match[str]) -> int | None:
@@ -56,11 +56,11 @@ def _window_ms(form: re.Match[str]) -> int | None:
         raise ExpressionError(form.start("time") + 1, str(error)) from error
 
 
-class Window:
-    """The keys of late, by their hashes. Time is the brokers' store time, so a replay gives the same answers.
+class KeyWindow:
+    """The hashes of recent keys. Time is the brokers' store time, so a replay gives the same results.
 
-    Each key remembers the message that brought it: the same message, read again after a hand-over of its queue or a
-    lost commit, is no repetition. ``window_ms`` None: only the number counts.
+    Each key is stored with its first message: the same message, read again after a rebalance or a lost commit, is not a
+    repetition. With ``window_ms`` None only the number limits the window.
     """
 
     def __init__(self, name: str, window_ms: int | None, count_max: int) -> None:
@@ -74,7 +74,7 @@ class Window:
         return len(self._first)
 
     def is_new(self, message: FilterMessage) -> bool:
-        """False for a repetition. A message without the field can't be one."""
+        """Returns False for a repetition. A message without the field is always new."""
         value = self._get(message)
         if value is None:
             return True

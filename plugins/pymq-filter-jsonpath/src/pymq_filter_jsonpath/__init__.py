@@ -1,4 +1,4 @@
-"""JSONPath (RFC 9535) on JSON bodies: a message matches when its query finds something."""
+"""JSONPath (RFC 9535) on JSON bodies: a message matches when the query finds a value in its body."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pymq.filter.messages import FilterMessage
 from pymq.filter.plugins import CompiledFilter, EachMessage, FilterPlugin, hookimpl
 
 EXPRESSION_LENGTH_MAX = 4096
-STEPS_MAX = 1_000_000  # values a query may look at in one body, at most
+STEPS_MAX = 1_000_000  # limit of values that a query may visit in one body
 
 _ENVIRONMENT = JSONPathEnvironment(strict=True)
-for _name in ("match", "search"):  # they run on Python's re, where a pattern can take for ever; use the regex filter
+for _name in ("match", "search"):  # they use Python's re, where a pattern can take forever; use the regex filter
     del _ENVIRONMENT.function_extensions[_name]
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 
 
 class JsonPathFilter:
-    """``$.items[?@.price > 5]``; an expression that begins with ``?`` is a condition on the whole body."""
+    """The filter ``$.items[?@.price > 5]``; an expression that begins with ``?`` is a condition on the whole body."""
 
     name = "jsonpath"
-    doc = "JSONPath finds something in the JSON body: '$.items[?@.price > 5]'; '?@.total > 100' asks the body itself."
+    doc = "JSONPath finds a value in the JSON body: '$.items[?@.price > 5]'; '?@.total > 100' tests the body itself."
 
     def compile(self, expression: str) -> CompiledFilter:
         if len(expression) > EXPRESSION_LENGTH_MAX:
@@ -55,11 +55,11 @@ class JsonPathFilter:
 
 
 class Cost(NamedTuple):
-    """What makes a query look at more values than a body has; texts in quotes left out.
+    """The parts of a query, outside of quotes, that make it visit more values than a body has.
 
-    ``deep``: descents and conditions, each of which may look at a value once for every level above it; ``roots``:
-    queries from ``$`` inside conditions, each of which may look at all of them again; ``commas``: lists of selectors,
-    which double values; ``terms``: conditions joined.
+    ``deep``: descents and conditions, each of which may visit a value once for every level above it; ``roots``:
+    queries from ``$`` in conditions, each of which may visit all values again; ``commas``: lists of selectors, which
+    double values; ``terms``: the number of joined conditions.
     """
 
     deep: int
@@ -78,20 +78,20 @@ class Cost(NamedTuple):
         )
 
     def check(self, body: bytes, document: Any) -> None:
-        """Raises FilterError when the query could look at more than STEPS_MAX values of this body."""
+        """Raises FilterError when the query could visit more than STEPS_MAX values of this body."""
         nodes = node_count_max(body)
         levels = _depth(document) if self.deep > 1 else 1
         steps = nodes ** (1 + self.roots) * levels ** max(0, self.deep - 1) * 2**self.commas * self.terms
         if steps > STEPS_MAX:
             shown = steps if steps < 10**12 else "over 10^12"
             raise FilterError(
-                f"the query could look at {shown} values of this body, the limit is {STEPS_MAX}: use fewer .., ?, "
+                f"the query could visit {shown} values of this body, the limit is {STEPS_MAX}: use fewer .., ?, "
                 "lists and inner $"
             )
 
 
 def _depth(document: Any) -> int:
-    """Levels of a JSON value, 1 for a plain one."""
+    """Returns the number of levels of a JSON value, 1 for a plain one."""
     levels, row = 0, [document]
     while row:
         levels += 1
@@ -105,7 +105,7 @@ def _depth(document: Any) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what the library says."""
+    """Returns the first line of the library's text."""
     if isinstance(error, RecursionError):
         return "nested too deeply: write it flatter"
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Regular expressions by RE2, whose time grows linearly with the text: no pattern makes it explode."""
+"""Regular expressions with RE2, whose time grows linearly with the text for every pattern."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pymq.filter.messages import FilterMessage
 from pymq.filter.plugins import CompiledFilter, EachMessage, FilterPlugin, hookimpl
 
 PATTERN_LENGTH_MAX = 4096
-PROGRAM_MAX_BYTES = 4 * 1024 * 1024  # of a compiled pattern, with what RE2 remembers while it searches
+PROGRAM_MAX_BYTES = 4 * 1024 * 1024  # limit of a compiled pattern with RE2's caches for searching
 
 _FORM = re.compile(rf"(?P<field>{FIELD_PATTERN}) ~ (?P<pattern>.*)", re.DOTALL)
 
 
 class RegexFilter:
-    """``PATTERN`` searches the body, ``FIELD ~ PATTERN`` another field; a match anywhere counts."""
+    """The filter ``PATTERN`` on the body, or ``FIELD ~ PATTERN`` on another field; a match anywhere counts."""
 
     name = "regex"
     doc = "A regular expression (RE2) found in the body, or in a field: 'total.: 9[0-9]', 'tag ~ ^pa(id|yed)$'."
@@ -49,7 +49,7 @@ def _compiled(pattern: str, column: int) -> re2._Regexp:
     try:
         return re2.compile(pattern, options)
     except UnicodeEncodeError as error:
-        raise ExpressionError(column + error.start, "half a surrogate pair is no character") from error
+        raise ExpressionError(column + error.start, "half a surrogate pair is not a character") from error
     except re2.error as error:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

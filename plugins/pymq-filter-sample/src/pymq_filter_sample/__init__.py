@@ -1,4 +1,4 @@
-"""Samples of a topic: every n-th message, or those whose key's hash falls into a part. Keeps no state."""
+"""Samples of a topic: every n-th message, or messages whose key's hash is in a range. Keeps no state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SampleFilter:
             return EachMessage(_by_hash(share[3], parts, 0, taken - 1))
         if part := _RANGE.fullmatch(expression):
             parts, first, last = int(part[2]), int(part[3]), int(part[4])
-            _check(0 < parts <= PARTS_MAX, part.start(2), f"{parts} parts, there may be 1 to {PARTS_MAX}")
+            _check(0 < parts <= PARTS_MAX, part.start(2), f"{parts} parts, the limits are 1 and {PARTS_MAX}")
             _check(first <= last < parts, part.start(3), f"write a range within 0..{parts - 1}")
             return EachMessage(_by_hash(part[1], parts, first, last))
         raise ExpressionError(1, "expected '1/10', '1/10 by KEYS' or 'hash(KEYS) % 10 in 0..2'")
