@@ -54,6 +54,7 @@ from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
+from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.route import MASTER_ID
 from pymq.store.disk.fs import Files
@@ -63,7 +64,6 @@ from pymq.store.lifecycle.recovery import RecoveryReport
 from pymq.store.queue.consume_queue import tags_codes
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.replica.follower import Follower
-from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
 from pymq.store.write.plain_stager import PlainStager
 from pymq.wire.streams import Network

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pymq.errors import StoreError, StoreUnavailableError
+from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
 from pymq.store.index.keyed_records import KeyedRecords
@@ -29,7 +30,6 @@ from pymq.store.scan.scanner import (
     read_piece,
     scan,
 )
-from pymq.store.settings import UNIT_SIZE_BYTES
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records

@@ -14,8 +14,9 @@ from itertools import chain
 from pymq.broker.parts import BrokerParts
 from pymq.broker.report.metrics.traffic import is_system, truth
 from pymq.metrics.family import PAUSE, Family, Reading, gauge
+from pymq.model.layout import BLANK_UNIT_SIZE
 from pymq.model.names import RETRY_PREFIX
-from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, ConsumeQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.read.time_lookup import record_store_ms
 
 _LABELS = ("consumer_group", "topic", "is_retry", "is_system")
