@@ -41,8 +41,8 @@ from pymq.net.machine import memory_bytes
 from pymq.net.server import Connection, Server
 from pymq.net.streams import SocketNetwork, StreamServer
 from pymq.store.disk.fs import Files
-from pymq.store.lifecycle.recovery import RecoveryReport
 from pymq.store.replica.divergent_tail import truncate_log
+from pymq.store.store import RecoveryReport
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

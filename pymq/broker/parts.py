@@ -54,18 +54,14 @@ from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
-from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.route import MASTER_ID
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.timer_checkpoint import TimerCheckFile
-from pymq.store.lifecycle.recovery import RecoveryReport
-from pymq.store.queue.consume_queue import tags_codes
 from pymq.store.replica.epoch_table import epoch_table
-from pymq.store.replica.follower import Follower
-from pymq.store.store import MessageStore
-from pymq.store.write.plain_stager import PlainStager
+from pymq.store.settings import UNIT_SIZE_BYTES
+from pymq.store.store import Follower, MessageStore, RecoveryReport, tags_codes
 from pymq.wire.streams import Network
 
 ASSUMED_MEMORY_BYTES = 8 * 1024 * 1024 * 1024
@@ -211,7 +207,7 @@ class BrokerParts:
         self.follower: Follower | None = None
         self.ha_client: HaClient | None = None
         if not self.role.is_master:
-            self.follower = Follower(self.store)
+            self.follower = self.store.follow()
             self.ha_client = HaClient(
                 config=config,
                 store=self.store,
@@ -300,7 +296,7 @@ class BrokerParts:
             advice=self.read_advice,
             stats=self.stats,
         )
-        stager = PlainStager(self.store, self.store_host)
+        stager = self.store.plain_stager()
         self.fast_pulls = FastPulls(self.pulls)
         self.fast_sends = FastSends(
             config=config,
@@ -427,7 +423,7 @@ class BrokerParts:
 
     def _slaves_moved(self) -> None:
         """Slaves have more of the log, or are fewer: answers may go, and messages that are seen wake pulls."""
-        was_hiding = bool(self.store.appender.unconfirmed)
+        was_hiding = self.store.has_unconfirmed
         self.writer.release_confirmed()
         if was_hiding:
             self._schedule_turn_end()

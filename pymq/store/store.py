@@ -1,46 +1,81 @@
-"""MessageStore: the one door to a store directory. Stage, commit, read, look up; everything else is behind it."""
+"""MessageStore: the only door to a store directory. Stage, commit, read, look up; everything else is behind it.
+
+Code outside this package uses the public members of :class:`MessageStore` and the values that they return.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pymq.clock import Clock
+from pymq.errors import StoreUnavailableError
 from pymq.store.disk import fs
 from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.rebuild_mark import refuse_unfinished
 from pymq.store.index.index_service import IndexService
 from pymq.store.integrity.damage import Refusals
 from pymq.store.integrity.digests import Digests
-from pymq.store.integrity.log_digests import tail_digest
-from pymq.store.integrity.scrubber import Scrubber
+from pymq.store.integrity.scrubber import Scrubber, ScrubPiece
 from pymq.store.lifecycle.checkpointer import Checkpointer
-from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor
+from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, ColdCompressor, ColdPiece
 from pymq.store.lifecycle.expiry import Expiry
 from pymq.store.lifecycle.housekeeping import Housekeeping
 from pymq.store.lifecycle.recovery import Progress, RecoveryReport, recover
+from pymq.store.lifecycle.retention import Decision, Doomed, RetentionSettings
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import QueueView, tags_codes
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.read.reading import Accept, GetResult, GetStatus, PrefilterFn, get_messages
-from pymq.store.read.time_lookup import offset_by_time, record_store_ms
-from pymq.store.read.windows import WindowReader, read_record
+from pymq.store.read.reading import Accept, GetResult, GetStatus, RecordPrefilter
+from pymq.store.read.store_reader import StoreReader
+from pymq.store.replica.boundary import Boundary, find_boundary
 from pymq.store.replica.divergent_directory import adopt_former_directory
+from pymq.store.replica.follower import Follower
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender, ArrivalListener, BatchEntry, Placed
+from pymq.store.write.plain_stager import PlainStager
 
-if TYPE_CHECKING:
-    from pymq.store.replica.follower import Follower
+# What other packages import from the store, beside the tools for directories of stopped brokers.
+__all__ = [
+    "Accept",
+    "BatchEntry",
+    "Doomed",
+    "Follower",
+    "GetResult",
+    "GetStatus",
+    "MessageStore",
+    "Placed",
+    "PlainStager",
+    "QueueView",
+    "RecordPrefilter",
+    "RecoveryReport",
+    "RetentionSettings",
+    "StoreFigures",
+    "StoreSettings",
+    "tags_codes",
+]
 
-__all__ = ["BatchEntry", "GetResult", "GetStatus", "MessageStore", "Placed", "RecoveryReport", "StoreSettings"]
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """What metrics show of an open store. The scrubber's figures are 0 while digests are off."""
+
+    segment_count: int
+    cold_segment_count: int
+    corrupt_message_count: int
+    scrubbed_bytes: int
+    scrub_pass_count: int
+    scrub_damaged_count: int
 
 
-class MessageStore:
+class MessageStore(StoreReader):
     """One store directory, opened by one broker.
 
-    One thread calls everything; only :meth:`sync` may run in another. ``owner`` is written into the abort file
-    (RocketMQ puts its process id there); ``store_host``: 4 or 16 address bytes and a 32-bit port.
+    One thread calls everything; :meth:`sync`, :meth:`checkpoint` and :meth:`delete_segment` may run in another.
+    ``owner`` is written into the abort file (RocketMQ puts its process id there). ``store_host``: 4 or 16 address
+    bytes and a 32-bit port.
     """
 
     def __init__(
@@ -54,65 +89,59 @@ class MessageStore:
         log_directory: str | None = None,
         owner: str = "pymq",
     ) -> None:
-        self.settings = settings or StoreSettings()
-        self.root = root
-        self._files = files
-        self.clock = clock
-        self._abort_file = AbortFile(files, root, owner)
-        self._log_directory = log_directory or f"{root}/commitlog"
-        s = self.settings
+        s = settings or StoreSettings()
+        log_directory = log_directory or f"{root}/commitlog"
         cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
-        self.log = CommitLog(files, self._log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
-        self.cold_compressor = ColdCompressor(self.log, cold, lambda: self.checkpoints.newest.durable)
+        log = CommitLog(files, log_directory, s.segment_size_bytes, s.resident_bytes_max, cold)
         deleted = DeletedTopics(files, f"{root}/config/{DELETED_TOPICS_FILE}")
-        self.queue_table = QueueTable(
-            files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted
-        )
-        self._windows = WindowReader(self.log)
-        self.refusals = Refusals()
-        self.log.on_corrupt = self.refusals.note
-        self.digests = Digests(files, f"{root}/digests", self.log) if s.digests_enabled else None
-        self.scrubber = Scrubber(self.log, self.digests) if self.digests is not None else None
-        self.index = IndexService(files, f"{root}/index", self.log, clock, s) if s.index_enabled else None
-        self.checkpoints = Checkpointer(
-            log=self.log, queues=self.queue_table, index=self.index, digests=self.digests, files=files,
-            path=f"{root}/checkpoint", clock=clock, settings=s,
+        queues = QueueTable(files, f"{root}/consumequeue", s.queue_file_size_bytes, s.open_queue_files_max, deleted)
+        index = IndexService(files, f"{root}/index", log, clock, s) if s.index_enabled else None
+        super().__init__(log, queues, index, s)
+        self._root = root
+        self._files = files
+        self._clock = clock
+        self._log_directory = log_directory
+        self._store_host = store_host
+        self._abort_file = AbortFile(files, root, owner)
+        self._cold_compressor = ColdCompressor(log, cold, lambda: self._checkpoints.newest.durable)
+        self._refusals = Refusals()
+        log.on_corrupt = self._refusals.note
+        self._digests = Digests(files, f"{root}/digests", log) if s.digests_enabled else None
+        self._scrubber = Scrubber(log, self._digests) if self._digests is not None else None
+        self._checkpoints = Checkpointer(
+            log=log, queues=queues, index=index, digests=self._digests, files=files, path=f"{root}/checkpoint",
+            clock=clock, settings=s,
         )  # fmt: skip
         self._lock: fs.Lock | None = None
         self._serving = False
         self._refused_by: dict[str, str] = {}
-        self.follower: Follower | None = None  # grows the log by another's bytes
-        self.appender = Appender(self.log, self.queue_table, self.index, clock, s, store_host)
-        # The hot three: bound here, so that a send doesn't pay for a second call.
-        self.stage = self.appender.stage
-        self.stage_many = self.appender.stage_many
-        self.commit = self.appender.commit
-        self.confirm = self.appender.confirm
-        self.housekeeping = Housekeeping(
-            log=self.log, queues=self.queue_table, index=self.index, digests=self.digests, appender=self.appender,
-            checkpoints=self.checkpoints, clock=clock, settings=s,
+        self._follower: Follower | None = None  # set while the log grows by another broker's bytes
+        self._appender = Appender(log, queues, index, clock, s, store_host)
+        # The hot ones: bound here, so that a send doesn't pay for a second call.
+        self.stage = self._appender.stage
+        self.stage_many = self._appender.stage_many
+        self.commit = self._appender.commit
+        self.confirm = self._appender.confirm
+        self._housekeeping = Housekeeping(
+            log=log, queues=queues, index=index, digests=self._digests, appender=self._appender,
+            checkpoints=self._checkpoints, clock=clock, settings=s,
         )  # fmt: skip
-        self.expiry = Expiry(
-            log=self.log,
-            queues=self.queue_table,
-            index=self.index,
-            files=files,
-            directories=(self._log_directory, root),
-            durable=lambda: self.checkpoints.newest.durable,
-            save_checkpoint=self.checkpoint,
-        )
+        self._expiry = Expiry(
+            log=log, queues=queues, index=index, files=files, directories=(log_directory, root),
+            durable=lambda: self._checkpoints.newest.durable, save_checkpoint=self.checkpoint, clock=clock,
+        )  # fmt: skip
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def open(self, progress: Progress | None = None) -> RecoveryReport:
-        """Locks the directory, recovers, and serves. Raises StoreError or OSError."""
+        """Lock the directory, recover, and serve. Raises StoreError or OSError."""
         assert self._lock is None
-        for directory in (self.root, f"{self.root}/config"):
+        for directory in (self._root, f"{self._root}/config"):
             fs.make_directory(self._files, directory)
-        self._lock = self._files.lock(f"{self.root}/lock")
+        self._lock = self._files.lock(f"{self._root}/lock")
         try:
-            refuse_unfinished(self._files, self.root)
-            adopt_former_directory(self._files, self.root)
+            refuse_unfinished(self._files, self._root)
+            adopt_former_directory(self._files, self._root)
             return self._open(progress)
         except BaseException:
             self._release()
@@ -120,74 +149,77 @@ class MessageStore:
 
     def _open(self, progress: Progress | None) -> RecoveryReport:
         clean = not self._abort_file.exists
-        checkpoint = self.checkpoints.load()
-        # From here on a death is unclean, also one during recovery.
+        checkpoint = self._checkpoints.load()
+        # From here on every crash is an unclean stop, also one during recovery.
         self._abort_file.write()
-        self.log.load()
-        ignored = self.queue_table.load()
+        self._log.load()
+        ignored = self._queues.load()
         report = recover(
-            self.log, self.queue_table, self.index, checkpoint, self.settings, clean=clean, progress=progress,
-            now_ms=self.clock.now_ms(), distrust=self.checkpoints.distrust,
+            self._log, self._queues, self._index, checkpoint, self.settings, clean=clean, progress=progress,
+            now_ms=self._clock.now_ms(), distrust=self._checkpoints.distrust,
         )  # fmt: skip
-        if self.index is not None:
-            self.index.drain()
-            self.index.release()
+        if self._index is not None:
+            self._index.drain()
+            self._index.release()
         report.notes.extend(f"consumequeue/{name} is no legal topic name: left alone" for name in ignored)
         self._open_digests(report)
-        if self.queue_table.deleted is not None:
-            self.queue_table.deleted.bound(self.log.min_offset, self.log.max_offset)
-        self.appender.last_store_ms = self.log.last_store_ms
-        self.appender.closed = next(iter(self._refused_by.values()), None)
+        if self._queues.deleted is not None:
+            self._queues.deleted.bound(self._log.min_offset, self._log.max_offset)
+        self._appender.last_store_ms = self._log.last_store_ms
+        self._appender.closed = next(iter(self._refused_by.values()), None)
         self._serving = True
-        self.housekeeping.write()
+        self._housekeeping.write()
         self.sync()
-        self.expiry.open()
+        self._expiry.open()
         return report
 
     def _open_digests(self, report: RecoveryReport) -> None:
-        if self.digests is not None:
-            durable = self.checkpoints.newest.durable
-            self.digests.open(
+        if self._digests is not None:
+            durable = self._checkpoints.newest.durable
+            self._digests.open(
                 durable_offset=durable.log_offset if durable is not None else None,
-                checked_from=report.scan_start if self.settings.check_crc_on_recover else self.log.max_offset,
+                checked_from=report.scan_start if self.settings.check_crc_on_recover else self._log.max_offset,
                 damaged=report.damaged,
             )
 
     def close(self, *, as_clean: bool = True) -> None:
-        """Writes and syncs everything and marks the stop as clean. When the disk fails, the stop stays unclean; also
-        with ``as_clean`` False, so that the next start looks again at what this one found."""
+        """Write and sync everything, and mark the stop as clean.
+
+        The stop stays unclean when the disk fails, and with ``as_clean`` False: the next start then looks again at
+        what this one found.
+        """
         if self._lock is None:
             return
         try:
-            self.expiry.close()
-            self.cold_compressor.stop()
+            self._expiry.close()
+            self._cold_compressor.stop()
             if self._serving:
                 self._serving = False
-                self.appender.closed = "the store is closed: the broker stops"
-                self.appender.drop_staged()
-                is_whole = self.follower is None or self.follower.finish()
-                if self.appender.unconfirmed:
-                    end = self.log.sync()
+                self._appender.closed = "the store is closed: the broker stops"
+                self._appender.drop_staged()
+                is_whole = self._follower is None or self._follower.finish()
+                if self._appender.unconfirmed:
+                    end = self._log.sync()
                     self.confirm(end, confirm_offset=end)  # the next start sees all of the log
-                if self.index is not None:
-                    self.index.drain()
-                if self.digests is not None:
-                    self.digests.work(self.settings.segment_size_bytes)
-                self.housekeeping.write()
+                if self._index is not None:
+                    self._index.drain()
+                if self._digests is not None:
+                    self._digests.work(self.settings.segment_size_bytes)
+                self._housekeeping.write()
                 self.sync()
-                if self.digests is not None:
-                    self.digests.write()  # now that the log is on the disk, full segments count as settled
-                    self.digests.sync()
-                if as_clean and is_whole and self.appender.queue_problem is None:
+                if self._digests is not None:
+                    self._digests.write()  # now that the log is on the disk, full segments count as settled
+                    self._digests.sync()
+                if as_clean and is_whole and self._appender.queue_problem is None:
                     self._abort_file.remove()
         finally:
             self._release()
 
     def _release(self) -> None:
-        if self.index is not None:
-            self.index.close()
-        self.queue_table.close()
-        self.log.close()
+        if self._index is not None:
+            self._index.close()
+        self._queues.close()
+        self._log.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -200,236 +232,258 @@ class MessageStore:
     @property
     def is_writable(self) -> bool:
         """False while the store is closed or read-only after a failed fsync."""
-        return self.appender.is_writable
+        return self._appender.is_writable
 
     # -- background ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Housekeeping of the calling thread, some times a second: keys into the index, queue tails to their files."""
+        """Insert keys into the index and write queue tails to their files. Call it some times a second."""
         if self._serving:
-            self.housekeeping.tick()
+            self._housekeeping.tick()
 
     @property
     def is_checkpoint_due(self) -> bool:
         """True when the next whole :meth:`sync` moves the checkpoint."""
-        return self.checkpoints.is_due
+        return self._checkpoints.is_due
 
     def sync(self, *, log_only: bool = False) -> int:
-        """What was committed before the call is on the disk when it returns; gives that physical offset.
+        """Bring what was committed before the call to the disk; return the physical offset where that ends.
 
-        Meant for a worker thread. Now and then (``checkpoint_interval_ms``, ``checkpoint_bytes``, whenever the store is
-        opened or closed) it also makes queues durable and moves the checkpoint, unless ``log_only``. Raises
+        Meant for a worker thread. Unless ``log_only``, it also makes queues durable and moves the checkpoint when that
+        is due (``checkpoint_interval_ms``, ``checkpoint_bytes``), and whenever the store is opened or closed. Raises
         StoreUnavailableError when the disk fails: the store then takes no more writes.
         """
-        synced = self.log.sync()
+        synced = self._log.sync()
         if not log_only and (self.is_checkpoint_due or not self._serving):
-            self.checkpoints.save_due()
+            self._checkpoints.save_due()
         return synced
 
     def checkpoint(self) -> None:
-        """Brings everything written to the disk and moves the checkpoint. Safe from another thread; raises as sync."""
-        self.log.sync()
-        self.checkpoints.save()
+        """Bring everything written to the disk and move the checkpoint. Safe from another thread; raises as sync."""
+        self._log.sync()
+        self._checkpoints.save()
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    def insert_waiting_keys(self) -> None:
+        """Insert every key that waits for the index now. :meth:`tick` inserts them some at a time."""
+        if self._index is not None:
+            self._index.drain()
 
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        count_max: int,
-        bytes_max: int,
-        tag_codes: frozenset[int] | None = None,
-        accept: Accept | None = None,
-        prefilter: PrefilterFn | None = None,
-    ) -> GetResult:
-        """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all; ``accept`` sees each record,
-        or only those that ``prefilter`` leaves.
+    def next_cold_piece(self, older_than_ms: int) -> ColdPiece | None:
+        """The next piece of compressing old segments; None when none was last changed before ``older_than_ms``.
 
-        Raises CorruptRecordError when the first message to return is damaged.
+        Any thread may run the piece. Give it to :meth:`finish_cold_piece` before asking for the next one.
         """
-        queue = self.queue_table.get(topic, queue_id)
-        return get_messages(
-            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter
-        )
+        return self._cold_compressor.next_piece(older_than_ms)
 
-    def record_at(self, physical_offset: int) -> memoryview:
-        """One record. Raises NotFoundError outside the log, CorruptRecordError when none starts there or it is damaged,
-        UnreadableError when the disk fails.
+    def finish_cold_piece(self, piece: ColdPiece) -> None:
+        """Take over what the piece did."""
+        self._cold_compressor.finish(piece)
+
+    def next_scrub_piece(self) -> ScrubPiece | None:
+        """The next piece of reading old segments again; None at the end of a pass, and while digests are off.
+
+        Any thread may run the piece. Give it to :meth:`finish_scrub_piece` before asking for the next one.
         """
-        return read_record(self.log, physical_offset)
+        return self._scrubber.next_piece() if self._scrubber is not None else None
 
-    def read_log(self, offset: int, size_max: int) -> memoryview:
-        """The log's bytes from a physical offset on, at most to the end of its segment or of the log, records or not.
+    def finish_scrub_piece(self, piece: ScrubPiece) -> None:
+        """Take over what the piece found."""
+        assert self._scrubber is not None
+        self._scrubber.finish(piece)
 
-        Empty at the log's end. Raises NotFoundError outside the log, UnreadableError when the disk fails.
+    # -- retention ----------------------------------------------------------------------------------------------
+
+    def plan_deletions(self, settings: RetentionSettings, *, is_manual: bool = False) -> Decision:
+        """Which of the oldest segments the policy deletes now, and whether it refuses writes. Raises OSError.
+
+        ``is_manual``: an operator asked, so the hour does not matter.
         """
-        return self.log.read(offset, size_max)
+        return self._expiry.decide(settings, is_manual=is_manual)
 
-    def tail_digest(self, end: int, tail_bytes: int) -> str:
-        """xxh3-64 in hex of the ``tail_bytes`` bytes of the log before the physical offset ``end``. Raises as read_log,
-        also when the log does not hold all of them.
+    @property
+    def has_waste(self) -> bool:
+        """True while :meth:`delete_segment` has something to do without a segment."""
+        return self._expiry.has_waste
+
+    def delete_segment(self, start: int | None) -> None:
+        """Delete the file of the oldest segment if it begins at ``start``, and what earlier deletions left to do.
+
+        The slow part, meant for a worker thread; :meth:`forget_segment` follows on the store's own. Raises OSError or
+        StoreUnavailableError; then the segment stays.
         """
-        return tail_digest(self.log, end, tail_bytes)
+        self._expiry.work(start)
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """First readable offset; 0 for a queue without messages ever."""
-        queue = self.queue_table.get(topic, queue_id)
-        return queue.min_offset if queue else 0
+    def forget_segment(self, start: int) -> bool:
+        """Let the log begin behind the segment at ``start``, which was deleted. False when that was done before."""
+        return self._expiry.forget_oldest(start)
 
-    def queue_end(self, topic: str, queue_id: int) -> int | None:
-        """The next message's offset; None when there is no such queue."""
-        queue = self.queue_table.get(topic, queue_id)
-        return queue.max_offset if queue else None
+    def sweep(self) -> bool:
+        """Bring some queues, and at last the index, level with the log's begin; True when nothing is left to do."""
+        return self._expiry.sweep()
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """The next message's offset; 0 for a queue without messages ever."""
-        queue = self.queue_table.get(topic, queue_id)
-        return queue.max_offset if queue else 0
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """First offset stored at or after ``timestamp_ms`` (``upper``: last one at or before). Clamped to the queue."""
-        queue = self.queue_table.get(topic, queue_id)
-        return offset_by_time(queue, self.log, timestamp_ms, upper) if queue else 0
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store timestamp (ms) of one message, -1 when it isn't there."""
-        queue = self.queue_table.get(topic, queue_id)
-        if queue is None or not queue.min_offset <= offset < queue.max_offset:
-            return -1
-        return record_store_ms(self.log, queue.unit(offset)[0])
-
-    def earliest_store_time(self) -> int:
-        """Store timestamp (ms) of the oldest record, -1 for an empty log."""
-        return record_store_ms(self.log, self.log.min_offset)
-
-    def find_by_key(
-        self, topic: str, key: str, count_max: int, begin_ms: int = 0, end_ms: int = 1 << 62
-    ) -> list[memoryview]:
-        """Records of the topic with this unique key or key word, newest first. At most ``query_count_max``."""
-        if self.index is None:
-            return []
-        return self.index.find(topic, key, min(count_max, self.settings.query_count_max), begin_ms, end_ms)
+    # -- what an operator sees -----------------------------------------------------------------------------------
 
     @property
     def problems(self) -> list[str]:
-        """What an operator should know now: refused writes and why, lagging queue files, a paused index, …"""
+        """What an operator should know now, a sentence each: refused writes, lagging queue files, a paused index, …"""
         found = (
-            self.log.broken,
-            self.appender.closed if self._serving else None,
-            self.appender.write_problem,
-            self.appender.queue_problem,
-            self.index.problem if self.index is not None else None,
-            self.expiry.problem,
-            self.digests.problem if self.digests is not None else None,
-            self.refusals.problem,
-            self.cold_compressor.problem,
-            self.scrubber.problem if self.scrubber is not None else None,
-            self.follower.problem if self.follower is not None else None,
+            self._log.broken,
+            self._appender.closed if self._serving else None,
+            self._appender.write_problem,
+            self._appender.queue_problem,
+            self._index.problem if self._index is not None else None,
+            self._expiry.problem,
+            self._digests.problem if self._digests is not None else None,
+            self._refusals.problem,
+            self._cold_compressor.problem,
+            self._scrubber.problem if self._scrubber is not None else None,
+            self._follower.problem if self._follower is not None else None,
         )
         return list(filter(None, found))
 
+    @property
+    def figures(self) -> StoreFigures:
+        """Counts for metrics, as they are now."""
+        scrubber, segments = self._scrubber, self._log.segments
+        return StoreFigures(
+            segment_count=len(segments),
+            cold_segment_count=sum(isinstance(segment.file, ColdFile) for segment in segments),
+            corrupt_message_count=self._refusals.count,
+            scrubbed_bytes=scrubber.bytes_read if scrubber is not None else 0,
+            scrub_pass_count=scrubber.pass_count if scrubber is not None else 0,
+            scrub_damaged_count=len(scrubber.found) if scrubber is not None else 0,
+        )
+
+    # -- another broker's log -----------------------------------------------------------------------------------
+
+    def follow(self) -> Follower:
+        """Let the log grow by another broker's bytes; returns what takes them. Also before :meth:`open`."""
+        self._follower = Follower(
+            log=self._log, queues=self._queues, index=self._index, digests=self._digests, appender=self._appender,
+            clock=self._clock, settings=self.settings, is_open=lambda: self._serving,
+        )  # fmt: skip
+        return self._follower
+
+    def end_following(self) -> None:
+        """Truncate what is no whole record, sync the rest, and let the log take records of its own again.
+
+        Raises StoreUnavailableError when that can't be done.
+        """
+        follower = self._follower
+        if follower is None:
+            return
+        if not follower.finish():
+            raise StoreUnavailableError(f"what slaves gave can't be dispatched: {follower.problem}")
+        self._follower = None
+        self._log.whole_end = self._log.unconfirmed_from = None
+        self.sync()
+
+    def find_boundary(self, end: int) -> Boundary:
+        """Where the log can be truncated for ``end``. Raises StoreError before the log's begin, OSError."""
+        return find_boundary(self._log, end)
+
+    def truncate(self, boundary: Boundary) -> None:
+        """Make the log end at ``boundary``, with queues and index. The store can only be closed then. Raises OSError.
+
+        The checkpoint goes first: from then on it vouches for nothing that is about to go.
+        """
+        end = boundary.offset
+        self._checkpoints.distrust_behind(end)
+        self._log.truncate(end, boundary.last_store_ms)
+        if self._digests is not None:
+            self._digests.truncate(end)
+        self._log.sync()
+        self._queues.settle_all(self._log, end, trusted=True)
+        if self._index is not None:
+            self._index.truncate(end)
+
     # -- the rest -----------------------------------------------------------------------------------------------
 
-    def queues(self) -> Iterator[tuple[str, int]]:
-        """(topic, queue id) of every queue that has or had messages."""
-        return ((queue.topic, queue.queue_id) for queue in self.queue_table)
-
     def delete_topic(self, topic: str) -> int:
-        """Removes the topic's queues (its records stay in the log until their segment goes); returns their number."""
-        assert not self.appender.anything_staged, "commit before deleting"
-        end = self.log.sync()
-        count = self.queue_table.delete_topic(topic, end)
-        self.appender.unconfirmed.forget_topic(topic)
-        self.confirm(end)  # a checkpoint can't lie behind what is hidden
+        """Remove the topic's queues; returns their number. Its records stay in the log until their segment goes."""
+        assert not self._appender.anything_staged, "commit before deleting"
+        end = self._log.sync()
+        count = self._queues.delete_topic(topic, end)
+        self._appender.unconfirmed.forget_topic(topic)
+        self.confirm(end)  # a checkpoint can't lie behind an unconfirmed commit
         if count:
             # Recovery must not read the deleted topic's records again: move the checkpoint behind them now.
-            self.housekeeping.write()
+            self._housekeeping.write()
             self.checkpoint()
         return count
 
     @property
     def deletions(self) -> DeletedTopics:
         """Topics whose records were deleted, and below which physical offset."""
-        assert self.queue_table.deleted is not None
-        return self.queue_table.deleted
+        assert self._queues.deleted is not None
+        return self._queues.deleted
 
     def delete_topics_below(self, ends: Mapping[str, int]) -> list[str]:
-        """What the master of the same log deleted: its topics' records below these physical offsets, some of which may
-        still be to come. Returns the topics of which more is deleted now.
+        """Delete what the master of the same log deleted: records of topics below these physical offsets.
 
-        Raises StoreUnavailableError or OSError; then ask again.
+        Some of these records may still be to come. Returns the topics of which more is deleted now. Raises
+        StoreUnavailableError or OSError; then call again.
         """
         raised = [topic for topic, end in ends.items() if end > self.deletions.end(topic)]
-        count = self.queue_table.delete_below(ends)
-        if raised and self.follower is not None:
-            self.follower.take_again({topic: ends[topic] for topic in raised})
+        count = self._queues.delete_below(ends)
+        if raised and self._follower is not None:
+            self._follower.take_again({topic: ends[topic] for topic in raised})
         if count:
-            self.housekeeping.write()
+            self._housekeeping.write()
             self.checkpoint()
-        # Last: until then all of it is done again when the master is asked again.
+        # Last: until then, the next answer of the master repeats all of it.
         self.deletions.raise_to(ends)
         return raised
 
-    def expired_queues(self) -> list[tuple[str, int]]:
-        """(topic, queue id) of queues that had messages and whose records are all deleted."""
-        queues = (queue for queue in self.queue_table if 0 < queue.max_offset == queue.min_offset == queue.next_offset)
-        return [(queue.topic, queue.queue_id) for queue in queues]
-
     def delete_queues(self, doomed: list[tuple[str, int]]) -> None:
-        """Removes expired queues with their files: their offsets would begin at 0 again, were they ever used again."""
-        assert not self.appender.anything_staged, "commit before deleting"
+        """Remove expired queues with their files. The offsets of a queue that is used again begin at 0."""
+        assert not self._appender.anything_staged, "commit before deleting"
         for topic, queue_id in doomed:
-            self.queue_table.delete_queue(topic, queue_id)
+            self._queues.delete_queue(topic, queue_id)
         if doomed:
-            self.housekeeping.write()
-            self.checkpoint()  # it knows how many units there are
+            self._housekeeping.write()
+            self.checkpoint()  # it holds the number of units
 
     def refuse_writes(self, why: str | None, *, by: str = "retention") -> None:
-        """Takes no writes for the reason given, None takes that reason back; reads go on.
+        """Stop taking writes because of ``why``; None lifts it. Reads go on.
 
-        Each part that may refuse (``by``) has one reason of its own; writes are taken when none is left.
+        Each part that may refuse (``by``) has its own reason. The store takes writes when no reason is left.
         """
         if why is None:
             self._refused_by.pop(by, None)
         else:
             self._refused_by[by] = why
         if self._serving:
-            self.appender.closed = next(iter(self._refused_by.values()), None)
+            self._appender.closed = next(iter(self._refused_by.values()), None)
 
     def set_bulk_ready(self, ready: bool) -> None:
-        """Whether bulk work may use numpy. Loading it takes a while: a server says no until a thread has done it."""
-        self.appender.bulk_ready = ready
-        if self.index is not None:
-            self.index.bulk_ready = ready
+        """Allow bulk work to use numpy, or forbid it. A server forbids it until a thread has loaded numpy."""
+        self._appender.bulk_ready = ready
+        if self._index is not None:
+            self._index.bulk_ready = ready
 
     def add_arrival_listener(self, listener: ArrivalListener) -> None:
-        """``listener(topic, queue_id, max_offset, units)`` runs at the end of each commit, per queue."""
-        self.appender.listeners.append(listener)
+        """Call ``listener(topic, queue_id, max_offset, units)`` for each queue at the end of each commit."""
+        self._appender.listeners.append(listener)
 
-    @property
-    def physical_min_offset(self) -> int:
-        return self.log.min_offset
-
-    @property
-    def physical_max_offset(self) -> int:
-        return self.log.max_offset
+    def plain_stager(self) -> PlainStager:
+        """The short way to stage plain records, for a server's hot path."""
+        return PlainStager(self._appender, self._queues, self._log, self._store_host)
 
     @property
     def dispatched_end(self) -> int:
         """Whole records below this physical offset are in their queues."""
-        return self.follower.dispatched_end if self.follower is not None else self.log.max_offset
+        return self._follower.dispatched_end if self._follower is not None else self._log.max_offset
 
     @property
-    def cold_segment_count(self) -> int:
-        """Segments that are kept compressed."""
-        return sum(isinstance(segment.file, ColdFile) for segment in self.log.segments)
+    def has_unconfirmed(self) -> bool:
+        """True while a commit in the log waits for the disk or for slaves before consumers may see it."""
+        return bool(self._appender.unconfirmed)
 
     @property
-    def synced_offset(self) -> int:
-        """Below this physical offset everything is on the disk."""
-        return self.log.synced_offset
+    def unconfirmed_bytes(self) -> int:
+        """The size of the log's tail that consumers may not see yet."""
+        return self._log.max_offset - self._log.visible_end[0]
 
     def used_ratio(self) -> float:
         """Used share of the log's disk, 0 to 1."""

@@ -5,8 +5,6 @@ import re
 import struct
 from typing import Any
 
-from pymq.model.layout import RECORD_QUEUE_OFFSET
-
 _LENGTH = struct.Struct(">I")
 _CODE_MARK = b'{"code":0,'
 _NEXT_OFFSET = re.compile(rb'"nextBeginOffset"\s*:\s*"?(\d+)')
@@ -117,7 +115,7 @@ def stored_offsets(body: bytes) -> list[int]:
     offsets: list[int] = []
     at = 0
     while at < len(body):
-        size, offset = RECORD_QUEUE_OFFSET.unpack_from(body, at)
-        offsets.append(offset)
+        size = _LENGTH.unpack_from(body, at)[0]
+        offsets.append(struct.unpack_from(">q", body, at + 20)[0])
         at += size
     return offsets

@@ -51,8 +51,7 @@ def measure(directory: str, load: list[list[BatchEntry]]) -> float:
         store.commit()
         if number % TICK_EVERY == 0:
             store.tick()
-    if store.index is not None:
-        store.index.drain()
+    store.insert_waiting_keys()
     store.tick()
     seconds = time.perf_counter() - begin
     store.close()

@@ -16,7 +16,6 @@ import time
 
 from pymq.clock import SystemClock
 from pymq.store.disk.fs import RealFiles
-from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
 from tests.benchmarks.store_append import HOST, QUEUES, TICK_EVERY, batches
 
@@ -48,15 +47,14 @@ def filled(directory: str, count: int) -> MessageStore:
 def measure(directory: str, log: list[bytes]) -> float:
     """Returns the seconds of CPU to copy the pieces, including units, keys and digests."""
     store = opened(directory)
-    follower = Follower(store)
+    follower = store.follow()
     begin = time.process_time()
     for number, piece in enumerate(log):
         follower.append(follower.end, piece)
         follower.dispatch()
         if number % TICK_EVERY == 0:
             store.tick()
-    if store.index is not None:
-        store.index.drain()
+    store.insert_waiting_keys()
     store.tick()
     seconds = time.process_time() - begin
     store.close()
@@ -84,7 +82,7 @@ def main() -> None:
     importlib.import_module("pymq.store.dispatch.bulk_dispatch")  # a broker has imported it after a while
     with tempfile.TemporaryDirectory(dir=chosen.dir) as directory:
         master = filled(directory, chosen.messages)
-        count = sum(queue.max_offset for queue in master.queue_table)
+        count = sum(queue.max_offset for queue in master.queue_views())
         size = master.physical_max_offset
         seconds = []
         for piece_bytes in (size // count * PIECE_MESSAGES, CATCH_UP_BYTES):

@@ -100,7 +100,7 @@ def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
     parts.delays.save()
     for name in ("topics", "subscriptionGroup", "consumerOffset", "delayOffset"):
         before = with_text_keys(original(name))
-        after = with_text_keys(fastjson.loads(parts.files.read_bytes(f"{parts.store.root}/config/{name}.json")))
+        after = with_text_keys(fastjson.loads(parts.files.read_bytes(f"{parts.store._root}/config/{name}.json")))
         assert after.pop(CHECKSUM) and after["dataVersion"].keys() == before["dataVersion"].keys()
         assert after["dataVersion"]["counter"] > before["dataVersion"]["counter"]
         del after["dataVersion"], before["dataVersion"]

@@ -295,7 +295,7 @@ def test_an_operator_has_old_messages_deleted_and_consumers_are_told(tmp_path: P
             broker = make_broker(tmp_path / "data", namesrv.address, **settings)
             address = await broker.start()
             assert broker.parts is not None
-            log = broker.parts.store.log
+            log = broker.parts.store._log
             async with (
                 Admin(namesrv.address) as admin,
                 Producer("P", namesrv=namesrv.address) as producer,

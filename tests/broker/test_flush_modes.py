@@ -20,10 +20,10 @@ class HeldSync:
     """Stands in for a store's sync of the log: waits for :meth:`let_go` in its thread."""
 
     def __init__(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._sync = store.log.sync
+        self._sync = store._log.sync
         self._may_end = threading.Event()
         self.started = threading.Event()
-        monkeypatch.setattr(store.log, "sync", self._held)
+        monkeypatch.setattr(store._log, "sync", self._held)
 
     def _held(self) -> int:
         self.started.set()

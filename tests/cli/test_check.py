@@ -53,7 +53,7 @@ class Pair:
 
     def flip(self, world: World, at: int) -> None:
         """One bit of the log behind the broker's back."""
-        file = world.parts.store.log.segments[0].file
+        file = world.parts.store._log.segments[0].file
         file.pwrite(at, bytes([file.pread(at, 1)[0] ^ 1]))
 
 
@@ -68,8 +68,8 @@ def test_equal_replicas_pass_and_say_how_much_was_compared() -> None:
 def test_a_damaged_log_is_told_with_its_place_and_whose_it_is() -> None:
     pair = Pair(blockDigestEnable=True)
     for world in (pair.master, pair.slave):
-        assert world.parts.store.digests is not None
-        world.parts.store.digests.work()
+        assert world.parts.store._digests is not None
+        world.parts.store._digests.work()
     pair.flip(pair.slave, 5000)
     record = pair.check(full=True)
     assert not record["ok"]

@@ -200,7 +200,7 @@ def _check_recovery(driver: _FailingDriver) -> None:
     driver.heal()
     driver.tick()
     check_reads(driver)
-    driver.went_read_only = driver.store.log.broken is not None
+    driver.went_read_only = driver.store._log.broken is not None
     before = driver.ledger.acked_end
     if driver.origin is None:
         driver.send("Alpha", 0, (20,))

@@ -101,7 +101,7 @@ class Checker:
     def _check_keys(self, store: MessageStore, promise: Promise, served: Served, number: int) -> None:
         """Some records' keys lead to them; keys of lost records lead nowhere."""
         known = promise.records[: promise.count]
-        if store.index is None:
+        if store._index is None:
             return
         keyed = [record for record in known if record.keys and served.start <= record.start]
         kept = [record for record in keyed if record.end <= served.end]

@@ -16,7 +16,6 @@ from pymq.store.disk.disk_snapshot import DiskSnapshot
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.divergent_tail import truncate_log
-from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
 from tests.crash.ledger import Ledger, Promise, Record
 from tests.crash.losses import random_loss
@@ -91,7 +90,7 @@ class Driver:
         self.store.open()
         self.table.load()
         if self.origin is not None:
-            self.follower = Follower(self.store)
+            self.follower = self.store.follow()
         self.ledger.settle(self.store.physical_max_offset, self.store.physical_min_offset)
 
     def close(self) -> None:
@@ -244,7 +243,7 @@ class Driver:
             stage()
             self.store.commit(await_sync=sync)
         except StoreUnavailableError:
-            self.store.appender.drop_staged()
+            self.store._appender.drop_staged()
             self.refused += self.ledger.records[before:]
             self.ledger.records = self.ledger.records[:before]
             raise
@@ -260,7 +259,7 @@ class Driver:
     def follow(self) -> Driver:
         """From now on the store gets bytes of another one's log; returns that one's driver."""
         self.origin = Driver(recording=False, clock=self.clock, **self.settings)
-        self.follower = Follower(self.store)
+        self.follower = self.store.follow()
         return self.origin
 
     def feed(self, size: int, piece_size: int = 1 << 20, *, dispatch: bool = True) -> None:
@@ -322,10 +321,10 @@ class Driver:
 
     def expire(self) -> None:
         """Deletes the oldest segment, as retention does."""
-        segments = self.store.log.segments
+        segments = self.store._log.segments
         if len(segments) > 1:
             self.ledger.starts = (segments[0].start, segments[1].start)
-        self.ledger.starts = (self.store.expiry.drop_oldest(),)
+        self.ledger.starts = (self.store._expiry.drop_oldest(),)
 
     def save_table(self) -> None:
         """A new version of a config table."""

@@ -1,4 +1,4 @@
-"""The crash suites have teeth: every seeded bug is caught."""
+"""Mutation tests: the crash suites catch every seeded bug."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
     assert caught_by(bug) is not None, f"{bug.where}: {bug.old!r} -> {bug.new!r} passed {bug.suites}"
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted(bug: Bug) -> None:
+    """Fast: a rename that leaves a bug behind shows here first."""
+    with bug.planted():
+        pass
 
 
 def test_there_are_many(tell: Callable[[object], None]) -> None:

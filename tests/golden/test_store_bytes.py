@@ -115,7 +115,7 @@ def test_queue_units(files: MemoryFiles) -> None:
 def test_a_blank_stands_where_no_record_is(files: MemoryFiles) -> None:
     store = make_store(files, segment_size_bytes=512, queue_file_size_bytes=60, index_slot_count=3, index_entry_count=4)
     store.open()
-    queue = store.queue_table.make("New", 0)
+    queue = store._queues.make("New", 0)
     queue.start_at(2)
     queue.append(0x154, 0x69, 0)
     queue.write_tail()

@@ -45,10 +45,10 @@ class Source:
 
     def digests(self, start: int, end: int, chunk_bytes: int) -> list[str]:
         chunks = list(chunk_bounds(start, end, chunk_bytes, SEGMENT_BYTES))[: self.digest_count_max]
-        return [chunk_digest(self.store.log, one, stop) for one, stop in chunks]
+        return [chunk_digest(self.store._log, one, stop) for one, stop in chunks]
 
     def read(self, start: int, end: int) -> bytes:
-        segment = self.store.log.find(start)
+        segment = self.store._log.find(start)
         assert segment is not None and end <= segment.end
         self.read_count += 1
         if self.read_count in self.failing_reads:
@@ -61,8 +61,8 @@ class Source:
         return dict(self.given_tables)
 
     def deleted_topics(self) -> dict[str, int]:
-        assert self.store.queue_table.deleted is not None
-        return self.store.queue_table.deleted.ends
+        assert self.store._queues.deleted is not None
+        return self.store._queues.deleted.ends
 
 
 def fill(store: MessageStore, count: int, start: int = 0) -> None:

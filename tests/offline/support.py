@@ -128,9 +128,9 @@ def compress_all(root: Path) -> int:
     """Compresses all segments of a :func:`small_store` but the newest; returns how many."""
     store = make_store(RealFiles(), ManualClock(), str(root), index_slot_count=5, digests_enabled=False)
     store.open()
-    while (piece := store.cold_compressor.next_piece(1 << 60)) is not None:
+    while (piece := store._cold_compressor.next_piece(1 << 60)) is not None:
         piece.run()
-        store.cold_compressor.finish(piece)
-    count = store.cold_compressor.compressed_count
+        store._cold_compressor.finish(piece)
+    count = store._cold_compressor.compressed_count
     store.close()
     return count

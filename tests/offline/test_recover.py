@@ -314,7 +314,7 @@ def test_bytes_that_don_t_fit_their_digest_are_not_taken_and_the_next_try_goes_o
 def test_what_is_damaged_in_the_source_is_told_and_does_not_replace_good_bytes() -> None:
     source, files = pair()
     wanted = everything(source.store)
-    segment = source.store.log.segments[1]
+    segment = source.store._log.segments[1]
     segment.file.pwrite(5000, bytes([segment.file.pread(5000, 1)[0] ^ 1]))
     outcome = recover(files, source)
     assert outcome.counts.unknown == 1 and not outcome.is_sound and outcome.damaged == []

@@ -11,11 +11,11 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import UsageError
-from pymq.model.layout import PLACEHOLDER_CODE
 from pymq.offline.blank_records import BLANK_RECORD_TOPIC
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.repair import RepairReport, repair
 from pymq.store.disk.fs import RealFiles
+from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
 from pymq.store.store import MessageStore, StoreSettings
 from tests.offline.support import (
     GOLDEN_NAMES,
@@ -305,7 +305,7 @@ def test_lost_offsets_of_the_first_segment_have_placeholders(tmp_path: Path) -> 
     mend(root, tmp_path / "new")
     store = make_store(RealFiles(), ManualClock(), str(tmp_path / "new"), index_slot_count=5, **sizes)
     store.open()
-    queue = store.queue_table.get("orders", 1)
+    queue = store._queues.get("orders", 1)
     assert queue is not None
     neighbours = {0: 2, 1: 2, 10: 12, 11: 12, len(found) - 1: len(found) - 2}
     for offset, neighbour in neighbours.items():

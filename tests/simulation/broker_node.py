@@ -195,7 +195,7 @@ class SimBroker:
     def is_broken(self) -> bool:
         """Its store takes no writes until a restart."""
         parts = self.parts
-        return parts is not None and parts.store.log.broken is not None
+        return parts is not None and parts.store._log.broken is not None
 
     @property
     def entry(self) -> tuple[int, str]:

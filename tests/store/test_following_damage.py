@@ -8,8 +8,8 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, NotFoundError
-from pymq.model.layout import PLACEHOLDER_CODE
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import UNCHECKED_AGE_MS_MAX, Follower
 from pymq.store.scan.scanner import find_later_record
@@ -61,7 +61,7 @@ def test_one_flipped_bit_costs_one_message(at: int) -> None:
     place = places[20]
     log[place.physical_offset + at] ^= 0x10
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, log, 77)
     assert follower.dispatched_end == len(log)
     assert served(slave) == without(20)
@@ -80,7 +80,7 @@ def test_a_damaged_size_holds_nothing_up_that_its_lengths_can_disprove() -> None
     log, places = log_of(COUNT)
     log[places[20].physical_offset + 2] ^= 0x08  # 2048 bytes more
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, log[: places[22].physical_offset], 50)
     assert served(slave) == without(20, count=22)
 
@@ -95,7 +95,7 @@ def test_the_body_of_an_old_record_is_compared_with_its_checksum(age_ms: int) ->
     clock = ManualClock()
     slave = make_store(MemoryFiles(), clock)
     slave.open()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, log[: places[2].physical_offset])
     clock.set_wall(clock.now_ms() + age_ms)
     dispatcher(follower, log)
@@ -108,7 +108,7 @@ def test_damage_at_the_end_waits_for_a_record_behind_it() -> None:
     end = places[20].physical_offset
     log[end + 4] ^= 1
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, log[: places[21].physical_offset + 40], 10)
     assert follower.dispatched_end == end
     assert any(f"no record at offset {end}" in problem for problem in slave.problems)
@@ -123,7 +123,7 @@ def test_a_long_damaged_place_is_not_searched_with_each_piece(monkeypatch: pytes
     real = find_later_record
     monkeypatch.setattr(following, "find_later_record", lambda log, at, ms: searched.append(at) or real(log, at, ms))
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, bytearray(b"garbage." * 400), 8)
     assert follower.dispatched_end == 0
     assert 10 < len(searched) < 60  # instead of 400
@@ -134,7 +134,7 @@ def test_a_segment_of_garbage_is_passed() -> None:
     lost = [number for number, place in enumerate(places) if 4096 <= place.physical_offset < 8192]
     log[4096:8192] = random.Random(1).randbytes(4096)
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, log, 333)
     assert served(slave) == without(*lost, count=150)
     assert list(follower.damaged) == [(4096, 8192)]
@@ -147,11 +147,11 @@ def test_a_restart_behind_damage_goes_on(clean: bool) -> None:
     files = MemoryFiles()
     for end in (places[20].physical_offset + 30, places[21].physical_offset + 9, places[40].physical_offset, len(log)):
         slave = opened(files)
-        dispatcher(Follower(slave), log[:end], 50)
+        dispatcher(slave.follow(), log[:end], 50)
         slave.tick()
         slave.close() if clean else die(slave)
     slave = opened(files)
-    dispatcher(Follower(slave), log)
+    dispatcher(slave.follow(), log)
     assert served(slave) == without(20)
     assert slave.physical_max_offset == len(log)
 
@@ -161,7 +161,7 @@ def test_blocks_with_damage_have_no_digest_and_good_records_in_them_are_served()
     place = places[20]
     log[place.physical_offset + 4] ^= 1
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, log)
     slave.tick()
     with pytest.raises(CorruptRecordError):
@@ -183,7 +183,7 @@ def test_a_queue_that_begins_again_begins_again_here() -> None:
     master.delete_topic("T")
     put(master, "T", 0, b"first")
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     heard: list[tuple[str, int, int]] = []
     slave.add_arrival_listener(lambda topic, queue_id, end, units: heard.append((topic, end, len(units) // 20)))
     copy(follower, master)
@@ -204,10 +204,10 @@ def test_a_queue_that_began_again_before_a_restart_is_found_by_any_two_messages(
     put(master, "T", 0, b"first")
     files = MemoryFiles()
     slave = opened(files)
-    copy(Follower(slave), master)
+    copy(slave.follow(), master)
     slave.close()
     slave = opened(files)
-    follower = Follower(slave)
+    follower = slave.follow()
     for body in (b"second", b"third", b"fourth"):
         put(master, "T", 0, body)
         copy(follower, master)
@@ -217,20 +217,20 @@ def test_a_queue_that_began_again_before_a_restart_is_found_by_any_two_messages(
 
 def test_an_offset_too_far_on_is_believed_when_the_next_one_follows() -> None:
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     copy(follower, with_offsets([0, 1, 7]))
     assert slave.max_offset("T", 0) == 2
     copy(follower, with_offsets([0, 1, 7, 8]))
     assert slave.max_offset("T", 0) == 9
     assert [message.queue_offset for message in read_all(slave, "T", 0)] == [0, 1, 7, 8]
-    queue = slave.queue_table.get("T", 0)
+    queue = slave._queues.get("T", 0)
     assert queue is not None
     assert [queue.unit(n)[2] for n in range(2, 7)] == [PLACEHOLDER_CODE] * 5
 
 
 def test_one_odd_offset_is_left_out() -> None:
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     copy(follower, with_offsets([0, 1, 900, 2, 3, 0, 4]))
     assert slave.max_offset("T", 0) == 5
     assert [message.queue_offset for message in read_all(slave, "T", 0)] == [0, 1, 2, 3, 4]
@@ -240,8 +240,8 @@ def with_offsets(queue_offsets: list[int]) -> MessageStore:
     """A master's log whose records say these queue offsets."""
     master = opened()
     master.stage("T", 0, body=b"", properties=b"", tags_code=0, born_timestamp_ms=1, born_host=BORN)
-    master.appender.drop_staged()
-    queue = master.queue_table.get("T", 0)
+    master._appender.drop_staged()
+    queue = master._queues.get("T", 0)
     assert queue is not None
     for queue_offset in queue_offsets:
         queue.next_offset = queue_offset

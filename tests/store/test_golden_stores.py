@@ -111,7 +111,7 @@ def test_the_torn_record_does_not_come_back(tmp_path: Path) -> None:
     root, _ = unpack("store-torn", tmp_path)
     store = open_store(root)
     end = store.physical_max_offset
-    segment = store.log.find(end)
+    segment = store._log.find(end)
     assert segment is not None
     assert not any(segment.view()[end - segment.start :])
     store.close()

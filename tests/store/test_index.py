@@ -132,10 +132,10 @@ def test_keys_wait_for_a_tick() -> None:
     store = make_store(MemoryFiles())
     store.open()
     put(store, "T", 0, b"x", keys="k")
-    assert store.index is not None
-    assert store.index.waiting
+    assert store._index is not None
+    assert store._index.waiting
     store.tick()
-    assert not store.index.waiting
+    assert not store._index.waiting
 
 
 def test_a_start_gives_back_the_pages_it_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +195,8 @@ def test_a_bug_in_the_index_stops_no_message_and_no_key_is_lost(monkeypatch: pyt
 
     store = make_store(MemoryFiles(), segment_size_bytes=1 << 16, index_batch_count=4)
     store.open()
-    assert store.index is not None
-    monkeypatch.setattr(store.index, "_insert", broken)
+    assert store._index is not None
+    monkeypatch.setattr(store._index, "_insert", broken)
     for i in range(20):  # more than what makes a commit insert at once
         put(store, "T", 0, b"%d" % i, keys=f"k{i}")
     store.tick()
@@ -204,7 +204,7 @@ def test_a_bug_in_the_index_stops_no_message_and_no_key_is_lost(monkeypatch: pyt
     assert "the key index pauses: ImportError: no numpy" in problem
     assert everything(store) == {("T", 0): [b"%d" % i for i in range(20)]}
     monkeypatch.undo()
-    store.index.drain()
+    store.insert_waiting_keys()
     assert store.problems == []
     assert [found_by_key(store, "T", f"k{i}") for i in (0, 19)] == [[b"0"], [b"19"]]
 
@@ -215,10 +215,10 @@ def waiting_columns(files: MemoryFiles) -> tuple[IndexService, list[KeyColumns]]
     store.open()
     for i in range(40):
         put(store, "T", 0, b"%d" % i, keys=f"k{i}")
-    (records,) = [part for part in scan_bulk(store.log, 0, check_crc=True) if isinstance(part, Records)]
+    (records,) = [part for part in scan_bulk(store._log, 0, check_crc=True) if isinstance(part, Records)]
     settings = StoreSettings(index_slot_count=5, index_entry_count=8)
     files.makedirs("/index")
-    index = IndexService(files, "/index", store.log, ManualClock(), settings)
+    index = IndexService(files, "/index", store._log, ManualClock(), settings)
     return index, [record_keys(records.between(first, first + 4)) for first in range(0, 40, 4)]
 
 
@@ -299,8 +299,8 @@ def test_no_flipped_byte_of_the_index_brings_a_wrong_message() -> None:
         stage(store, "T", 0, b"%d" % i, keys=f"k{i}")
     store.commit()
     store.tick()
-    assert store.index is not None
-    view = store.index.files[0]._file.writable_view()
+    assert store._index is not None
+    view = store._index.files[0]._file.writable_view()
     chance = random.Random(7)
     for at in range(len(view)):
         view[at] ^= 1 << chance.randrange(8)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
     from pymq.broker.report.stats import Meter, StatsManager
     from pymq.store.queue.consume_queue import ConsumeQueue
-    from pymq.store.write.plain_stager import PlainStager
+    from pymq.store.store import PlainStager
 
 
 class Target:

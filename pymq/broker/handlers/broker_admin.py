@@ -142,7 +142,7 @@ class BrokerAdminHandlers:
             wanted = self._expressions.wanted(subscription.expression_type, subscription.sub_string)
         first = max(low, high + header.index if header.index < 0 else header.index)
         last = min(high, first + max(0, min(header.count, QUEUE_ENTRY_COUNT_MAX)))
-        queue = self._store.queue_table.get(header.topic, header.queue_id)
+        queue = self._store.queue_view(header.topic, header.queue_id)
         if queue is not None:
             units = [queue.unit(offset) for offset in range(first, last)]
             answer.queue_data = [self._entry(unit, wanted) for unit in units]

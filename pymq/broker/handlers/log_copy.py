@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pymq.errors import Refusal
+from pymq.errors import Refusal, UnreadableError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
-from pymq.store.integrity.log_digests import chunk_bounds, chunk_digest
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
@@ -55,18 +54,13 @@ class LogCopyHandlers:
         end = log_end if wanted.end < 0 else min(wanted.end, log_end)
         if wanted.start != log_end:
             self._check_inside(wanted.start)
-        size = store.settings.segment_size_bytes
-        found: list[str] = []
-        left = DIGESTED_BYTES_MAX
-        for start, stop in chunk_bounds(wanted.start, end, wanted.chunk_bytes, size):
-            left -= stop - start
-            if left < 0 or len(found) == wanted.count_max:
-                break
-            found.append(chunk_digest(store.log, start, stop))
+        found = store.chunk_digests(
+            wanted.start, end, wanted.chunk_bytes, count_max=wanted.count_max, bytes_max=DIGESTED_BYTES_MAX
+        )
         answer = LogDigests(
             broker_name=self._config.broker_name,
             cluster=self._config.broker_cluster_name,
-            segment_size_bytes=size,
+            segment_size_bytes=store.settings.segment_size_bytes,
             log_start=store.physical_min_offset,
             log_end=log_end,
             start=wanted.start,
@@ -81,13 +75,10 @@ class LogCopyHandlers:
         if wanted.size_bytes < 1:
             raise _bad(f"sizeBytes {wanted.size_bytes} is not positive")
         self._check_inside(wanted.start)
-        segment = self._store.log.find(wanted.start)
-        assert segment is not None
-        size = min(wanted.size_bytes, READ_BYTES_MAX, self._store.physical_max_offset - wanted.start)
         try:
-            data = segment.read(wanted.start - segment.start, size)
-        except OSError as error:
-            text = f"the log can't be read at {wanted.start}: {error.strerror}; take another copy of it"
+            data = self._store.read_log(wanted.start, min(wanted.size_bytes, READ_BYTES_MAX))
+        except UnreadableError as error:
+            text = f"the log can't be read at {wanted.start}: {error}, or take another copy of it"
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
         return Reply(body=bytes(data))
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
 from pymq.model.record import decode_record
-from pymq.store.queue.counting import units_from
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer, Permission, Reply, Route
@@ -108,9 +107,9 @@ class OffsetHandlers:
         messages that a crash took from this master. Those that it stored since, in the epoch that began then, were
         given their offsets, and nobody has consumed them.
         """
-        queue = self._store.queue_table.get(topic, queue_id)
+        queue = self._store.queue_view(topic, queue_id)
         if queue is not None and offset > queue.next_offset:
-            offset = queue.max_offset - units_from(queue, self._epoch_start())
+            offset = queue.max_offset - queue.count_from(self._epoch_start())
         if offset > self._cursors.query(group, topic, queue_id):
             stored_end = queue.next_offset if queue is not None else None
             self._cursors.commit(group, topic, queue_id, offset, stored_end)

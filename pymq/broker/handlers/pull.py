@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pymq.broker.replication.read_advice import ReadAdvice
     from pymq.broker.report.stats import StatsManager
     from pymq.config import BrokerConfig
-    from pymq.store.read.reading import GetResult
+    from pymq.store.store import GetResult
 
 
 class PullHandlers:

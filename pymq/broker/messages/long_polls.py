@@ -8,7 +8,7 @@ from typing import Any
 
 from pymq.broker.messages.subscriptions import Wanted
 from pymq.clock import Clock
-from pymq.store.read.reading import Accept
+from pymq.store.store import Accept
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Peer
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from pymq.broker.messages.subscriptions import Wanted
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
-from pymq.store.read.reading import Accept, GetResult, GetStatus
-from pymq.store.store import MessageStore
+from pymq.store.store import Accept, GetResult, GetStatus, MessageStore
 from pymq.wire.codes import ResponseCode
 
 _CODES = {

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pymq.model.javahash import tags_code
-from pymq.store.read.reading import Accept, PrefilterFn
+from pymq.store.store import Accept, RecordPrefilter
 
 SUBSCRIBE_ALL = "*"
 EXPRESSION_TAG = "TAG"
@@ -20,7 +20,7 @@ class Wanted(NamedTuple):
 
     codes: frozenset[int] | None = None
     accept: Accept | None = None
-    prefilter: PrefilterFn | None = None
+    prefilter: RecordPrefilter | None = None
 
 
 @lru_cache(maxsize=4096)

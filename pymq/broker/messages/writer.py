@@ -385,7 +385,7 @@ class Writer:
         if (
             self._waiting
             or self._copies.is_concerned
-            or self._store.appender.unconfirmed
+            or self._store.has_unconfirmed
             or self._when_confirmed is not None
         ):
             self.release_confirmed()

@@ -14,8 +14,7 @@ from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
 from pymq.model.route import MASTER_ID
 from pymq.model.tables import SubscriptionGroupConfig
-from pymq.store.read.reading import GetResult
-from pymq.store.store import MessageStore
+from pymq.store.store import GetResult, MessageStore
 
 _UNKNOWN_GROUP = SubscriptionGroupConfig(group_name="")
 
@@ -84,7 +83,7 @@ class ReadAdvice:
         end = store.physical_max_offset
         if end - store.physical_min_offset <= limit:
             return False
-        queue = store.queue_table.get(topic, queue_id)
+        queue = store.queue_view(topic, queue_id)
         if queue is None:
             return False
         physical_offset, size, _ = queue.unit(offset)

@@ -17,7 +17,6 @@ from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.role import Role
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.errors import StoreError
-from pymq.store.queue.counting import messages_behind
 from pymq.store.replica.divergent_tail import list_truncations
 from pymq.wire.bodies_admin import HaClientRuntimeInfo, HaConnectionInfo, HaStatus
 from pymq.wire.bodies_replication import (
@@ -132,7 +131,7 @@ class StatusReport:
             segment_size_bytes=store.settings.segment_size_bytes,
             log_start=store.physical_min_offset,
             log_end=store.physical_max_offset,
-            message_count=store.queue_table.unit_count,
+            message_count=sum(queue.max_offset for queue in store.queue_views()),
             confirm_offset=self._sync_mode.confirm_offset(),
             epoch_history=[
                 EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in self._epoch_history().entries
@@ -169,7 +168,7 @@ class StatusReport:
     def _messages_behind(self, offset: int) -> int:
         """-1 when a queue can't be read: whoever asks then wants to know the rest all the more."""
         try:
-            return messages_behind(self._store.queue_table, offset)
+            return sum(queue.count_from(offset) for queue in self._store.queue_views())
         except (OSError, StoreError):
             return -1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pymq.store.read.reading import GetResult, GetStatus
+from pymq.store.store import GetResult, GetStatus
 
 PREFIX = "filter."
 _COUNTED = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE)

@@ -99,6 +99,7 @@ class RuntimeInfo:
 
     def _disk(self) -> dict[str, str]:
         store, root = self._store, self._config.store_path_root_dir
+        figures = store.figures
         ratio = store.used_ratio()
         total, free = self._files.total_bytes(root), self._files.free_bytes(root)
         return {
@@ -111,11 +112,11 @@ class RuntimeInfo:
             "earliestMessageTimeStamp": str(store.earliest_store_time()),
             # PyMQ's own: what an operator should know, empty when all is well.
             "storeProblems": "; ".join(store.problems),
-            "corruptMessages": str(store.refusals.count),
-            "scrubbedBytes": str(store.scrubber.bytes_read if store.scrubber is not None else 0),
-            "scrubPasses": str(store.scrubber.pass_count if store.scrubber is not None else 0),
-            "scrubDamagedPlaces": str(len(store.scrubber.found) if store.scrubber is not None else 0),
-            "coldSegments": str(store.cold_segment_count),
+            "corruptMessages": str(figures.corrupt_message_count),
+            "scrubbedBytes": str(figures.scrubbed_bytes),
+            "scrubPasses": str(figures.scrub_pass_count),
+            "scrubDamagedPlaces": str(figures.scrub_damaged_count),
+            "coldSegments": str(figures.cold_segment_count),
             "remainHowManyDataToFlush": format_bytes(store.physical_max_offset - store.synced_offset),
         }
 

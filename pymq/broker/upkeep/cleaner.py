@@ -13,8 +13,7 @@ from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
-from pymq.store.lifecycle.retention import Doomed, RetentionSettings, decide
-from pymq.store.store import MessageStore
+from pymq.store.store import Doomed, MessageStore, RetentionSettings
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,6 @@ class Cleaner:
         self._config = config
         self._clock = clock
         self._store = store
-        self._expiry = store.expiry
         self._run_in_thread = run_in_thread
         self._next_pass_ms = clock.monotonic_ms()
         self._deletes_from_ms = self._next_pass_ms + FIRST_PASS_DELAY_MS
@@ -54,10 +52,10 @@ class Cleaner:
         if now_ms >= self._next_pass_ms:
             self._next_pass_ms = now_ms + self._config.clean_resource_interval_ms
             self._begin_pass(may_delete=now_ms >= self._deletes_from_ms or self._manual_passes > 0)
-        if self._doomed or self._expiry.has_waste:
+        if self._doomed or self._store.has_waste:
             self._start_work(self._doomed.popleft() if self._doomed else None)
         elif now_ms >= self._deletes_from_ms:
-            self._expiry.sweep()
+            self._store.sweep()
 
     def stop(self) -> None:
         """From now on nothing is started, nor anything done behind what still runs: the store is about to be closed."""
@@ -65,20 +63,10 @@ class Cleaner:
 
     def _begin_pass(self, *, may_delete: bool) -> None:
         settings = retention_settings(self._config)
-        clock, expiry = self._clock, self._expiry
-        decision = decide(
-            expiry.segments(settings.batch_count + 1),
-            expiry.log_bytes() if settings.log_bytes_max else 0,
-            expiry.disks(),
-            clock.now_ms(),
-            clock.local_time().hour,
-            settings,
-            is_manual=self._manual_passes > 0,
-        )
+        decision = self._store.plan_deletions(settings, is_manual=self._manual_passes > 0)
         self._refuse(decision.refusal)
         self._manual_passes = max(0, self._manual_passes - 1)
         self._doomed = deque(decision.doomed if may_delete else ())
-        expiry.sweep_again()
 
     def _refuse(self, why: str | None) -> None:
         # The first text stays while the refusal lasts: the figures in it would change with every pass.
@@ -91,7 +79,7 @@ class Cleaner:
         start = doomed.start if doomed is not None else None
 
         def work() -> int:
-            self._expiry.work(start)
+            self._store.delete_segment(start)
             return 0
 
         self._run_in_thread(work, lambda result: self._done(doomed, result))
@@ -109,7 +97,7 @@ class Cleaner:
                 log.error("old data can't be deleted, it is tried again: %s", error)
             return
         self._failure = ""
-        if doomed is not None and self._expiry.forget_oldest(doomed.start):
+        if doomed is not None and self._store.forget_segment(doomed.start):
             self.deleted_count += 1
             start, reason = doomed
             minimum = self._store.physical_min_offset

@@ -115,22 +115,21 @@ class MaintenanceTasks:
 
 def maintenance_tasks(store: MessageStore, config: BrokerConfig, clock: Clock) -> list[MaintenanceTask]:
     """What a broker's settings ask for; all but the digests themselves may change at run time."""
-    cold_compressor, scrubber = store.cold_compressor, store.scrubber
     tasks = [
         MaintenanceTask(
             name="compressing old segments",
-            next_piece=lambda: cold_compressor.next_piece(clock.now_ms() - config.cold_segment_hours * HOUR_MS),
-            finish=cold_compressor.finish,
+            next_piece=lambda: store.next_cold_piece(clock.now_ms() - config.cold_segment_hours * HOUR_MS),
+            finish=store.finish_cold_piece,
             bytes_per_second=lambda: config.cold_bytes_per_second if config.cold_segment_hours else 0,
             interval_ms=lambda: COLD_INTERVAL_MS,
         )
     ]
-    if scrubber is not None:
+    if store.settings.digests_enabled:
         tasks.append(
             MaintenanceTask(
                 name="scrubbing",
-                next_piece=scrubber.next_piece,
-                finish=scrubber.finish,
+                next_piece=store.next_scrub_piece,
+                finish=store.finish_scrub_piece,
                 bytes_per_second=lambda: config.scrub_bytes_per_second,
                 interval_ms=lambda: config.scrub_interval_hours * HOUR_MS,
             )

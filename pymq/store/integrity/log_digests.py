@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xxhash import xxh3_64, xxh3_64_hexdigest
 
@@ -21,6 +21,17 @@ def chunk_bounds(start: int, end: int, chunk_bytes: int, segment_size_bytes: int
         stop = min(start + chunk_bytes, segment_end, end)
         yield start, stop
         start = stop
+
+
+def chunk_digests(log: CommitLog, chunks: Iterable[tuple[int, int]], *, count_max: int, bytes_max: int) -> list[str]:
+    """:func:`chunk_digest` of the first chunks: at most ``count_max`` of them, ``bytes_max`` together."""
+    found: list[str] = []
+    for start, stop in chunks:
+        bytes_max -= stop - start
+        if bytes_max < 0 or len(found) == count_max:
+            break
+        found.append(chunk_digest(log, start, stop))
+    return found
 
 
 def chunk_digest(log: CommitLog, start: int, end: int) -> str:

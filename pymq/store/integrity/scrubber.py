@@ -21,7 +21,7 @@ PROVEN_BYTES = 1 << 16  # one piece without digests: up to 1 ms of Python
 FOUND_COUNT_MAX = 1000  # damaged places remembered
 
 
-class Piece:
+class ScrubPiece:
     """One part of a sealed segment to be looked at. :meth:`run` may be called in any thread; it never fails."""
 
     def __init__(self, segment: Segment, at: int, size: int, wanted: bytes) -> None:
@@ -46,7 +46,7 @@ class Piece:
 
 
 class Scrubber:
-    """Walks over all sealed segments, from the oldest on. One thread calls everything but :meth:`Piece.run`."""
+    """Walks over all sealed segments, from the oldest on. One thread calls everything but :meth:`ScrubPiece.run`."""
 
     def __init__(self, log: CommitLog, digests: Digests) -> None:
         self._log = log
@@ -56,7 +56,7 @@ class Scrubber:
         self.bytes_read = 0
         self.pass_count = 0  # complete ones
 
-    def next_piece(self) -> Piece | None:
+    def next_piece(self) -> ScrubPiece | None:
         """What to look at next; None behind the last sealed segment, and then a new pass begins with the next call."""
         offset = max(self._next_offset, self._log.min_offset)
         segment = self._log.find(offset)
@@ -71,14 +71,14 @@ class Scrubber:
             size = min(PROVEN_BYTES, size)
             wanted = self._wanted(segment, at, size)
         self._next_offset = offset + size
-        return Piece(segment, at, size, wanted)
+        return ScrubPiece(segment, at, size, wanted)
 
     def _wanted(self, segment: Segment, at: int, size: int) -> bytes:
         return bytes(
             self._digests.table.get(segment.start, at // BLOCK_SIZE_BYTES, -(-(at + size) // BLOCK_SIZE_BYTES))
         )
 
-    def finish(self, piece: Piece) -> None:
+    def finish(self, piece: ScrubPiece) -> None:
         """Takes over what a piece found, unless its segment has been deleted meanwhile."""
         segment = piece.segment
         if self._log.find(segment.start) is not segment:
@@ -99,7 +99,7 @@ class Scrubber:
         for a, b in unproven:
             self._tell(a, b, "no message can be read there")
 
-    def _look_again(self, piece: Piece) -> tuple[list[Span], list[Span]]:
+    def _look_again(self, piece: ScrubPiece) -> tuple[list[Span], list[Span]]:
         """(damaged bytes, bytes that were never known to be good and hold no record) of a piece. Raises OSError."""
         segment, at = piece.segment, piece.at
         data = segment.read(at, piece.size)

@@ -33,7 +33,7 @@ COLD_DIRECTORY = "coldlog"
 _ZEROS = bytes(FRAME_BYTES)
 
 
-class _Freezing:
+class _Compression:
     """The way of one segment into its compressed form. :meth:`run` goes one piece on; any thread may call it."""
 
     def __init__(self, cold: ColdFiles, segment: Segment) -> None:
@@ -135,6 +135,9 @@ class _Removal:
             self.error = error
 
 
+ColdPiece = _Compression | _Removal
+
+
 class ColdCompressor:
     """Compresses sealed segments that are old enough, one at a time, piece by piece.
 
@@ -145,16 +148,16 @@ class ColdCompressor:
         self._log = log
         self._cold = cold
         self._durable = durable
-        self._work: _Freezing | _Removal | None = None
+        self._work: ColdPiece | None = None
         self.problem: str | None = None
         self.compressed_count = 0
 
-    def next_piece(self, older_than_ms: int) -> _Freezing | _Removal | None:
+    def next_piece(self, older_than_ms: int) -> ColdPiece | None:
         """What to do next; None when no segment was last changed before ``older_than_ms`` (wall clock)."""
         if self._work is None:
             segment = self._choose(older_than_ms)
             if segment is not None:
-                self._work = _Freezing(self._cold, segment)
+                self._work = _Compression(self._cold, segment)
         return self._work
 
     def _choose(self, older_than_ms: int) -> Segment | None:
@@ -171,7 +174,7 @@ class ColdCompressor:
             return segment if is_old and segment.end <= vouched else None
         return None
 
-    def finish(self, piece: _Freezing | _Removal) -> None:
+    def finish(self, piece: ColdPiece) -> None:
         """Takes over what a piece did."""
         if isinstance(piece, _Removal):
             self._work = None
@@ -184,7 +187,7 @@ class ColdCompressor:
         elif piece.made is not None and piece.is_done:
             self._take_over(piece, piece.made)
 
-    def _take_over(self, piece: _Freezing, made: ColdFile) -> None:
+    def _take_over(self, piece: _Compression, made: ColdFile) -> None:
         self._work = None
         if self._log.find(piece.segment.start) is not piece.segment:
             piece.abandon()  # deleted meanwhile
@@ -201,7 +204,7 @@ class ColdCompressor:
     def stop(self) -> None:
         """The store is about to be closed: nothing half done stays."""
         work, self._work = self._work, None
-        if isinstance(work, _Freezing):
+        if isinstance(work, _Compression):
             work.abandon()
         elif isinstance(work, _Removal):
             work.run()

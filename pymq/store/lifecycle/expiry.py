@@ -16,11 +16,12 @@ from functools import partial
 from itertools import islice
 from threading import Lock
 
+from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
 from pymq.store.disk.checkpoint import Durable
 from pymq.store.disk.fs import Files
 from pymq.store.index.index_service import IndexService
-from pymq.store.lifecycle.retention import DiskFacts, SegmentFacts
+from pymq.store.lifecycle.retention import Decision, DiskFacts, RetentionSettings, SegmentFacts, decide
 from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
@@ -42,6 +43,7 @@ class Expiry:
         directories: tuple[str, ...],
         durable: Callable[[], Durable | None],
         save_checkpoint: Callable[[], None],
+        clock: Clock,
     ) -> None:
         """``directories``: the log's first, then others; ``save_checkpoint`` syncs everything, safe from any thread."""
         self._log = log
@@ -51,6 +53,7 @@ class Expiry:
         self._directories = directories
         self._durable = durable
         self._save_checkpoint = save_checkpoint
+        self._clock = clock
         self._swept_for: int | None = None  # the log's minimum that the queues follow, None for none yet
         self._unswept: list[ConsumeQueue] = []
         self._waste: list[Callable[[], None]] = []  # what costs time and concerns nobody any more
@@ -58,7 +61,21 @@ class Expiry:
         self._is_open = False
         self.problem: str | None = None  # why something that should go is still there
 
-    # -- what the policy asks -----------------------------------------------------------------------------------
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    def decide(self, settings: RetentionSettings, *, is_manual: bool = False) -> Decision:
+        """What the policy says now; begins a pass, so a sweep that met a problem is tried again. Raises OSError."""
+        decision = decide(
+            self.segments(settings.batch_count + 1),
+            self.log_bytes() if settings.log_bytes_max else 0,
+            self.disks(),
+            self._clock.now_ms(),
+            self._clock.local_time().hour,
+            settings,
+            is_manual=is_manual,
+        )
+        self.sweep_again()
+        return decision
 
     def segments(self, count_max: int) -> list[SegmentFacts]:
         """The oldest segments, at most ``count_max``; the last of the log is the one that ends it. Raises OSError."""

@@ -9,24 +9,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pymq.errors import CorruptRecordError, UnreadableError
-from pymq.model.layout import (
-    BLANK_UNIT_SIZE,
-    EXT_ADDRESS_MAX,
-    MAGIC_V1,
-    MAGIC_V2,
-    PLACEHOLDER_CODE,
-    RECORD_OVERHEAD_BYTES,
-    RECORD_PLACE,
-    UNIT,
-    UNIT_SIZE_BYTES,
-)
-from pymq.model.record import MalformedRecordError
+from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
 from pymq.store.integrity.damage import Doubts
-from pymq.store.log.commit_log import CommitLog, Segment
-from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.log.commit_log import RECORD_HEAD, CommitLog, Segment
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT, ConsumeQueue
 from pymq.store.read.prefilter_cache import STEP_COUNT
 from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
-from pymq.store.settings import StoreSettings
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,9 +28,10 @@ Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 PREFILTERED_FACTOR = 4  # a read looks at so many more units where a prefilter leaves out most: they cost less
 _FILTER_STEP_COUNT = 256  # units filtered in one go; few more are looked at than a read returns
+_EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
 
 
-class PrefilterFn(Protocol):
+class RecordPrefilter(Protocol):
     """Says of many records at once which are surely not accepted, and always the same of the same; hashable."""
 
     def count(self, wanted: int, /) -> int:
@@ -91,7 +81,7 @@ def get_messages(
     bytes_max: int,
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
-    prefilter: PrefilterFn | None,
+    prefilter: RecordPrefilter | None,
 ) -> GetResult:
     """Reads from ``offset``.
 
@@ -156,7 +146,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
 
     The hot loop of every pull: plain names and no calls that can be saved.
     """
-    queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_PLACE.unpack_from, windows.chunks.get
+    queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from, windows.chunks.get
     units = list(UNIT.iter_unpack(packed))
     offset = result.next_offset
     data, start, end, doubts = NO_WINDOW
@@ -222,14 +212,14 @@ def _collect_matching(
     packed: Packed,
     tag_codes: frozenset[int] | None,
     accept: Accept | None,
-    prefilter: PrefilterFn | None,
+    prefilter: RecordPrefilter | None,
     effort_max: int,
 ) -> None:
     """Gathers the records that a filter lets through; units that don't match cost no look at the log.
 
     ``effort_max``: a narrowed unit costs 1, any other ``PREFILTERED_FACTOR``.
     """
-    first, queue_id, head = result.next_offset, queue.queue_id, RECORD_PLACE.unpack_from
+    first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
     data, start, end, doubts = NO_WINDOW
     looked_count = 0
     for offsets, units, numbers, batch, count, _ in _steps(
@@ -306,7 +296,7 @@ def _steps(
     limits: _Limits,
     packed: Packed,
     tag_codes: frozenset[int] | None,
-    prefilter: PrefilterFn | None,
+    prefilter: RecordPrefilter | None,
     effort_max: int,
 ) -> Iterator[_Step]:
     """The units from queue offset ``first`` on that may match, in portions."""
@@ -338,13 +328,13 @@ def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int
     kept = [
         (offset, unit)
         for offset, unit in zip(offsets, units, strict=False)
-        if unit[2] <= EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
+        if unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
     ]
     return [offset for offset, _ in kept], [unit for _, unit in kept]
 
 
 def _narrowed(
-    first: int, windows: WindowReader, packed: Packed, begin: int, limits: _Limits, prefilter: PrefilterFn
+    first: int, windows: WindowReader, packed: Packed, begin: int, limits: _Limits, prefilter: RecordPrefilter
 ) -> _Step | None:
     """What a prefilter says of the next units; None where they have to be looked at one by one.
 
@@ -371,7 +361,7 @@ def _narrowed(
 
 
 def _prefilter_cache(
-    first: int, windows: WindowReader, packed: Packed, begin: int, prefilter: PrefilterFn
+    first: int, windows: WindowReader, packed: Packed, begin: int, prefilter: RecordPrefilter
 ) -> _Step | None:
     """What a prefilter said of the next units before; None where it was not asked."""
     found = windows.memory.find(prefilter, packed, begin)

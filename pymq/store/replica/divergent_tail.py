@@ -16,9 +16,7 @@ from pymq.errors import StoreError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.disk.fs import Files, make_directory
-from pymq.store.log.commit_log import CommitLog
 from pymq.store.replica.divergent_directory import DIVERGENT_DIRECTORY
-from pymq.store.scan.scanner import End, Scanned, find_later_record, has_queue_unit, scan_fast
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 
@@ -49,7 +47,7 @@ def list_truncations(files: Files, root: str) -> list[TruncationState]:
     directory = f"{root}/{DIVERGENT_DIRECTORY}"
     names = [name for name in files.listdir(directory) if name.endswith(STATE_SUFFIX)]
     truncations = [_decode(files.read_bytes(f"{directory}/{name}"), f"{directory}/{name}") for name in names]
-    return sorted(truncations, key=lambda truncate: (truncate.time_ms, -truncate.start))
+    return sorted(truncations, key=lambda truncation: (truncation.time_ms, -truncation.start))
 
 
 def truncate_log(
@@ -72,93 +70,40 @@ def truncate_log(
     )
     store.open()
     try:
-        start, last_store_ms = _boundary(store.log, end)
-        log_end, now_ms = store.physical_max_offset, clock.now_ms()
+        boundary = store.find_boundary(end)
+        start, log_end, now_ms = boundary.offset, store.physical_max_offset, clock.now_ms()
         name = f"{start:020d}-{log_end:020d}-{now_ms}{LOG_SUFFIX}"
         path = f"{root}/{DIVERGENT_DIRECTORY}/{name}" if start < log_end else ""
-        truncate = TruncationState(start, log_end, _count_messages(store.log, start), now_ms, path, why)
+        truncation = TruncationState(start, log_end, boundary.message_count, now_ms, path, why)
         if path:
-            _keep(store, files, truncate)
-            _truncate(store, start, last_store_ms)
+            _keep(store, files, truncation)
+            store.truncate(boundary)
     finally:
         store.close()
-    return truncate
+    return truncation
 
 
-def _boundary(log: CommitLog, end: int) -> tuple[int, int]:
-    """(the begin of the record that holds ``end``, or ``end`` where one ends, store time of the record before it).
-
-    In a damaged place it is the begin of that. Raises StoreError before the log's begin, OSError.
-    """
-    end = min(end, log.max_offset)
-    if end < log.min_offset:
-        raise StoreError(f"the log begins at {log.min_offset}, it can't be cut at {end}: start with an empty directory")
-    segment = log.find(max(end - 1, log.min_offset))
-    at, last_ms = segment.start if segment is not None else end, 0
-    while at < end:
-        for part in scan_fast(log, at, check_crc=True, stop=end):
-            if isinstance(part, End):
-                at = part.offset
-            else:
-                last_ms = part.store_ms if isinstance(part, Scanned) else int(part.store_ms[-1])
-        later = find_later_record(log, at, 0) if at < end else None
-        if later is None or later.offset == at or later.offset >= end:
-            break
-        at = later.offset
-    return at, last_ms
-
-
-def _count_messages(log: CommitLog, start: int) -> int:
-    """Those of queues from a physical offset on. Raises OSError."""
-    count = 0
-    while start < log.max_offset:
-        for part in scan_fast(log, start, check_crc=False, stop=log.max_offset):
-            if isinstance(part, End):
-                start = part.offset
-            elif isinstance(part, Scanned):
-                count += has_queue_unit(part.sys_flag)
-            else:
-                count += sum(map(has_queue_unit, part.sys_flags.tolist()))
-        later = find_later_record(log, start, 0)
-        if later is None or later.offset <= start:
-            break
-        start = later.offset
-    return count
-
-
-def _keep(store: MessageStore, files: Files, truncate: TruncationState) -> None:
+def _keep(store: MessageStore, files: Files, truncation: TruncationState) -> None:
     """Brings the bytes to the disk, then their record, which says that they are all there. Raises OSError."""
-    directory = f"{store.root}/{DIVERGENT_DIRECTORY}"
+    directory = truncation.path.rpartition("/")[0]
     make_directory(files, directory)
-    with closing(files.open(truncate.path, create=True)) as file:
+    with closing(files.open(truncation.path, create=True)) as file:
         file.truncate(0)
-        at = truncate.start
-        while at < truncate.end:
+        at = truncation.start
+        while at < truncation.end:
             piece = store.read_log(at, PIECE_BYTES)
             if piece != _ZEROS[: len(piece)]:  # holes stay holes
-                file.pwrite(at - truncate.start, piece)
+                file.pwrite(at - truncation.start, piece)
             at += len(piece)
-        file.truncate(truncate.end - truncate.start)
+        file.truncate(truncation.end - truncation.start)
         file.sync()
-    path = truncate.path.removesuffix(LOG_SUFFIX) + STATE_SUFFIX
+    path = truncation.path.removesuffix(LOG_SUFFIX) + STATE_SUFFIX
     with closing(files.open(path + TEMPORARY_SUFFIX, create=True)) as file:
         file.truncate(0)
-        file.pwrite(0, json.dumps(asdict(truncate), indent=2).encode() + b"\n")
+        file.pwrite(0, json.dumps(asdict(truncation), indent=2).encode() + b"\n")
         file.sync()
     files.replace(path + TEMPORARY_SUFFIX, path)
     files.sync_dir(directory)
-
-
-def _truncate(store: MessageStore, end: int, last_store_ms: int) -> None:
-    """The log ends at ``end`` now, and so do queues and index. The store can only be closed then. Raises OSError."""
-    store.checkpoints.distrust_behind(end)
-    store.log.truncate(end, last_store_ms)
-    if store.digests is not None:
-        store.digests.truncate(end)
-    store.log.sync()
-    store.queue_table.settle_all(store.log, end, trusted=True)
-    if store.index is not None:
-        store.index.truncate(end)
 
 
 def _decode(raw: bytes, path: str) -> TruncationState:

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pymq.clock import Clock
 from pymq.errors import StoreError, StoreUnavailableError
-from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
+from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle.store_times import StoreTimes
+from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
+from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.scanner import (
     End,
     Scanned,
@@ -30,10 +34,11 @@ from pymq.store.scan.scanner import (
     read_piece,
     scan,
 )
+from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.write.appender import Appender
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
-    from pymq.store.store import MessageStore
 
 BULK_BYTES_MIN = 32 << 10  # for less numpy does not pay
 _QUICK_BYTES = 1 << 20  # read at a time while it is not loaded
@@ -53,9 +58,26 @@ class Follower:
     :attr:`end` is what the log has, the store's ``synced_offset`` what of it is on the disk.
     """
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
-        self._log = store.log
+    def __init__(
+        self,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexService | None,
+        digests: Digests | None,
+        appender: Appender,
+        clock: Clock,
+        settings: StoreSettings,
+        is_open: Callable[[], bool],
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._digests = digests
+        self._appender = appender
+        self._clock = clock
+        self._settings = settings
+        self._is_open = is_open
         self._dispatcher: QueueDispatcher | None = None
         self._quick: QuickDispatcher | None = None
         self._times: StoreTimes | None = None
@@ -66,7 +88,6 @@ class Follower:
         self._queue_problem: str | None = None
         self.damaged: deque[tuple[int, int]] = deque(maxlen=_DAMAGED_COUNT_MAX)
         self.damaged_count = 0
-        store.follower = self
 
     @property
     def end(self) -> int:
@@ -96,12 +117,12 @@ class Follower:
         try:
             self._log.append_raw(data)
         except StoreUnavailableError as error:
-            self._store.appender.note_failed_write(str(error))
+            self._appender.note_failed_write(str(error))
             raise
-        self._store.appender.write_problem = None
+        self._appender.write_problem = None
 
     def _check_open(self) -> None:
-        if not self._store.is_open:
+        if not self._is_open():
             raise StoreUnavailableError("the store is not open: the broker starts or stops")
 
     # -- handing on ---------------------------------------------------------------------------------------------
@@ -145,8 +166,8 @@ class Follower:
             return False
         if self.dispatched_end < self.end:
             self._log.truncate(self.dispatched_end, self._log.last_store_ms)
-            if self._store.digests is not None:
-                self._store.digests.truncate(self.end)
+            if self._digests is not None:
+                self._digests.truncate(self.end)
         return True
 
     def _size_at(self, offset: int) -> int:
@@ -156,7 +177,7 @@ class Follower:
     def _hand_on(self, at: int, stop: int) -> None:
         """Hands on the whole records between two physical offsets, up to the first one that isn't. Raises OSError."""
         dispatcher, times = self._ready()
-        if stop - at < BULK_BYTES_MIN or not self._store.appender.bulk_ready:
+        if stop - at < BULK_BYTES_MIN or not self._appender.bulk_ready:
             at = self._hand_on_quickly(at, stop)
         keys, end = KeyedRecords(), at
         try:
@@ -196,7 +217,7 @@ class Follower:
 
     @property
     def _is_fresh(self) -> bool:
-        return abs(self._store.clock.now_ms() - self._log.last_store_ms) < UNCHECKED_AGE_MS_MAX
+        return abs(self._clock.now_ms() - self._log.last_store_ms) < UNCHECKED_AGE_MS_MAX
 
     def _hand_on_many(self, records: Records, keys: KeyedRecords) -> None:
         """``keys``: those of the records before them."""
@@ -206,11 +227,11 @@ class Follower:
         dispatcher.take_many(records)
         times.add(*records.store_ms[-2:].tolist())
         self._show(records.end, keys)
-        if self._store.index is not None:
-            self._store.index.add_columns(record_keys(records))
+        if self._index is not None:
+            self._index.add_columns(record_keys(records))
 
     def _scan(self, at: int, stop: int) -> Iterator[Records | Scanned | End]:
-        if stop - at < BULK_BYTES_MIN or not self._store.appender.bulk_ready:
+        if stop - at < BULK_BYTES_MIN or not self._appender.bulk_ready:
             return scan(self._log, at, check_crc=not self._is_fresh, stop=stop)
         from pymq.store.scan.bulk import scan_bulk  # noqa: PLC0415 - it needs numpy
 
@@ -235,14 +256,14 @@ class Follower:
 
     def _ready(self) -> tuple[QueueDispatcher, StoreTimes]:
         """The store is open now, so the log's newest store time is known."""
-        store, now_ms = self._store, self._store.clock.now_ms()
+        now_ms = self._clock.now_ms()
         if self._dispatcher is None or self._times is None:
             self._times = StoreTimes(self._log.last_store_ms, now_ms)
             self._dispatcher = QueueDispatcher(
-                self._log, store.queue_table, store.settings, on_grown=self._note_grown, on_gap=lambda text: None,
+                self._log, self._queues, self._settings, on_grown=self._note_grown, on_gap=lambda text: None,
                 on_damage=lambda start, end, why: log.warning("%s", why), tell=lambda text: log.warning("%s", text),
             )  # fmt: skip
-            self._quick = QuickDispatcher(store.queue_table, self._dispatcher, self._note_grown)
+            self._quick = QuickDispatcher(self._queues, self._dispatcher, self._note_grown)
         self._times.now(now_ms)
         return self._dispatcher, self._times
 
@@ -251,7 +272,7 @@ class Follower:
 
     def _show(self, end: int, keys: KeyedRecords) -> None:
         """Records below ``end`` are in their queues: readers, long polls and the index learn of them."""
-        appender = self._store.appender
+        appender = self._appender
         if end > self.dispatched_end:
             self._set_whole(end)
         grown, self._grown = self._grown, {}
@@ -264,7 +285,7 @@ class Follower:
     def _set_whole(self, end: int) -> None:
         _, times = self._ready()
         self._log.set_whole(end, times.last_ms)
-        self._store.appender.last_store_ms = times.last_ms
+        self._appender.last_store_ms = times.last_ms
 
     # -- damage -------------------------------------------------------------------------------------------------
 
@@ -294,8 +315,8 @@ class Follower:
     def _note_damage(self, start: int, end: int) -> None:
         self.damaged_count += 1
         self.damaged.append((start, end))
-        if self._store.digests is not None:
-            self._store.digests.leave_unknown(start, end)
+        if self._digests is not None:
+            self._digests.leave_unknown(start, end)
         log.error("the master's log holds no record from offset %d to %d: what was there is left out", start, end)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pymq.errors import StoreUnavailableError
 from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
 
@@ -33,7 +32,7 @@ class TailRefill:
     def append(self, position: int, data: bytes) -> None:
         """Writes bytes at the log's end and hands whole records on. Raises StoreUnavailableError."""
         if self._follower is None:
-            self._follower = Follower(self._store)
+            self._follower = self._store.follow()
         self._follower.append(position, data)
         self._follower.dispatch()
 
@@ -42,11 +41,6 @@ class TailRefill:
 
         Raises StoreUnavailableError when that can't be done.
         """
-        follower, store = self._follower, self._store
-        if follower is None:
-            return
-        if not follower.finish():
-            raise StoreUnavailableError(f"what slaves gave can't be handed on: {follower.problem}")
-        self._follower = store.follower = None
-        store.log.whole_end = store.log.unconfirmed_from = None
-        store.sync()
+        if self._follower is not None:
+            self._store.end_following()
+            self._follower = None

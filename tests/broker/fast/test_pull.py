@@ -122,7 +122,7 @@ def test_a_group_that_can_t_be_saved_reads_all_the_same() -> None:
 def test_a_disk_that_can_t_be_read_is_told_the_plain_way() -> None:
     world = opened()
     world.parts.groups.ensure("G")
-    world.parts.store.queue_table.write_tails()
+    world.parts.store._queues.write_tails()
     with failing(world, "pread", "/consumequeue/", errno.EIO):
         assert fast_answer(world, pull()) is None
         answer = plain_answer(world, pull())

@@ -237,7 +237,7 @@ def test_whenever_the_short_way_takes_a_send_it_leaves_what_the_plain_way_leaves
 @pytest.mark.parametrize("code", [310, 320])
 def test_a_store_that_takes_nothing_is_left_to_the_plain_way(code: int) -> None:
     world = opened()
-    world.parts.store.log.broken = "fsync of /data/commitlog failed"
+    world.parts.store._log.broken = "fsync of /data/commitlog failed"
     body = encode_batch_entry(b"first", b"") if code == 320 else b"body"
     payload = payload_of(ordinary(m=str(code == 320).lower(), i="UNIQ_KEY\x01ABC\x02"), body, code=code)
     peer = FakePeer()

@@ -43,7 +43,7 @@ def refused(world: World, code: int, body: bytes) -> str:
 
 def whole_log(world: World) -> bytes:
     store = world.parts.store
-    raw = b"".join(bytes(segment.read(0, SEGMENT_BYTES)) for segment in store.log.segments)
+    raw = b"".join(bytes(segment.read(0, SEGMENT_BYTES)) for segment in store._log.segments)
     return raw[: store.physical_max_offset]
 
 

@@ -119,7 +119,7 @@ def test_nothing_found(
 @pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (3, ResponseCode.PULL_OFFSET_MOVED)])
 def test_a_queue_that_was_made_but_is_empty(offset: int, code: int) -> None:
     world = opened()
-    world.parts.store.queue_table.make("T", 0)
+    world.parts.store._queues.make("T", 0)
     reply = pull(world, queueOffset=offset)
     assert (reply.code, reply.remark) == (code, "NO_MESSAGE_IN_QUEUE")
     assert places(reply) == (0, 0, 0)
@@ -129,7 +129,7 @@ def test_messages_whose_segment_was_removed() -> None:
     world = opened(mappedFileSizeCommitLog=65_536)
     for number in range(10):
         world.put("T", b"%d" % number * 20_000)
-    world.parts.store.log.drop_oldest()  # three messages fit into a segment
+    world.parts.store._log.drop_oldest()  # three messages fit into a segment
     reply = pull(world, queueOffset=0, maxMsgNums=2)
     assert (reply.code, reply.remark, reply.body) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING", b"")
     assert places(reply) == (2, 0, 10)
@@ -143,8 +143,8 @@ def test_messages_whose_segment_was_removed() -> None:
 def test_a_queue_file_that_is_gone() -> None:
     world = opened(mappedFileSizeConsumeQueue=400)
     fill(world, 30)
-    world.parts.store.queue_table.write_tails()
-    world.parts.store.queue_table.close()
+    world.parts.store._queues.write_tails()
+    world.parts.store._queues.close()
     world.files.remove("/data/consumequeue/T/0/00000000000000000000")
     reply = pull(world, queueOffset=5)
     assert (reply.code, reply.remark, reply.body) == (ResponseCode.PULL_NOT_FOUND, "OFFSET_FOUND_NULL", b"")
@@ -155,7 +155,7 @@ def test_a_queue_file_that_is_gone() -> None:
 def damaged(world: World, queue_offset: int) -> None:
     """Flips a bit in the head of a record of queue 0."""
     store = world.parts.store
-    queue = store.queue_table.get("T", 0)
+    queue = store.queue_view("T", 0)
     assert queue is not None
     file = world.files.open(f"/data/commitlog/{0:020d}")
     file.pwrite(queue.unit(queue_offset)[0] + 4, b"\0")

@@ -141,7 +141,7 @@ def test_a_bug_behind_the_write_leaves_no_sender_without_an_answer_and_no_messag
     def broken(records: object) -> None:
         raise RuntimeError("a bug")
 
-    index, writer, peer = world.parts.store.index, world.parts.writer, FakePeer()
+    index, writer, peer = world.parts.store._index, world.parts.writer, FakePeer()
     assert index is not None
     monkeypatch.setattr(index, "extend", broken)
     for opaque in (1, 2):
@@ -529,7 +529,7 @@ def test_delay_levels_are_clamped(world: World, text: str, level: int) -> None:
 
 def test_a_delayed_message_s_unit_carries_its_due_time(world: World) -> None:
     world.put("T", b"m", queue_id=0, DELAY="2", TAGS="A")
-    queue = world.parts.store.queue_table.get("SCHEDULE_TOPIC_XXXX", 1)
+    queue = world.parts.store.queue_view("SCHEDULE_TOPIC_XXXX", 1)
     assert queue is not None and queue.unit(0)[2] == world.clock.now_ms() + 5000 == world.clock.now_ms() + (
         world.parts.writer.delay_ms(2)
     )

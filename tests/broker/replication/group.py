@@ -14,7 +14,6 @@ from pymq.clock import ManualClock
 from pymq.config import BrokerConfig, load_broker_config
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.epoch_table import epoch_table
-from pymq.store.replica.follower import Follower
 from pymq.store.store import MessageStore
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher
@@ -104,7 +103,7 @@ class Slave(Node):
     ) -> None:
         super().__init__(clock, files, **{"brokerId": broker_id, "listenPort": 20910 + broker_id, **settings})
         self.cable = cable
-        self.follower = Follower(self.store)
+        self.follower = self.store.follow()
         self.role_changes: list[RoleChange] = []
         self.sync_requests = 0
         self.ha_client = HaClient(

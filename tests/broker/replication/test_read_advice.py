@@ -89,7 +89,7 @@ def test_who_lies_far_behind_is_sent_to_a_slave(offset: int, broker_id: int) -> 
 
 def test_the_limit_itself_is_near_enough() -> None:
     world = master()
-    queue = world.parts.store.queue_table.get("T", 0)
+    queue = world.parts.store.queue_view("T", 0)
     assert queue is not None
     behind = world.parts.store.physical_max_offset - queue.unit(1)[0]
     for memory, broker_id in ((behind * 100, 0), (behind * 100 - 100, 1)):
@@ -154,7 +154,7 @@ def test_an_offset_that_this_slave_does_not_have_yet_is_kept(offset: int) -> Non
 def test_an_offset_that_only_the_master_has_still_is_kept() -> None:
     """A slave may begin at its master's last segment: what lies before is no reason to skip it."""
     world = slave(is_following=False)
-    queue = world.parts.store.queue_table.get("T", 0)
+    queue = world.parts.store.queue_view("T", 0)
     assert queue is not None
     queue.min_offset = 3
     code, fields = pull(world, queueOffset=1)

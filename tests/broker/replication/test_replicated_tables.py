@@ -100,7 +100,7 @@ def test_a_failing_disk_deletes_at_the_next_round() -> None:
         if called == "remove_tree":
             raise OSError(5, "Input/output error", path)
 
-    pair.slave.parts.store.housekeeping.write()
+    pair.slave.parts.store._housekeeping.write()
     pair.slave.files.fault = fault
     pair.run(500)
     assert "could not be taken" in pair.copy.problem
@@ -192,7 +192,7 @@ def crash_within_deletion(call: str, number: int) -> bool:
     for _ in range(2):
         pair.master.put("T", b"old")
     pair.copy_log()
-    pair.slave.parts.store.housekeeping.write()
+    pair.slave.parts.store._housekeeping.write()
     delete(pair)
     make(pair)
     pair.master.put("T", b"new")

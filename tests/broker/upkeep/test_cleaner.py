@@ -63,10 +63,10 @@ class Retained:
         """Messages until the log has so many segments more."""
         if self.world.parts.topics.get(topic) is None:
             self.world.parts.topics.put([TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)])
-        wanted = len(self.store.log.segments) + segments
-        while len(self.store.log.segments) < wanted:
+        wanted = len(self.store._log.segments) + segments
+        while len(self.store._log.segments) < wanted:
             self.world.put(topic, BODY, **properties)
-        self.store.housekeeping.write()
+        self.store._housekeeping.write()
 
     def let_pass(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
@@ -84,7 +84,7 @@ class Retained:
 
     @property
     def segment_count(self) -> int:
-        return len(self.store.log.segments)
+        return len(self.store._log.segments)
 
     def pull(self, offset: int) -> tuple[int, dict[str, Any]]:
         fields: dict[str, Any] = {
@@ -209,7 +209,7 @@ def test_a_log_that_is_too_large_loses_its_oldest_segments_and_the_limit_changes
     retained.caller.ok(RequestCode.UPDATE_BROKER_CONFIG, f"commitLogBytesMax={4 * SEGMENT}".encode())
     retained.let_pass(10_000)
     assert retained.segment_count == 4
-    assert retained.store.expiry.log_bytes() <= 4 * SEGMENT
+    assert retained.store._expiry.log_bytes() <= 4 * SEGMENT
     code, remark = retained.caller.refused(RequestCode.UPDATE_BROKER_CONFIG, b"deleteWhen=25")
     assert code == ResponseCode.NO_PERMISSION and "hours from 0 to 23" in remark
 

@@ -216,7 +216,7 @@ def test_a_corrupt_message_is_refused_counted_and_passed_by() -> None:
     world, _ = kept()
     result = world.parts.store.get("T", 0, 3, 1, 1 << 20)
     assert result.count == 1
-    offset = world.parts.store.queue_table.make("T", 0).unit(3)[0]
+    offset = world.parts.store._queues.make("T", 0).unit(3)[0]
     world.files.nodes[f"{ROOT}/commitlog/{0:020d}"].data[offset + 50] ^= 4
     caller = Caller(world)
     fields: dict[str, Any] = {

@@ -12,7 +12,6 @@ from pymq.store.dispatch import quick_dispatcher as quick_feed
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.replica.follower import Follower
 from pymq.store.scan.scanner import Scanned, has_index_entries, scan
 from pymq.store.store import MessageStore
 from tests.store.scan.test_bulk import MESSAGES, store_of
@@ -34,17 +33,17 @@ def fed(master: MessageStore) -> tuple[MessageStore, QueueDispatcher]:
     """An empty store with the same log, whose queues know nothing of it yet."""
     slave = make_store(MemoryFiles(), segment_size_bytes=1 << 20)
     slave.open()
-    follower = Follower(slave)
+    follower = slave.follow()
     follower.append(0, bytes(master.read_log(0, 1 << 20)))
     dispatcher = QueueDispatcher(
-        slave.log, slave.queue_table, slave.settings, on_grown=lambda queue, first: None, on_gap=lambda text: None,
+        slave._log, slave._queues, slave.settings, on_grown=lambda queue, first: None, on_gap=lambda text: None,
         on_damage=lambda start, end, why: None, tell=lambda text: None,
     )  # fmt: skip
     return slave, dispatcher
 
 
 def units(store: MessageStore) -> dict[tuple[str, int], bytes]:
-    return {(queue.topic, queue.queue_id): bytes(queue.tail) for queue in store.queue_table}
+    return {(queue.topic, queue.queue_id): bytes(queue.tail) for queue in store._queues}
 
 
 def compare(master: MessageStore, cut: int) -> None:
@@ -52,12 +51,10 @@ def compare(master: MessageStore, cut: int) -> None:
     piece = piece[: len(piece) - cut]
     quick, dispatcher = fed(master)
     keys = KeyedRecords()
-    taken = QuickDispatcher(quick.queue_table, dispatcher, lambda queue, first: None).take(
-        piece, 0, keys, check_crc=True
-    )
+    taken = QuickDispatcher(quick._queues, dispatcher, lambda queue, first: None).take(piece, 0, keys, check_crc=True)
     plain, plain_dispatcher = fed(master)
     wanted, records = KeyedRecords(), []
-    for record in scan(plain.log, 0, check_crc=True, stop=len(piece)):
+    for record in scan(plain._log, 0, check_crc=True, stop=len(piece)):
         if isinstance(record, Scanned):
             plain_dispatcher.take(record)
             records.append(record)

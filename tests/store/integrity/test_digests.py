@@ -51,7 +51,7 @@ def filled(files: MemoryFiles, count: int, **sizes: int) -> MessageStore:
 
 
 def segment_path(store: MessageStore, offset: int) -> tuple[str, int]:
-    segment = store.log.find(offset)
+    segment = store._log.find(offset)
     assert segment is not None
     return segment.file.path, offset - segment.start
 
@@ -65,7 +65,7 @@ def records(store: MessageStore) -> list[tuple[str, int, int, int, int]]:
     """(topic, queue id, queue offset, physical offset, size) of every message, from its unit."""
     found = []
     for topic, queue_id in store.queues():
-        queue = store.queue_table.get(topic, queue_id)
+        queue = store._queues.get(topic, queue_id)
         assert queue is not None
         for offset in range(queue.min_offset, queue.max_offset):
             physical_offset, size, _ = queue.unit(offset)
@@ -83,13 +83,13 @@ def test_catching_up_gives_mapped_pages_back(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(digests_module, "RESIDENT_BYTES_MAX", limit)
     store = filled(MemoryFiles(), 0, segment_size_bytes=1 << 20)
     put(store, "T", 0, bytes(600_000))
-    (segment,) = store.log.segments
+    (segment,) = store._log.segments
     released = []
     monkeypatch.setattr(type(segment.file), "release", lambda file, view: released.append(len(view)))
-    assert store.digests is not None
+    assert store._digests is not None
     resident = []
-    while store.digests.next_offset < 590_000:
-        store.digests.work(budget)
+    while store._digests.next_offset < 590_000:
+        store._digests.work(budget)
         resident.append(segment.resident_bytes)
     assert max(resident) <= limit
     assert len(released) == 600_000 // (limit + budget), "each time one piece more than the limit was read"
@@ -100,7 +100,7 @@ def test_any_flipped_bit_costs_one_message_and_no_other() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     rows = records(store)
-    assert len(store.log.segments) > 1
+    assert len(store._log.segments) > 1
     good = [read_one(store, row) for row in rows]
     flips = [(row, at, (at * 5) % 8) for number, row in enumerate(rows) for at in range(number % 13, row[4], 13)]
     flips += [(rows[50], at, bit) for at in range(0, rows[50][4], 2) for bit in range(8)]
@@ -114,7 +114,7 @@ def test_any_flipped_bit_costs_one_message_and_no_other() -> None:
                 assert read_one(store, rows[other]) == good[other]
         flip(files, store, row[3] + at, bit)
     assert read_one(store, rows[50]) == good[50]
-    assert store.refusals.count == len(rows)
+    assert store._refusals.count == len(rows)
 
 
 def test_a_pull_ends_before_damage_and_goes_on_behind_it() -> None:
@@ -146,7 +146,7 @@ def test_look_ups_by_id_and_key_refuse_damage_and_find_the_rest() -> None:
     flip(files, store, first[3] + 60, 0)
     with pytest.raises(CorruptRecordError):
         store.find_by_key("A", "twice", 9)
-    assert store.refusals.count == 2
+    assert store._refusals.count == 2
     assert any(f"first at {second[3]}" in problem for problem in store.problems)
 
 
@@ -158,7 +158,7 @@ def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         with pytest.raises(CorruptRecordError):
             read_one(store, row)
-    assert (store.refusals.count, len(caplog.records)) == (1, 1)
+    assert (store._refusals.count, len(caplog.records)) == (1, 1)
 
 
 def test_damage_larger_than_a_bit_costs_the_records_that_fail_their_crc() -> None:
@@ -183,7 +183,7 @@ def test_damage_that_nothing_explains_costs_every_record_of_its_block() -> None:
     bad = next(row for row in rows if row[3] > 2 * BLOCK_SIZE_BYTES)
     flip(files, store, bad[3] + 41, 0)  # two bits of the born time: the CRC knows nothing of them
     flip(files, store, bad[3] + 42, 5)
-    segment = store.log.find(bad[3])
+    segment = store._log.find(bad[3])
     assert segment is not None
     start = segment.start + digests_module.block_start(bad[3] - segment.start)
     for row in rows:
@@ -260,8 +260,8 @@ def test_a_power_loss_never_makes_good_messages_look_damaged(seed: int, before: 
         put(store, "A", 0, chance.randbytes(chance.randrange(1, 500)), keys=f"later{i}")
         if chance.random() < 0.2:
             store.tick()
-            assert store.digests is not None
-            store.digests.write()
+            assert store._digests is not None
+            store._digests.write()
     die(store)
     rate = chance.choice([0.0, 0.5, 1.0])
     files = files.after_power_loss(lambda path, page: chance.random() < rate, lambda path: chance.random() < rate)
@@ -274,21 +274,21 @@ def test_a_power_loss_never_makes_good_messages_look_damaged(seed: int, before: 
         store.tick()
         everything(store)
         store.close()
-    assert store.refusals.count == 0
+    assert store._refusals.count == 0
 
 
 def test_another_brokers_writing_voids_what_it_may_have_changed() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     store.close()
-    settled = {start: store.digests.table.header(start).settled for start in store.digests.table.segment_starts()}
+    settled = {start: store._digests.table.header(start).settled for start in store._digests.table.segment_starts()}
     newest = max(settled)
     assert [start for start, done in settled.items() if not done] == [newest]
     files.nodes[f"{ROOT}/checkpoint"].data[64:140] = bytes(76)  # as Apache leaves it
     store = make_store(files, **SIZES)
     store.open()
-    assert store.digests is not None
-    assert not any(store.digests.table.get(newest, 0, 2))
+    assert store._digests is not None
+    assert not any(store._digests.table.get(newest, 0, 2))
     row = records(store)[3]
     flip(files, store, row[3] + 60, 4)
     with pytest.raises(CorruptRecordError):
@@ -303,8 +303,8 @@ def test_a_settled_segment_that_was_written_again_loses_its_digests() -> None:
     files.nodes[path].data[SEGMENT_BYTES - 3] ^= 0xFF
     store = make_store(files, **SIZES)
     store.open()
-    assert store.digests is not None
-    assert not any(store.digests.table.get(0, 0, SEGMENT_BYTES // BLOCK_SIZE_BYTES))
+    assert store._digests is not None
+    assert not any(store._digests.table.get(0, 0, SEGMENT_BYTES // BLOCK_SIZE_BYTES))
     everything(store)
 
 
@@ -325,14 +325,14 @@ def test_a_record_without_digest_is_checked_by_its_crc() -> None:
 def test_side_files_go_with_their_segments() -> None:
     files = MemoryFiles()
     store = filled(files, 150)
-    assert store.digests is not None
+    assert store._digests is not None
     store.sync()
-    store.digests.write()
-    assert store.digests.table.segment_starts() == [segment.start for segment in store.log.segments]
-    store.log.drop_oldest()
-    store.digests.write()
-    assert store.digests.table.segment_starts() == [segment.start for segment in store.log.segments]
-    gone = store.log.segments[0].start
+    store._digests.write()
+    assert store._digests.table.segment_starts() == [segment.start for segment in store._log.segments]
+    store._log.drop_oldest()
+    store._digests.write()
+    assert store._digests.table.segment_starts() == [segment.start for segment in store._log.segments]
+    gone = store._log.segments[0].start
     store.close()
     files.remove(f"{LOG}/{gone:020d}")
     store = make_store(files, **SIZES)
@@ -351,12 +351,12 @@ def test_a_disk_that_takes_no_digests_is_told_and_costs_nothing_else() -> None:
     files.fault = fault
     put(store, "A", 0, b"still taken")
     store.tick()
-    assert store.digests is not None
-    store.digests.write()
+    assert store._digests is not None
+    store._digests.write()
     assert any("digests" in problem and "No space left" in problem for problem in store.problems)
     assert everything(store)
     files.fault = None
-    store.digests.write()
+    store._digests.write()
     assert store.problems == []
     store.close()
 
@@ -377,7 +377,7 @@ def test_no_flipped_bit_of_a_side_file_costs_a_message() -> None:
         everything(store)
         store.tick()
         assert everything_but(store, ("", 0, 0, 0, 0))
-        assert store.refusals.count == 0
+        assert store._refusals.count == 0
         store.close()
 
 
@@ -418,7 +418,7 @@ def test_much_to_digest_is_done_in_portions() -> None:
     for i in range(200):
         stage(store, "A", 0, b"z" * 300, keys=str(i))
     store.commit()
-    digests = store.digests
+    digests = store._digests
     assert digests is not None
     digests.work(BLOCK_SIZE_BYTES)
     assert digests.next_offset == BLOCK_SIZE_BYTES
@@ -552,7 +552,7 @@ def test_a_record_that_reaches_far_into_the_block_is_found(monkeypatch: pytest.M
     put(store, "A", 0, random.Random(1).randbytes(100_000))
     small = put(store, "A", 0, b"n" * 300)
     put(store, "A", 0, b"m" * 300)
-    segment = store.log.segments[0]
+    segment = store._log.segments[0]
     at = digests_module.block_start(small.physical_offset)
     flip(files, store, small.physical_offset + 150, 0)
     flip(files, store, small.physical_offset + 151, 0)
@@ -582,4 +582,4 @@ def test_a_store_without_digests_writes_none() -> None:
     store.tick()
     store.close()
     assert not files.exists(SIDE)
-    assert isinstance(Digests(files, SIDE, store.log).problem, type(None))
+    assert isinstance(Digests(files, SIDE, store._log).problem, type(None))

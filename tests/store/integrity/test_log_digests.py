@@ -18,8 +18,8 @@ def world() -> World:
     world = World(mappedFileSizeCommitLog=SEGMENT_BYTES)
     for number in range(40):
         world.put("orders", bytes([number]) * 1000)
-    assert world.parts.store.digests is not None
-    world.parts.store.digests.work()
+    assert world.parts.store._digests is not None
+    world.parts.store._digests.work()
     return world
 
 
@@ -38,14 +38,14 @@ def test_chunks_are_cut_at_the_ends_of_segments(start: int, end: int, expected: 
 
 
 def test_a_chunk_s_digest_is_that_of_its_bytes(world: World) -> None:
-    log = world.parts.store.log
+    log = world.parts.store._log
     for start, end in ((0, BLOCK_SIZE_BYTES), (100, 5000), (BLOCK_SIZE_BYTES, log.max_offset)):
         raw = bytes(log.segments[0].read(start, end - start))
         assert chunk_digest(log, start, end) == xxh3_64_hexdigest(raw)
 
 
 def test_a_damaged_chunk_has_none(world: World) -> None:
-    log = world.parts.store.log
+    log = world.parts.store._log
     file = log.segments[0].file
     at = 2 * BLOCK_SIZE_BYTES + 77
     file.pwrite(at, bytes([file.pread(at, 1)[0] ^ 4]))

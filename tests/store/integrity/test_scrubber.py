@@ -16,7 +16,7 @@ from tests.store.support import everything, make_store, put
 
 def run_pass(store: MessageStore) -> Scrubber:
     """One whole pass, in the calling thread."""
-    scrubber = store.scrubber
+    scrubber = store._scrubber
     assert scrubber is not None
     while (piece := scrubber.next_piece()) is not None:
         piece.run()
@@ -31,8 +31,8 @@ def reopened(files: MemoryFiles) -> MessageStore:
 
 
 def unknown_blocks(store: MessageStore) -> list[int]:
-    assert store.digests is not None
-    blocks = split_digests(store.digests.table.get(0, 0, SEGMENT_BYTES // BLOCK_SIZE_BYTES))
+    assert store._digests is not None
+    blocks = split_digests(store._digests.table.get(0, 0, SEGMENT_BYTES // BLOCK_SIZE_BYTES))
     return [number for number, digest in enumerate(blocks) if digest == UNKNOWN]
 
 
@@ -44,7 +44,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pass_reads_all_sealed_segments_and_no_other() -> None:
     store = filled(MemoryFiles(), 300)
-    sealed = [segment for segment in store.log.segments if segment.sealed]
+    sealed = [segment for segment in store._log.segments if segment.sealed]
     assert len(sealed) > 1
     scrubber = run_pass(store)
     assert (scrubber.bytes_read, scrubber.pass_count) == (len(sealed) * SEGMENT_BYTES, 1)
@@ -74,7 +74,7 @@ def test_a_flipped_bit_in_any_block_is_found_and_told_once(block: int, caplog: p
 def test_damage_that_goes_away_before_the_second_look_does_not_count() -> None:
     files = MemoryFiles()
     store = filled(files, 150)
-    scrubber = store.scrubber
+    scrubber = store._scrubber
     assert scrubber is not None
     piece = scrubber.next_piece()
     assert piece is not None
@@ -109,7 +109,7 @@ def test_records_may_begin_anywhere_before_the_end_of_a_piece(left: int) -> None
     first = put(store, "T", 0, b"")
     put(store, "T", 0, bytes(2 * BLOCK_SIZE_BYTES - left - 2 * first.size_bytes))
     assert put(store, "T", 0, b"x" * 300).physical_offset == 2 * BLOCK_SIZE_BYTES - left
-    while len(store.log.segments) < 2:
+    while len(store._log.segments) < 2:
         put(store, "T", 0, b"x" * 300)
     store.close()
     files.remove_tree(SIDE)
@@ -148,12 +148,12 @@ def test_an_unreadable_part_is_told_and_the_pass_goes_on() -> None:
 def test_a_segment_that_is_deleted_meanwhile_is_left_alone() -> None:
     files = MemoryFiles()
     store = filled(files, 300)
-    scrubber = store.scrubber
+    scrubber = store._scrubber
     assert scrubber is not None
     piece = scrubber.next_piece()
     assert piece is not None
     flip(files, store, 500, 3)
-    store.expiry.drop_oldest()
+    store._expiry.drop_oldest()
     piece.run()
     scrubber.finish(piece)
     assert (scrubber.found, scrubber.bytes_read) == ({}, 0)

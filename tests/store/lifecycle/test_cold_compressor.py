@@ -43,14 +43,14 @@ def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compress_all(store: MessageStore, older_than_ms: int = FOREVER_MS) -> int:
     """Every segment that may be, in the calling thread; returns the number of pieces."""
-    store.housekeeping.write()
+    store._housekeeping.write()
     store.checkpoint()
     count = 0
-    while (piece := store.cold_compressor.next_piece(older_than_ms)) is not None:
+    while (piece := store._cold_compressor.next_piece(older_than_ms)) is not None:
         piece.run()
-        store.cold_compressor.finish(piece)
+        store._cold_compressor.finish(piece)
         count += 1
-        if store.cold_compressor.problem is not None:
+        if store._cold_compressor.problem is not None:
             break
     return count
 
@@ -188,9 +188,9 @@ def test_everything_is_served_as_before() -> None:
     store = filled(files, 200)
     before, keys = everything(store), [found_by_key(store, "A", f"k{i}") for i in range(200)]
     ids = [bytes(store.record_at(row[3])) for row in records(store)]
-    sealed = [segment.start for segment in store.log.segments[:-1]]
+    sealed = [segment.start for segment in store._log.segments[:-1]]
     compress_all(store)
-    assert names(files, LOG) == [f"{store.log.segments[-1].start:020d}"]
+    assert names(files, LOG) == [f"{store._log.segments[-1].start:020d}"]
     assert names(files, COLD) == [f"{start:020d}.zst" for start in sealed]
     for _ in range(2):
         assert everything(store) == before
@@ -219,7 +219,7 @@ def test_queues_index_and_digests_are_made_again_from_cold_segments() -> None:
     assert [found_by_key(store, "A", f"k{i}") for i in range(200)] == keys
     store.tick()
     assert run_pass(store).found == {}
-    assert UNKNOWN not in split_digests(store.digests.table.get(0, 0, 8))
+    assert UNKNOWN not in split_digests(store._digests.table.get(0, 0, 8))
 
 
 def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
@@ -230,18 +230,18 @@ def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
     for _ in range(200):
         put(store, "A", 0, b"x" * 500)
         clock.advance(1000)
-    starts = [segment.start for segment in store.log.segments]
+    starts = [segment.start for segment in store._log.segments]
     first_ms = files.modified_ms(f"{LOG}/{0:020d}")
-    assert store.cold_compressor.next_piece(FOREVER_MS) is None  # no checkpoint vouches for anything yet
-    store.housekeeping.write()
+    assert store._cold_compressor.next_piece(FOREVER_MS) is None  # no checkpoint vouches for anything yet
+    store._housekeeping.write()
     store.checkpoint()
-    assert store.cold_compressor.next_piece(first_ms) is None
-    while (piece := store.cold_compressor.next_piece(first_ms + 1)) is not None:
+    assert store._cold_compressor.next_piece(first_ms) is None
+    while (piece := store._cold_compressor.next_piece(first_ms + 1)) is not None:
         piece.run()
-        store.cold_compressor.finish(piece)
+        store._cold_compressor.finish(piece)
     assert names(files, COLD) == [f"{0:020d}.zst"]
     assert files.modified_ms(f"{COLD}/{0:020d}.zst") == first_ms
-    assert store.log.modified_ms(store.log.segments[0]) == first_ms
+    assert store._log.modified_ms(store._log.segments[0]) == first_ms
     compress_all(store)
     assert len(names(files, COLD)) == len(starts) - 1
 
@@ -249,12 +249,12 @@ def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
 def test_retention_deletes_cold_segments_and_counts_what_they_take() -> None:
     files = MemoryFiles()
     store = cold_store(files)
-    newest = store.log.segments[-1]
+    newest = store._log.segments[-1]
     packed = sum(len(node.data) for path, node in files.nodes.items() if path.startswith(COLD))
-    assert store.expiry.log_bytes() == packed + store.physical_max_offset - newest.start
-    first = store.log.segments[0]
-    assert store.expiry.segments(1)[0].size_bytes == len(files.nodes[f"{COLD}/{0:020d}.zst"].data)
-    store.expiry.drop_oldest()
+    assert store._expiry.log_bytes() == packed + store.physical_max_offset - newest.start
+    first = store._log.segments[0]
+    assert store._expiry.segments(1)[0].size_bytes == len(files.nodes[f"{COLD}/{0:020d}.zst"].data)
+    store._expiry.drop_oldest()
     assert not files.exists(f"{COLD}/{0:020d}.zst")
     assert store.physical_min_offset == first.end
     assert everything(store)
@@ -265,16 +265,16 @@ def test_retention_deletes_cold_segments_and_counts_what_they_take() -> None:
 def test_a_segment_that_is_deleted_while_it_is_compressed_leaves_nothing() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
-    store.housekeeping.write()
+    store._housekeeping.write()
     store.checkpoint()
-    while (piece := store.cold_compressor.next_piece(FOREVER_MS)) is not None:
+    while (piece := store._cold_compressor.next_piece(FOREVER_MS)) is not None:
         piece.run()
         if getattr(piece, "is_done", False):
             break
-        store.cold_compressor.finish(piece)
+        store._cold_compressor.finish(piece)
     assert piece is not None
-    store.expiry.drop_oldest()
-    store.cold_compressor.finish(piece)
+    store._expiry.drop_oldest()
+    store._cold_compressor.finish(piece)
     assert names(files, COLD) == []
     assert everything(store)
 
@@ -283,13 +283,13 @@ def test_a_stop_in_the_middle_leaves_nothing_half_done() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
     before = everything(store)
-    store.housekeeping.write()
+    store._housekeeping.write()
     store.checkpoint()
     for _ in range(3):
-        piece = store.cold_compressor.next_piece(FOREVER_MS)
+        piece = store._cold_compressor.next_piece(FOREVER_MS)
         assert piece is not None
         piece.run()
-        store.cold_compressor.finish(piece)
+        store._cold_compressor.finish(piece)
     store.close()
     assert names(files, COLD) == []
     assert everything(reopened(files)) == before
@@ -298,7 +298,7 @@ def test_a_stop_in_the_middle_leaves_nothing_half_done() -> None:
 def test_damage_in_a_frame_costs_that_frame() -> None:
     files = MemoryFiles()
     store = cold_store(files)
-    rows = [row for row in records(store) if row[3] + row[4] <= store.log.segments[0].end]
+    rows = [row for row in records(store) if row[3] + row[4] <= store._log.segments[0].end]
     good = {row: read_one(store, row) for row in rows}
     store.close()
     raw = files.nodes[f"{COLD}/{0:020d}.zst"].data
@@ -427,7 +427,7 @@ def test_any_call_of_freezing_may_fail_and_the_next_try_succeeds(code: int) -> N
         if len(calls) < number:
             break
         failed += 1
-        assert store.cold_compressor.problem is not None
+        assert store._cold_compressor.problem is not None
         assert everything(store) == wanted
         compress_all(store)
         compress_all(store)
@@ -523,7 +523,7 @@ def test_a_log_whose_plain_segments_are_all_gone_goes_on_behind_the_cold_ones() 
     files.remove(f"{LOG}/{names(files, LOG)[-1]}")
     store = reopened(files)
     put(store, "A", 0, b"behind")
-    assert store.log.segments[-1].sealed is False
+    assert store._log.segments[-1].sealed is False
     assert everything(store)["A", 0][-1] == b"behind"
 
 
@@ -534,13 +534,13 @@ def test_on_a_real_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     store.open()
     for i in range(3000):
         put(store, "A", i % 3, b"body %d " % i * 90)
-    store.housekeeping.write()
+    store._housekeeping.write()
     store.checkpoint()
     wanted = everything(store)
     plain = (tmp_path / "store/commitlog" / f"{0:020d}").read_bytes()
     modified = (tmp_path / "store/commitlog" / f"{0:020d}").stat().st_mtime_ns // 1_000_000
     compress_all(store)
-    assert store.cold_compressor.compressed_count == 2
+    assert store._cold_compressor.compressed_count == 2
     assert everything(store) == wanted
     store.close()
     store = make_store(files, root=root, segment_size_bytes=1 << 20, queue_file_size_bytes=20_000)

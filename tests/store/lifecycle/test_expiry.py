@@ -39,10 +39,10 @@ def written(files: MemoryFiles, clock: ManualClock | None = None) -> MessageStor
     store.open()
     fill(store)
     store.tick()
-    store.index.drain()
-    store.housekeeping.write()
+    store.insert_waiting_keys()
+    store._housekeeping.write()
     store.checkpoint()
-    assert len(store.log.segments) >= 5 and len(store.index.files) >= 4
+    assert len(store._log.segments) >= 5 and len(store._index.files) >= 4
     return store
 
 
@@ -54,12 +54,12 @@ def test_segments_queues_and_index_go_together() -> None:
     files = MemoryFiles()
     store = written(files)
     before = {m.queue_offset: m.body for m in read_all(store, "A", 0)}
-    keys_before = len(store.index.files)
+    keys_before = len(store._index.files)
     for dropped in (1, 2, 3):
-        assert store.expiry.drop_oldest() == dropped * SEGMENT
+        assert store._expiry.drop_oldest() == dropped * SEGMENT
     assert paths(files, "commitlog")[0].endswith(f"/{3 * SEGMENT:020d}")
     low = store.min_offset("A", 0)
-    assert store.record_at(store.queue_table.get("A", 0).unit(low)[0])
+    assert store.record_at(store._queues.get("A", 0).unit(low)[0])
     assert {m.queue_offset: m.body for m in read_all(store, "A", 0)} == {
         offset: body for offset, body in before.items() if offset >= low
     }
@@ -67,19 +67,19 @@ def test_segments_queues_and_index_go_together() -> None:
     starts = [int(path[-20:]) // 20 for path in paths(files, "consumequeue/A/0")]
     assert low - 2 * UNITS_PER_FILE <= starts[0] <= low - UNITS_PER_FILE < starts[1] <= low
     assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (5, 5)
-    assert len(store.index.files) < keys_before
-    assert store.index.files[0].end_offset >= 3 * SEGMENT
-    assert len(paths(files, "index")) == len(store.index.files)
+    assert len(store._index.files) < keys_before
+    assert store._index.files[0].end_offset >= 3 * SEGMENT
+    assert len(paths(files, "index")) == len(store._index.files)
     assert found_by_key(store, "A", f"k{low}") == [b"a-%d" % low]
     assert found_by_key(store, "A", "k0") == []
 
 
 def test_the_segment_that_ends_the_log_is_never_deleted() -> None:
     store = written(MemoryFiles())
-    while len(store.log.segments) > 1:
-        store.expiry.drop_oldest()
-    minimum = store.log.min_offset
-    assert store.expiry.drop_oldest() == minimum == store.log.segments[0].start < store.log.max_offset
+    while len(store._log.segments) > 1:
+        store._expiry.drop_oldest()
+    minimum = store._log.min_offset
+    assert store._expiry.drop_oldest() == minimum == store._log.segments[0].start < store._log.max_offset
 
 
 def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
@@ -87,7 +87,7 @@ def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()
-    while store.log.segment_end - store.log.max_offset > 200 or not store.log.segments:
+    while store._log.segment_end - store._log.max_offset > 200 or not store._log.segments:
         put(store, "A", 0, b"x")
     store.checkpoint()
 
@@ -99,19 +99,19 @@ def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
     with pytest.raises(StoreUnavailableError):
         put(store, "A", 0, b"y" * 300)
     files.fault = None
-    assert len(paths(files, "commitlog")) == 2 and not store.log.can_drop_oldest
-    assert store.expiry.segments(10) == [(0, store.log.max_offset, 0)]
-    assert store.expiry.drop_oldest() == 0
+    assert len(paths(files, "commitlog")) == 2 and not store._log.can_drop_oldest
+    assert store._expiry.segments(10) == [(0, store._log.max_offset, 0)]
+    assert store._expiry.drop_oldest() == 0
     assert len(read_all(store, "A", 0)) == store.max_offset("A", 0)
 
 
 def test_a_pull_that_is_under_way_stays_valid_and_the_next_is_told() -> None:
     store = written(MemoryFiles())
     result = store.get("A", 0, 0, 3, 1 << 20)
-    store.expiry.work(0)
+    store._expiry.work(0)
     assert [m.body for m in decode_records(b"".join(store.get("A", 0, 0, 1, 1 << 20).chunks))] == [b"a-0"]
-    assert store.expiry.forget_oldest(0)
-    store.expiry.work(None)
+    assert store._expiry.forget_oldest(0)
+    store._expiry.work(None)
     assert [m.body for m in decode_records(b"".join(result.chunks))] == [b"a-0", b"a-1", b"a-2"]
     after = store.get("A", 0, 0, 3, 1 << 20)
     assert after.status is GetStatus.OFFSET_TOO_SMALL and after.next_offset == store.min_offset("A", 0) > 0
@@ -119,12 +119,12 @@ def test_a_pull_that_is_under_way_stays_valid_and_the_next_is_told() -> None:
 
 def test_a_queue_that_is_not_its_turn_yet_says_that_messages_are_being_removed() -> None:
     store = written(MemoryFiles())
-    store.log.drop_oldest()
+    store._log.drop_oldest()
     assert store.min_offset("A", 0) == 0
     result = store.get("A", 0, 0, 1, 1 << 20)
     assert result.status is GetStatus.MESSAGE_WAS_REMOVING and result.next_offset == 1
     assert store.offset_by_time("A", 0, 0) > 0
-    store.expiry.sweep()
+    store._expiry.sweep()
     assert store.min_offset("A", 0) == store.get("A", 0, 0, 1, 1 << 20).next_offset > 1
 
 
@@ -134,17 +134,17 @@ def test_many_queues_are_swept_in_slices() -> None:
     for queue_id in range(QUEUES_PER_SWEEP + 1):
         put(store, "Q", queue_id, b"x" * 100)
     fill(store, 700)
-    store.housekeeping.write()
-    store.expiry.work(0)
-    assert store.expiry.forget_oldest(0)
+    store._housekeeping.write()
+    store._expiry.work(0)
+    assert store._expiry.forget_oldest(0)
 
     def swept() -> int:
-        return sum(queue.min_offset > 0 for queue in store.queue_table)
+        return sum(queue.min_offset > 0 for queue in store._queues)
 
     assert swept() <= QUEUES_PER_SWEEP
-    while not store.expiry.sweep():
+    while not store._expiry.sweep():
         pass
-    assert swept() == len(store.queue_table)
+    assert swept() == len(store._queues)
 
 
 def test_many_queue_files_go_in_slices() -> None:
@@ -153,12 +153,12 @@ def test_many_queue_files_go_in_slices() -> None:
     store.open()
     for _ in range(900):
         put(store, "A", 0, b"x" * 20)
-    store.housekeeping.write()
+    store._housekeeping.write()
     before = len(paths(files, "consumequeue"))
-    store.expiry.work(0)
-    store.expiry.forget_oldest(0)
+    store._expiry.work(0)
+    store._expiry.forget_oldest(0)
     assert len(paths(files, "consumequeue")) == before - FILES_PER_SWEEP
-    while not store.expiry.sweep():
+    while not store._expiry.sweep():
         pass
     assert len(paths(files, "consumequeue")) < before - 2 * FILES_PER_SWEEP
 
@@ -168,14 +168,14 @@ def test_a_segment_waits_until_a_checkpoint_vouches_for_its_units() -> None:
     store = make_store(files)
     store.open()
     fill(store)
-    assert store.checkpoints.newest.durable.queue_offset < SEGMENT
+    assert store._checkpoints.newest.durable.queue_offset < SEGMENT
     with pytest.raises(StoreUnavailableError, match=r"commitlog/0{20} can't be deleted before"):
-        store.expiry.work(0)
-    assert len(paths(files, "commitlog")) == len(store.log.segments)
-    store.housekeeping.write()
-    store.expiry.work(0)
-    assert len(paths(files, "commitlog")) == len(store.log.segments) - 1
-    assert store.checkpoints.newest.durable.queue_offset >= SEGMENT
+        store._expiry.work(0)
+    assert len(paths(files, "commitlog")) == len(store._log.segments)
+    store._housekeeping.write()
+    store._expiry.work(0)
+    assert len(paths(files, "commitlog")) == len(store._log.segments) - 1
+    assert store._checkpoints.newest.durable.queue_offset >= SEGMENT
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EACCES])
@@ -189,10 +189,10 @@ def test_a_file_that_can_not_be_removed_stays_until_it_can(number: int) -> None:
 
     files.fault = fault
     with pytest.raises(OSError, match=os.strerror(number)):
-        store.expiry.drop_oldest()
+        store._expiry.drop_oldest()
     assert len(read_all(store, "A", 0)) == COUNT and store.is_writable
     files.fault = None
-    assert store.expiry.drop_oldest() == SEGMENT
+    assert store._expiry.drop_oldest() == SEGMENT
 
 
 def test_a_directory_that_can_not_be_synced_makes_the_log_read_only() -> None:
@@ -207,7 +207,7 @@ def test_a_directory_that_can_not_be_synced_makes_the_log_read_only() -> None:
     with pytest.raises(
         StoreUnavailableError, match=r"fsync of .*commitlog, where .*commitlog/0{20} was deleted, failed"
     ):
-        store.expiry.drop_oldest()
+        store._expiry.drop_oldest()
     files.fault = None
     assert not store.is_writable and "read-only until" in store.problems[0]
     assert len(read_all(store, "A", 0)) == COUNT  # served from the file that is still open
@@ -217,7 +217,7 @@ def test_a_segment_deleted_by_hand_is_no_obstacle() -> None:
     files = MemoryFiles()
     store = written(files)
     files.remove(f"{ROOT}/commitlog/{0:020d}")
-    assert store.expiry.drop_oldest() == SEGMENT
+    assert store._expiry.drop_oldest() == SEGMENT
 
 
 def test_a_queue_file_that_can_not_be_removed_is_a_problem_until_the_next_pass() -> None:
@@ -231,12 +231,12 @@ def test_a_queue_file_that_can_not_be_removed_is_a_problem_until_the_next_pass()
     before = len(paths(files, "consumequeue"))
     files.fault = fault
     for _ in range(3):
-        store.expiry.drop_oldest()
+        store._expiry.drop_oldest()
     assert any("Input/output error" in problem for problem in store.problems)
     files.fault = None
-    assert store.expiry.sweep() and len(paths(files, "consumequeue")) == before
-    store.expiry.sweep_again()
-    store.expiry.sweep()
+    assert store._expiry.sweep() and len(paths(files, "consumequeue")) == before
+    store._expiry.sweep_again()
+    store._expiry.sweep()
     assert store.problems == [] and len(paths(files, "consumequeue")) < before
 
 
@@ -245,15 +245,15 @@ def test_nothing_is_deleted_before_the_store_is_open_or_after_it_was_closed() ->
     store = written(files)
     store.close()
     count = len(paths(files, "commitlog"))
-    store.expiry.work(0)
-    assert not store.expiry.forget_oldest(0)
+    store._expiry.work(0)
+    assert not store._expiry.forget_oldest(0)
     assert len(paths(files, "commitlog")) == count
 
 
 def test_a_queue_without_messages_keeps_its_end_over_restarts_and_repairs() -> None:
     files = MemoryFiles()
     store = written(files)
-    store.expiry.drop_oldest()
+    store._expiry.drop_oldest()
     assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (5, 5)
     for stop in (MessageStore.close, die):
         stop(store)
@@ -274,7 +274,7 @@ def test_expired_queues_can_be_removed() -> None:
     files = MemoryFiles()
     store = written(files)
     assert store.expired_queues() == []
-    store.expiry.drop_oldest()
+    store._expiry.drop_oldest()
     assert store.expired_queues() == [("B", 0)]
     store.delete_queues([("B", 0)])
     assert paths(files, "consumequeue/B") == [] and store.expired_queues() == []
@@ -314,11 +314,11 @@ def crash_points(clock: ManualClock, *, drops: int, newer: int) -> list[tuple[Di
     files = MemoryFiles(now_ms=clock.now_ms)
     store = written(files, clock)
     fill(store, newer, start=COUNT)
-    store.housekeeping.write()
+    store._housekeeping.write()
     watched = Watched(store, files)
     files.fault = watched
     for _ in range(drops):
-        store.expiry.drop_oldest()
+        store._expiry.drop_oldest()
         fill(store, 1, start=COUNT + newer)
         newer += 1
     watched("sync", "the end")
@@ -352,8 +352,8 @@ def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: 
             assert found_by_key(store, "A", f"k{offset}") == [b"a-%d" % offset]
         # The pass goes on where it was, left-overs included.
         assert put(store, "A", 0, b"a-%d" % high).queue_offset == high
-        store.housekeeping.write()
-        store.expiry.drop_oldest()
+        store._housekeeping.write()
+        store._expiry.drop_oldest()
         low = store.min_offset("A", 0)
         assert isinstance(store._files, MemoryFiles)
         first_file = int(paths(store._files, "consumequeue/A/0")[0][-20:]) // 20

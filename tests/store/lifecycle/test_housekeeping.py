@@ -44,7 +44,7 @@ def test_a_tick_writes_what_messages_brought() -> None:
     written = {path.rsplit("/", 2)[0] for call, path in calls if call == "pwrite"}
     assert "/store/consumequeue/T" in written
     assert any("digests" in path for call, path in calls)
-    assert store.checkpoints._written[2] == MESSAGE_COUNT
+    assert store._checkpoints._written[2] == MESSAGE_COUNT
 
 
 def test_at_rest_ticks_touch_no_file() -> None:
@@ -61,7 +61,7 @@ def test_at_rest_ticks_touch_no_file() -> None:
 def test_a_segment_that_was_synced_settles_without_another_message() -> None:
     files, clock, store = filled()
     tick(clock, store, 3)
-    assert store.log.segments[0].sealed
+    assert store._log.segments[0].sealed
     calls = calls_of(files)
     store.sync()
     tick(clock, store)
@@ -91,7 +91,7 @@ def test_keys_that_are_inserted_later_move_the_checkpoint() -> None:
     store.open()
     for number in range(1000):
         put(store, "T", 0, b"x", keys=f"k{number}")
-    assert store.index is not None
-    while store.index.waiting:
+    assert store._index is not None
+    while store._index.waiting:
         tick(clock, store)
-    assert store.checkpoints._written[3] == store.index.position()
+    assert store._checkpoints._written[3] == store._index.position()

@@ -13,13 +13,13 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
-from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.fs import File
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.lifecycle import recovery
 from pymq.store.lifecycle.recovery import RecoveryReport
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.store.scan import scanner as scan
 from pymq.store.store import MessageStore
 from tests.store.support import BORN, ROOT, bodies, die, everything, found_by_key, make_store, put, read_all
@@ -82,7 +82,7 @@ def test_the_abort_file_is_there_while_serving() -> None:
 def test_a_torn_tail_is_cut_zeroed_and_overwritten() -> None:
     files = MemoryFiles()
     store = filled(files)
-    last = store.queue_table.make("T", 1).unit(9)[0]
+    last = store._queues.make("T", 1).unit(9)[0]
     die(store)  # nothing was synced
     size = store.settings.segment_size_bytes
     files.nodes[LOG].data[last + 60 : last + 400] = bytes(340)
@@ -113,8 +113,8 @@ def test_damage_in_the_middle_is_stepped_over_and_reported() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = filled(files)
     store.sync()
-    store.checkpoints.save()
-    start, size, _ = store.queue_table.make("T", 0).unit(4)
+    store._checkpoints.save()
+    start, size, _ = store._queues.make("T", 0).unit(4)
     store.close()
     for name in ("consumequeue", "index"):
         files.remove_tree(f"{ROOT}/{name}")
@@ -136,7 +136,7 @@ def test_a_rebuild_steps_over_damage_at_the_log_s_beginning(count: int) -> None:
     for i, body in enumerate(bodies(20)):
         clock.advance(1000)
         put(store, "T", i % 2, body)
-    places = [store.queue_table.make("T", i % 2).unit(i // 2)[0] for i in range(20)]
+    places = [store._queues.make("T", i % 2).unit(i // 2)[0] for i in range(20)]
     store.close()
     files.remove_tree(f"{ROOT}/consumequeue")
     for place in places[:count]:
@@ -154,13 +154,13 @@ def test_lost_offsets_of_the_first_segment_have_placeholders(bulk: bool, monkeyp
         monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
     files = MemoryFiles()
     store = filled(files)
-    units = [store.queue_table.make("T", 0).unit(offset) for offset in range(10)]
+    units = [store._queues.make("T", 0).unit(offset) for offset in range(10)]
     store.close()
     files.remove_tree(f"{ROOT}/consumequeue")
     for offset in (0, 1, 4):
         files.nodes[LOG].data[units[offset][0] + 4] ^= 1
     store, report = reopen(files)
-    queue = store.queue_table.make("T", 0)
+    queue = store._queues.make("T", 0)
     for offset, neighbour in {0: 2, 1: 2, 4: 5}.items():
         assert queue.unit(offset) == (*units[neighbour][:2], PLACEHOLDER_CODE)
     assert [queue.unit(offset) for offset in (2, 3, 5, 6)] == [units[offset] for offset in (2, 3, 5, 6)]
@@ -178,13 +178,13 @@ def test_lost_offsets_elsewhere_have_blank() -> None:
     offset, (place, _, _) = next(
         (offset, unit)
         for offset in range(30)
-        if (unit := store.queue_table.make("T", 0).unit(offset))[0] > 4096 and (unit[0] + unit[1]) % 4096 > 100
+        if (unit := store._queues.make("T", 0).unit(offset))[0] > 4096 and (unit[0] + unit[1]) % 4096 > 100
     )
     store.close()
     files.remove_tree(f"{ROOT}/consumequeue")
     files.nodes[f"{ROOT}/commitlog/{place - place % 4096:020d}"].data[place % 4096 + 4] ^= 1
     store, _ = reopen(files, segment_size_bytes=4096)
-    assert store.queue_table.make("T", 0).unit(offset) == (0, BLANK_UNIT_SIZE, 0)
+    assert store._queues.make("T", 0).unit(offset) == (0, BLANK_UNIT_SIZE, 0)
     assert [m.queue_offset for m in read_all(store, "T", 0)] == [i for i in range(30) if i != offset]
 
 
@@ -204,25 +204,25 @@ def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, m
     for body in bodies(10):
         clock.advance(1000)
         put(store, "T", 0, body)
-    places = [store.queue_table.make("T", 0).unit(offset)[0] for offset in range(10)]
+    places = [store._queues.make("T", 0).unit(offset)[0] for offset in range(10)]
     die(store)
     for victim in victims:
         files.nodes[LOG].data[places[victim] + STORE_TIME_AT] ^= FAR
     store = make_store(files, clock, **settings)
     store.open()
     last_ms = clock.now_ms() - 1000 * (victims[-1] == 9)
-    assert store.log.last_store_ms == last_ms
+    assert store._log.last_store_ms == last_ms
     clock.advance(5)
     put(store, "T", 0, b"next")
     assert store.store_time("T", 0, 10) == clock.now_ms()
     assert store.offset_by_time("T", 0, clock.now_ms()) <= 10
     # Nothing later is pinned by what the checkpoint says either.
     store.sync()
-    store.checkpoints.save()
+    store._checkpoints.save()
     die(store)
     store = make_store(files, clock, **settings)
     store.open()
-    assert store.log.last_store_ms == clock.now_ms()
+    assert store._log.last_store_ms == clock.now_ms()
 
 
 def test_damage_behind_a_damaged_store_time_costs_no_more_than_itself() -> None:
@@ -232,7 +232,7 @@ def test_damage_behind_a_damaged_store_time_costs_no_more_than_itself() -> None:
     for body in bodies(10):
         clock.advance(1000)
         put(store, "T", 0, body)
-    places = [store.queue_table.make("T", 0).unit(offset)[0] for offset in range(10)]
+    places = [store._queues.make("T", 0).unit(offset)[0] for offset in range(10)]
     store.close()
     files.remove_tree(f"{ROOT}/consumequeue")
     files.nodes[LOG].data[places[4] + STORE_TIME_AT] ^= FAR
@@ -485,7 +485,7 @@ def test_stale_units_behind_a_cut_are_not_believed() -> None:
 def test_a_log_that_begins_later_gives_queues_that_begin_later() -> None:
     files = MemoryFiles()
     store = filled(files, 60, segment_size_bytes=4096)
-    minimum = store.log.drop_oldest()
+    minimum = store._log.drop_oldest()
     assert minimum == 4096
     die(store)
     files.remove_tree(f"{ROOT}/consumequeue")
@@ -525,7 +525,7 @@ def test_delay_queues_get_their_due_times_back() -> None:
     die(store)
     store, report = reopen(files, segment_size_bytes=4096)
     assert report.units_added == 1
-    assert store.queue_table.make(SCHEDULE_TOPIC, 2).unit(0)[2] == due_ms
+    assert store._queues.make(SCHEDULE_TOPIC, 2).unit(0)[2] == due_ms
 
 
 def test_progress_is_told() -> None:

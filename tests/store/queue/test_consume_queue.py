@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.model.layout import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles
+from pymq.store.queue.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue, QueueFiles
 
 UNITS_PER_FILE = 10
 GAP = -1
@@ -63,6 +62,19 @@ def test_a_queue_that_begins_later_begins_at_its_first_unit() -> None:
     queue.min_offset = 10  # where its first file begins, as a start finds it
     queue.raise_min(0)
     assert queue.min_offset == 17
+
+
+def test_messages_are_counted_from_any_place_of_the_log() -> None:
+    _, queue = make_queue(list(range(0, 250, 10)))
+    for number in range(25):
+        assert queue.count_from(10 * number) == 25 - number
+        assert queue.count_from(10 * number + 1) == 24 - number
+    assert make_queue([])[1].count_from(0) == 0
+
+
+def test_the_next_message_of_a_queue_is_found_in_the_log() -> None:
+    _, queue = make_queue([0, 10, GAP, GAP, 40])
+    assert [queue.physical_offset_from(offset) for offset in range(6)] == [0, 10, 40, 40, 40, -1]
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(0, 700))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.store.queue.placeholder_units import fill_lost
 from tests.store.support import make_store
 
@@ -25,7 +25,7 @@ SEGMENT_BYTES = 4096
 def test_what_stands_for_lost_offsets(topic: str, physical_offset: int, unit: tuple[int, int, int]) -> None:
     store = make_store(MemoryFiles())
     store.open()
-    queue = store.queue_table.make(topic, 0)
+    queue = store._queues.make(topic, 0)
     fill_lost(queue, 3, physical_offset, 100, SEGMENT_BYTES)
     assert [queue.unit(offset) for offset in range(4)] == [unit] * 3 + [(-1, 0, 0)]
     assert (queue.max_offset, queue.next_offset) == (3, 3)

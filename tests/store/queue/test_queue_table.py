@@ -21,11 +21,11 @@ def test_a_file_that_was_never_synced_takes_no_older_one_with_it(lost: int) -> N
     store.open()
     for number in range(20):
         put(store, "T", 0, b"%d" % number)
-    store.housekeeping.write()
+    store._housekeeping.write()
     store.checkpoint()
     for number in range(20, 60):
         put(store, "T", 0, b"%d" % number)
-    store.housekeeping.write()
+    store._housekeeping.write()
     # The log's newer bytes are gone, and of the queue's newer files one is.
     after = files.after_power_loss(lambda path, _: "commitlog" not in path, lambda path: path != queue_file(lost))
     die(store)
@@ -34,7 +34,7 @@ def test_a_file_that_was_never_synced_takes_no_older_one_with_it(lost: int) -> N
     assert store.max_offset("T", 0) == 20
     assert everything(store) == {("T", 0): [b"%d" % number for number in range(20)]}
     assert put(store, "T", 0, b"next").queue_offset == 20
-    store.housekeeping.write()
+    store._housekeeping.write()
     assert [path for path in sorted(after.nodes) if path.startswith(QUEUE)] == [queue_file(n) for n in range(3)]
 
 

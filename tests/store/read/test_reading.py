@@ -50,7 +50,7 @@ def test_status_and_next_offset(offset: int, status: GetStatus, next_offset: int
 def test_a_queue_that_never_had_a_message() -> None:
     store = filled(1)
     assert store.get("T", 7, 0, 32, 1 << 20).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
-    store.queue_table.make("T", 8)
+    store._queues.make("T", 8)
     assert store.get("T", 8, 3, 32, 1 << 20).status is GetStatus.NO_MESSAGE_IN_QUEUE
 
 
@@ -165,7 +165,7 @@ def test_a_narrowing_gets_the_queue_s_records_alone(topics: str) -> None:
 def test_a_narrowing_over_a_segment_s_end() -> None:
     """Where one lies in the middle of the units, they are looked at one by one."""
     store = filled(120, queue_file_size_bytes=4000)
-    assert len(store.log.segments) > 2
+    assert len(store._log.segments) > 2
     for number in (0, 37, 119):
         finding = Finding(b"body-%d" % number, count=40)
         found = finding.read(store, 0, count=120)
@@ -257,8 +257,8 @@ def test_accept_sees_whole_records() -> None:
 
 
 def damage(store: MessageStore, queue_offset: int, at: int) -> int:
-    physical_offset = store.queue_table.make("T", 0).unit(queue_offset)[0]
-    segment = store.log.find(physical_offset)
+    physical_offset = store._queues.make("T", 0).unit(queue_offset)[0]
+    segment = store._log.find(physical_offset)
     assert segment is not None
     place = physical_offset - segment.start + at
     segment.file.pwrite(place, bytes([segment.file.pread(place, 1)[0] ^ 0x10]))
@@ -281,9 +281,9 @@ def test_no_flipped_bit_of_a_unit_brings_another_message(bit: int) -> None:
     store = filled(6)
     for body in bodies(6):
         put(store, "Other", 0, body)
-    store.queue_table.write_tails()
-    queue = store.queue_table.make("T", 0)
-    file = store.queue_table._queue_files.get(f"{queue.directory}/{0:020d}")
+    store._queues.write_tails()
+    queue = store._queues.make("T", 0)
+    file = store._queues._queue_files.get(f"{queue.directory}/{0:020d}")
     at = 2 * 20 + bit // 8
     file.pwrite(at, bytes([file.pread(at, 1)[0] ^ (1 << bit % 8)]))
     results = [store.get("T", 0, start, 32, 1 << 20) for start in (0, 3)]
@@ -308,6 +308,6 @@ def test_units_are_read_across_the_file_and_the_tail() -> None:
     for i, body in enumerate(bodies(40)):
         put(store, "T", 0, body)
         if i == 24:
-            store.queue_table.write_tails()
+            store._queues.write_tails()
     assert offsets(store.get("T", 0, 20, 10, 1 << 20)) == list(range(20, 30))
     assert [m.body for m in read_all(store, "T", 0)] == list(bodies(40))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pymq.model.layout import BLANK_UNIT, UNIT
 from pymq.model.record import decode_records
 from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.queue.consume_queue import BLANK_UNIT, UNIT
 from pymq.store.read.record_batch import RECORD_BATCH_BYTES_MAX, RECORD_BATCH_COUNT_MIN, RecordBatch, read_record_batch
 from pymq.store.store import MessageStore
 from tests.store.support import make_store, put
@@ -19,7 +19,7 @@ def filled(bodies: list[bytes]) -> tuple[MessageStore, bytes]:
     store.open()
     for body in bodies:
         put(store, "T", 0, body)
-    return store, bytes(store.queue_table.make("T", 0).read(0, len(bodies)))
+    return store, bytes(store._queues.make("T", 0).read(0, len(bodies)))
 
 
 def gathered_bodies(batch: RecordBatch) -> list[bytes]:
@@ -67,9 +67,9 @@ def test_odd_units_are_left_to_a_closer_look(unit: bytes) -> None:
 
 def test_damage_is_left_to_a_closer_look() -> None:
     store, packed = filled([b"x" * 200] * 60)
-    assert store.digests is not None
-    store.digests.work()
-    segment = store.log.segments[0]
+    assert store._digests is not None
+    store._digests.work()
+    segment = store._log.segments[0]
     segment.file.pwrite(5000, bytes([segment.file.pread(5000, 1)[0] ^ 1]))
     assert read_record_batch(store._windows, packed, 1 << 20) is None
 

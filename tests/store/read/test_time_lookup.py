@@ -54,7 +54,7 @@ def stored(steps: list[int]) -> tuple[MessageStore, MemoryFiles, list[int]]:
 
 
 def flip(store: MessageStore, files: MemoryFiles, offset: int, place: int, bits: int) -> None:
-    at = store.queue_table.make("T", 0).unit(offset)[0] + place
+    at = store._queues.make("T", 0).unit(offset)[0] + place
     files.nodes[f"{ROOT}/commitlog/{0:020d}"].data[at] ^= bits
 
 
@@ -90,7 +90,7 @@ def test_a_time_that_was_damaged_to_be_later_makes_no_message_missed(
 
 def test_blank_and_placeholders_are_passed_over() -> None:
     store, _, _ = stored([1] * 4)
-    queue = store.queue_table.make("T", 0)
+    queue = store._queues.make("T", 0)
     fill_lost(queue, 30, *queue.unit(3)[:2], segment_size_bytes=0)
     fill_lost(queue, 35, *queue.unit(3)[:2], segment_size_bytes=1 << 16)
     put(store, "T", 0, b"x")

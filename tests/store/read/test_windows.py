@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
 from pymq.model.javahash import tags_code
-from pymq.model.layout import UNIT
 from pymq.model.record import decode_records
 from pymq.store.disk.fs import File, RealFiles
 from pymq.store.disk.memory_fs import MemoryFile, MemoryFiles
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
+from pymq.store.queue.consume_queue import UNIT
 from pymq.store.read import windows as windows_module
 from pymq.store.read.windows import CHUNK_BYTES, GAP_BYTES_MAX, WindowReader, read_record
 from pymq.store.store import MessageStore
@@ -58,7 +58,7 @@ def sealed_store(queues: int, body_bytes: int, segment_size_bytes: int = 1 << 20
     store.open()
     chance = random.Random(2)
     number = 0
-    while len(store.log.segments) < 2:
+    while len(store._log.segments) < 2:
         for _ in range(queues):
             stage(store, "T", number % queues, b"%6d" % number + chance.randbytes(body_bytes - 6))
             number += 1
@@ -134,7 +134,7 @@ def test_a_kept_piece_does_not_hide_damage_elsewhere() -> None:
     for queue_id in range(3):
         pulled(store, queue_id, 0)
     assert store._windows.chunks
-    last = store.log.segments[0].end - 200
+    last = store._log.segments[0].end - 200
     files.nodes[f"{ROOT}/commitlog/{0:020d}"].data[last] ^= 1
     refused = 0
     for topic, queue_id in list(store.queues()):
@@ -144,15 +144,15 @@ def test_a_kept_piece_does_not_hide_damage_elsewhere() -> None:
             except CorruptRecordError:
                 refused += 1
     assert refused <= 1
-    assert store.refusals.count == refused
+    assert store._refusals.count == refused
 
 
 @pytest.mark.parametrize("size", [90, 1 << 19, 1 << 21, 0x7FFFFFFE, -5, 0])
 def test_a_unit_with_a_wrong_size_costs_little_memory_and_no_other_message(size: int) -> None:
     store, files = sealed_store(1, 1000)
-    store.queue_table.write_tails()
-    queue = store.queue_table.make("T", 0)
-    file = store.queue_table._queue_files.get(f"{queue.directory}/{0:020d}")
+    store._queues.write_tails()
+    queue = store._queues.make("T", 0)
+    file = store._queues._queue_files.get(f"{queue.directory}/{0:020d}")
     offset, _, tags = queue.unit(5)
     file.pwrite(5 * 20, UNIT.pack(offset, size, tags))
     assert pulled(store, 0, 0)[0] == 5
@@ -171,7 +171,7 @@ def test_a_large_message_comes_whole() -> None:
     store.tick()
     for codes in (None, frozenset({tags_code("")})):
         assert decode_records(b"".join(store.get("T", 0, 1, 32, 1000, codes).chunks))[0].body == body
-    offset = store.queue_table.make("T", 0).unit(1)[0]
+    offset = store._queues.make("T", 0).unit(1)[0]
     assert decode_records(store.record_at(offset))[0].body == body
 
 
@@ -219,13 +219,13 @@ def test_a_record_is_read_by_its_offset_to_the_very_end_of_the_log() -> None:
     store.open()
     placed = [put(store, "T", 0, b"x" * n) for n in range(60)]
     for place in placed:
-        assert len(read_record(store.log, place.physical_offset)) == place.size_bytes
+        assert len(read_record(store._log, place.physical_offset)) == place.size_bytes
     for offset in (store.physical_max_offset, -1, 1 << 40):
         with pytest.raises(NotFoundError):
-            read_record(store.log, offset)
+            read_record(store._log, offset)
     with pytest.raises(CorruptRecordError):
-        read_record(store.log, store.physical_max_offset - 10)
-    assert store.refusals.count == 0  # offsets that somebody made up are no damage
+        read_record(store._log, store.physical_max_offset - 10)
+    assert store._refusals.count == 0  # offsets that somebody made up are no damage
 
 
 def test_a_file_cut_short_under_an_open_store_is_an_error_of_its_reads(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_file_cut_short_under_an_open_store_is_an_error_of_its_reads(tmp_path:
     store.open()
     for i in range(300):
         put(store, "T", 0, b"%d" % i + bytes(1000))
-    first = store.log.segments[0]
+    first = store._log.segments[0]
     assert first.sealed
     store.record_at(0)
     with Path(first.file.path).open("r+b") as file:

@@ -13,7 +13,6 @@ from pymq.errors import StoreError
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.divergent_tail import TruncationState, list_truncations, truncate_log
-from pymq.store.replica.follower import Follower
 from pymq.store.scan import scanner as scan
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
@@ -123,14 +122,14 @@ def test_everything_may_be_cut_and_nothing_before_it() -> None:
     files = MemoryFiles()
     filled(files, 150)
     store = opened(files)
-    begin = store.expiry.drop_oldest()
+    begin = store._expiry.drop_oldest()
     store.close()
     with pytest.raises(StoreError, match=f"begins at {begin}"):
         truncate(files, begin - 1)
     assert truncate(files, begin).start == begin
     store = opened(files)
     assert store.physical_min_offset == store.physical_max_offset == begin
-    Follower(store).start_at(begin + 2 * SETTINGS.segment_size_bytes)  # and may begin elsewhere
+    store.follow().start_at(begin + 2 * SETTINGS.segment_size_bytes)  # and may begin elsewhere
 
 
 def test_an_open_store_is_not_cut() -> None:

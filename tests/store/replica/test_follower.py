@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, StoreError, StoreUnavailableError
-from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import Follower
+from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
 from tests.store.support import (
     BORN,
@@ -117,7 +117,7 @@ def test_whatever_is_sent_in_whatever_pieces(messages: list, sizes: list[int], d
                 born_host=host, tags_code=tags_code_of(master, topic, properties),
             )  # fmt: skip
             master.commit()
-        follower = Follower(slave)
+        follower = slave.follow()
         number = 0
         while follower.end < master.physical_max_offset:
             size = sizes[number % len(sizes)]
@@ -129,8 +129,8 @@ def test_whatever_is_sent_in_whatever_pieces(messages: list, sizes: list[int], d
         assert follower.dispatched_end == follower.end == master.physical_max_offset
         assert not slave.problems
         assert heard_here.units == heard_there.units
-        assert raw(slave.log) == raw(master.log)
-        assert slave.log.last_store_ms == master.log.last_store_ms
+        assert raw(slave._log) == raw(master._log)
+        assert slave._log.last_store_ms == master._log.last_store_ms
         master.close()
         slave.close()
         assert derived(files[1]) == derived(files[0])
@@ -138,7 +138,7 @@ def test_whatever_is_sent_in_whatever_pieces(messages: list, sizes: list[int], d
 
 def tags_code_of(store: MessageStore, topic: str, properties: bytes) -> int:
     if topic == SCHEDULE_TOPIC and b"DELAY" in properties:
-        return store.settings.schedule_deliver_ms(2, store.clock.now_ms())
+        return store.settings.schedule_deliver_ms(2, store._clock.now_ms())
     return ord("A") if b"TAGS" in properties else 0
 
 
@@ -149,9 +149,9 @@ def test_a_log_of_rocketmq_gives_the_same_queues_and_keys(name: str, size: int, 
     master = open_store(root)
     slave = make_store(MemoryFiles(), ManualClock(1_800_000_000_000), root="/copy", **vars_of(SETTINGS))
     slave.open()
-    dispatcher(Follower(slave), master, size)
+    dispatcher(slave.follow(), master, size)
     assert not slave.problems
-    assert raw(slave.log) == raw(master.log)
+    assert raw(slave._log) == raw(master._log)
     check_all(slave, manifest)
     check_keys(slave, manifest)
     master.close()
@@ -167,8 +167,8 @@ def vars_of(settings: Any) -> dict[str, Any]:
 
 def test_only_whole_records_are_seen() -> None:
     master, slave = master_with(3), opened()
-    follower = Follower(slave)
-    second = master.log.max_offset // 3
+    follower = slave.follow()
+    second = master._log.max_offset // 3
     dispatcher(follower, master, 1, end=second - 1)
     assert (follower.end, follower.dispatched_end) == (second - 1, 0)
     assert everything(slave) == {}
@@ -182,7 +182,7 @@ def test_only_whole_records_are_seen() -> None:
 
 def test_a_limited_dispatch_leaves_the_rest_for_later() -> None:
     master, slave = master_with(20), opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     size = master.read_log(0, 4)
     record = int.from_bytes(size, "big")
     follower.append(0, master.read_log(0, 1 << 20))
@@ -202,7 +202,7 @@ def test_numpy_is_left_alone_until_it_is_loaded() -> None:
         "    store.set_bulk_ready(False)\n"
         "for body in bodies(300):\n"
         "    put(master, 'T', 0, body, keys='k')\n"
-        "dispatcher(Follower(slave), master, 1 << 20)\n"
+        "dispatcher(slave.follow(), master, 1 << 20)\n"
         "assert slave.max_offset('T', 0) == 300\n"
         "assert 'pymq.store.scan.bulk' not in sys.modules\n"
     )
@@ -214,8 +214,8 @@ def test_numpy_is_left_alone_until_it_is_loaded() -> None:
 
 def test_an_empty_log_begins_at_any_segment() -> None:
     master, slave = master_with(200), opened()
-    start = master.log.segments[-2].start
-    follower = Follower(slave)
+    start = master._log.segments[-2].start
+    follower = slave.follow()
     follower.start_at(SEGMENT_BYTES)  # nothing has come yet, so it may begin elsewhere
     follower.start_at(start)
     assert follower.end == follower.dispatched_end == start
@@ -237,7 +237,7 @@ def test_an_empty_log_begins_at_any_segment() -> None:
 
 def slave_of(master: MessageStore, start: int) -> MessageStore:
     slave = opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     follower.start_at(start)
     dispatcher(follower, master, 1 << 20)
     return slave
@@ -246,11 +246,11 @@ def slave_of(master: MessageStore, start: int) -> MessageStore:
 @pytest.mark.parametrize("offset", [1, SEGMENT_BYTES - 1, SEGMENT_BYTES + 20, -SEGMENT_BYTES])
 def test_a_log_begins_nowhere_else(offset: int) -> None:
     with pytest.raises(StoreError, match=str(offset)):
-        Follower(opened()).start_at(offset)
+        opened().follow().start_at(offset)
 
 
 def test_a_log_with_bytes_begins_where_it_begins() -> None:
-    follower = Follower(opened())
+    follower = opened().follow()
     follower.append(0, b"x")
     with pytest.raises(StoreError, match="from 0 to 1"):
         follower.start_at(SEGMENT_BYTES)
@@ -259,12 +259,13 @@ def test_a_log_with_bytes_begins_where_it_begins() -> None:
 def test_a_segment_that_was_made_but_not_written_holds_nothing_back() -> None:
     """Power went between the two."""
     files = MemoryFiles()
-    follower = Follower(opened(files))
+    store = opened(files)
+    follower = store.follow()
     follower.start_at(3 * SEGMENT_BYTES)
     follower.append(3 * SEGMENT_BYTES, b"x")
-    die(follower._store)
+    die(store)
     slave = opened(files)
-    again = Follower(slave)
+    again = slave.follow()
     assert slave.physical_min_offset == again.end == 3 * SEGMENT_BYTES
     again.start_at(5 * SEGMENT_BYTES)
     assert slave.physical_min_offset == again.end == 5 * SEGMENT_BYTES
@@ -282,7 +283,7 @@ def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int
     end = 0
     for wanted in ends:
         slave = opened(files)
-        follower = Follower(slave)
+        follower = slave.follow()
         assert end - 400 < follower.end <= max(end, follower.end)
         dispatcher(follower, master, step, end=min(wanted, master.physical_max_offset))
         end = follower.end
@@ -292,16 +293,16 @@ def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int
         else:
             die(slave)
     slave = opened(files)
-    dispatcher(Follower(slave), master, 1000)
+    dispatcher(slave.follow(), master, 1000)
     assert everything(slave) == everything(master)
-    assert raw(slave.log) == raw(master.log)
+    assert raw(slave._log) == raw(master._log)
     assert found_by_key(slave, "T", "k39") == [b"body-39"]
 
 
 def test_a_clean_stop_within_a_record_vouches_for_whole_ones_alone() -> None:
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, master, 1 << 20, end=master.physical_max_offset - 5)
     whole = follower.dispatched_end
     assert slave.sync() == slave.synced_offset == master.physical_max_offset - 5  # what a slave tells its master
@@ -317,7 +318,7 @@ def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
     """Bytes and records come on while the disk works."""
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
-    follower = Follower(slave)
+    follower = slave.follow()
     end = master.physical_max_offset
     dispatcher(follower, master, 1 << 20, end=end - 5)
 
@@ -327,8 +328,8 @@ def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
             dispatcher(follower, master, 1 << 20)
 
     files.fault = meanwhile
-    assert slave.log.sync() == end - 5
-    assert slave.log.synced_whole_offset < end - 5
+    assert slave._log.sync() == end - 5
+    assert slave._log.synced_whole_offset < end - 5
     assert follower.dispatched_end == end
 
 
@@ -336,12 +337,12 @@ def test_a_checkpoint_never_vouches_for_bytes_that_were_not_handed_on() -> None:
     """Queues are written out, and the checkpoint moves, between a record's arrival and its dispatch."""
     files, master, clock = MemoryFiles(), master_with(9), ManualClock()
     slave = opened(files, clock)
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, master, 1 << 20)
     known = follower.dispatched_end
     put(master, "T", 0, b"new", tags="TagA", keys="new")
     follower.append(follower.end, master.read_log(follower.end, 1 << 20))
-    assert slave.log.visible_end[0] == known < follower.end
+    assert slave._log.visible_end[0] == known < follower.end
     clock.advance(slave.settings.checkpoint_interval_ms)
     slave.tick()
     slave.sync()
@@ -358,7 +359,7 @@ def test_a_checkpoint_never_vouches_for_bytes_that_were_not_handed_on() -> None:
 def test_a_slave_becomes_the_master_behind_its_last_whole_record() -> None:
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
-    dispatcher(Follower(slave), master, 64, end=master.physical_max_offset - 5)
+    dispatcher(slave.follow(), master, 64, end=master.physical_max_offset - 5)
     slave.close()
     slave = opened(files)
     placed = put(slave, "T", 0, b"mine")
@@ -370,17 +371,17 @@ def test_retention_and_compression_work_on_a_slave() -> None:
     clock = ManualClock()
     files = MemoryFiles(now_ms=clock.now_ms)
     master, slave = master_with(150), opened(files, clock)
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, master, 700, end=master.physical_max_offset - 3)
     slave.tick()
     clock.advance(3_600_000)
     slave.checkpoint()
-    while (piece := slave.cold_compressor.next_piece(clock.now_ms())) is not None:
+    while (piece := slave._cold_compressor.next_piece(clock.now_ms())) is not None:
         piece.run()
-        slave.cold_compressor.finish(piece)
-    assert slave.cold_segment_count == len(slave.log.segments) - 1 > 3
-    first = slave.log.segments[1].start
-    assert slave.expiry.drop_oldest() == first == slave.physical_min_offset
+        slave._cold_compressor.finish(piece)
+    assert slave.figures.cold_segment_count == len(slave._log.segments) - 1 > 3
+    first = slave._log.segments[1].start
+    assert slave._expiry.drop_oldest() == first == slave.physical_min_offset
     dispatcher(follower, master, 700)
     for queue_id in range(3):
         wanted = [message.body for message in read_all(master, "T", queue_id)][slave.min_offset("T", queue_id) :]
@@ -391,21 +392,21 @@ def test_retention_and_compression_work_on_a_slave() -> None:
 
 def test_the_oldest_segment_stays_while_its_records_wait() -> None:
     master, slave = master_with(100), opened()
-    follower = Follower(slave)
+    follower = slave.follow()
     while follower.end < master.physical_max_offset:
         follower.append(follower.end, master.read_log(follower.end, 1 << 20))
     with pytest.raises(StoreUnavailableError, match="before the queue units"):
-        slave.expiry.drop_oldest()
+        slave._expiry.drop_oldest()
     follower.dispatch()
     slave.tick()
-    assert slave.expiry.drop_oldest() == SEGMENT_BYTES
+    assert slave._expiry.drop_oldest() == SEGMENT_BYTES
 
 
 # -- refusals and failing disks -------------------------------------------------------------------------------------
 
 
 def test_bytes_must_begin_where_the_log_ends() -> None:
-    follower = Follower(opened())
+    follower = opened().follow()
     follower.append(0, b"abc")
     for position in (0, 2, 4):
         with pytest.raises(StoreError, match=f"ends at 3, bytes from {position} on"):
@@ -414,7 +415,7 @@ def test_bytes_must_begin_where_the_log_ends() -> None:
 
 
 def test_a_store_that_is_not_open_takes_nothing() -> None:
-    follower = Follower(make_store(MemoryFiles()))
+    follower = make_store(MemoryFiles()).follow()
     with pytest.raises(StoreUnavailableError):
         follower.append(0, b"x")
     with pytest.raises(StoreUnavailableError):
@@ -424,7 +425,7 @@ def test_a_store_that_is_not_open_takes_nothing() -> None:
 def test_a_full_disk_keeps_nothing_of_a_piece_and_takes_it_later() -> None:
     files, master = MemoryFiles(), master_with(60)
     slave = opened(files)
-    follower = Follower(slave)
+    follower = slave.follow()
     dispatcher(follower, master, 1 << 20, end=1000)
 
     def full(call: str, path: str) -> None:
@@ -437,19 +438,19 @@ def test_a_full_disk_keeps_nothing_of_a_piece_and_takes_it_later() -> None:
         follower.append(1000, piece)
     assert follower.end == 1000
     assert any("No space left" in problem for problem in slave.problems)
-    assert not any(raw(slave.log)[1000:])
+    assert not any(raw(slave._log)[1000:])
     files.fault = None
     follower.append(1000, piece)
     assert not slave.problems
     dispatcher(follower, master, 1 << 20)
-    assert raw(slave.log) == raw(master.log)
+    assert raw(slave._log) == raw(master._log)
     assert everything(slave) == everything(master)
 
 
 def test_a_failed_fsync_ends_the_following() -> None:
     files = MemoryFiles()
     slave = opened(files)
-    follower = Follower(slave)
+    follower = slave.follow()
     follower.append(0, b"x")
 
     def broken(call: str, path: str) -> None:
@@ -466,7 +467,7 @@ def test_a_failed_fsync_ends_the_following() -> None:
 def test_records_wait_for_a_disk_that_can_not_be_read() -> None:
     files, master = MemoryFiles(), master_with(100)
     slave = opened(files)
-    follower = Follower(slave)
+    follower = slave.follow()
     heard = Heard(slave)
     while follower.end < master.physical_max_offset:
         follower.append(follower.end, master.read_log(follower.end, 1 << 20))

@@ -85,8 +85,8 @@ def test_columns_hold_what_the_plain_way_reads(messages: list, copies: int, data
     torn_from = data.draw(st.sampled_from([None, 0, 500]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk_scan, "PIECE_BYTES", data.draw(st.sampled_from([300, 2000, 1 << 20])))
-        bulk = spread(scan_bulk(store.log, 0, check_crc=check_crc, torn_from=torn_from))
-    plain = list(scan.scan(store.log, 0, check_crc=check_crc, torn_from=torn_from))
+        bulk = spread(scan_bulk(store._log, 0, check_crc=check_crc, torn_from=torn_from))
+    plain = list(scan.scan(store._log, 0, check_crc=check_crc, torn_from=torn_from))
     assert bulk[:-1] == plain[:-1]
     assert bulk[-1].offset == plain[-1].offset
 
@@ -98,9 +98,9 @@ def test_every_flipped_bit_of_a_record_is_seen_by_both_ways(host: bytes) -> None
     in_columns = 0
     for bit in range(8 * size):
         files.nodes[LOG].data[9 * size + bit // 8] ^= 1 << bit % 8
-        parts = list(scan_bulk(store.log, 0, check_crc=True))
+        parts = list(scan_bulk(store._log, 0, check_crc=True))
         in_columns += any(isinstance(part, Records) for part in parts)
-        assert spread(parts) == list(scan.scan(store.log, 0, check_crc=True))
+        assert spread(parts) == list(scan.scan(store._log, 0, check_crc=True))
         files.nodes[LOG].data[9 * size + bit // 8] ^= 1 << bit % 8
     assert in_columns == 8 * size  # the neighbours of what is flipped
 
@@ -110,7 +110,7 @@ def test_every_flipped_bit_of_a_record_is_seen_by_both_ways(host: bytes) -> None
 def test_keys_and_tags_are_those_of_the_plain_way(messages: list) -> None:
     store, _ = store_of(messages, 10)
     settings_ = StoreSettings()
-    for part in scan_bulk(store.log, 0, check_crc=True):
+    for part in scan_bulk(store._log, 0, check_crc=True):
         if not isinstance(part, Records):
             continue
         rows = KeyRows()
@@ -122,7 +122,7 @@ def test_keys_and_tags_are_those_of_the_plain_way(messages: list) -> None:
             for topic, key in zip(rows.topics, rows.keys, strict=True)
         ]
         assert [column.tolist() for column in record_keys(part)] == [hashes, rows.offsets, rows.times_ms]
-        made = make_store(MemoryFiles()).queue_table
+        made = make_store(MemoryFiles())._queues
         appended = append_units(part, made)
         for queue, _ in appended.grown:
             own = [r for r in spread([part]) if (r.topic, r.queue_id) == (queue.topic, queue.queue_id)]
@@ -221,5 +221,5 @@ def test_numpy_is_left_alone_by_a_short_walk(monkeypatch: pytest.MonkeyPatch) ->
     store, _ = store_of([("T", 0, b"body", b"", 0, BORN)], 50)
     size = store.physical_max_offset // 50
     monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 20 * size)
-    kinds = [type(part) for part in scan.scan_fast(store.log, 0, check_crc=True)]
+    kinds = [type(part) for part in scan.scan_fast(store._log, 0, check_crc=True)]
     assert kinds == [Scanned] * 20 + [Records, End]

@@ -55,15 +55,15 @@ def test_alike_records_are_read_as_one_by_one(messages: list, data: st.DataObjec
         at = data.draw(st.integers(0, store.physical_max_offset - 1))
         files.nodes[LOG].data[at] ^= 1 << data.draw(st.integers(0, 7))
     check_crc = data.draw(st.booleans())
-    in_bulk = spread(scan_bulk(store.log, 0, check_crc=check_crc))
-    assert in_bulk == list(scan.scan(store.log, 0, check_crc=check_crc))
+    in_bulk = spread(scan_bulk(store._log, 0, check_crc=check_crc))
+    assert in_bulk == list(scan.scan(store._log, 0, check_crc=check_crc))
 
 
 @settings(deadline=None)
 @given(alike())
 def test_their_units_and_keys_are_those_of_the_plain_way(messages: list) -> None:
     store, _ = store_of(messages, 1)
-    for part in scan_bulk(store.log, 0, check_crc=True):
+    for part in scan_bulk(store._log, 0, check_crc=True):
         if not isinstance(part, Records):
             continue
         rows, records = KeyRows(), spread([part])
@@ -74,7 +74,7 @@ def test_their_units_and_keys_are_those_of_the_plain_way(messages: list) -> None
             for topic, key in zip(rows.topics, rows.keys, strict=True)
         ]
         assert [column.tolist() for column in record_keys(part)] == [hashes, rows.offsets, rows.times_ms]
-        for queue, _ in append_units(part, make_store(MemoryFiles()).queue_table).grown:
+        for queue, _ in append_units(part, make_store(MemoryFiles())._queues).grown:
             own = [record for record in records if record.queue_id == queue.queue_id]
             units = [queue.unit(number) for number in range(queue.max_offset)]
             assert units == [(r.offset, r.size, unit_tags_code(r, StoreSettings())) for r in own]
@@ -91,7 +91,7 @@ def test_messages_of_a_producer_take_this_way() -> None:
         for number in range(COUNT)
     ]
     store, _ = store_of([(*message, 0, BORN) for message in messages], 1)
-    records, end = list(scan_bulk(store.log, 0, check_crc=True))
+    records, end = list(scan_bulk(store._log, 0, check_crc=True))
     assert isinstance(records, Records)
     assert records.templated is not None
     assert records.properties == [properties for *_, properties in messages]
@@ -104,7 +104,7 @@ def test_some_others_among_them_are_looked_at_one_by_one_many_are_not(odd_count:
     """At most a quarter."""
     common, odd = ("T", 0, b"body", b"A\x01b\x02", 0, BORN), ("Other", 0, b"body", b"A\x01b\x02", 0, BORN)
     store, _ = store_of([*[common] * (COUNT - odd_count), *[odd] * odd_count], 1)
-    parts = [part for part in scan_bulk(store.log, 0, check_crc=True) if isinstance(part, Records)]
+    parts = [part for part in scan_bulk(store._log, 0, check_crc=True) if isinstance(part, Records)]
     assert [part.templated is not None for part in parts] == [odd_count == 9]
 
 

@@ -16,7 +16,6 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.queue.consume_queue import tags_codes
 from pymq.store.store import MessageStore, StoreSettings
 from pymq.store.write.appender import Placed, PlacedBatch
-from pymq.store.write.plain_stager import PlainStager
 from tests.store.support import HOST, make_store
 
 SETTINGS = StoreSettings(segment_size_bytes=1 << 16)
@@ -53,7 +52,7 @@ def test_batches_singles_and_the_short_way_equal_the_plain_encoder(topic: str, e
         store = open_store()
         if way == "batch":
             store.stage_many(topic, 3, entries, sys_flag=1, born_timestamp_ms=5, born_host=HOST)
-        short = PlainStager(store, HOST)
+        short = store.plain_stager()
         for flag, body, properties, tags_code in entries if way != "batch" else []:
             queue = short.queue(topic, 3) if way == "short" else None
             if queue is not None:
@@ -68,7 +67,7 @@ def test_batches_singles_and_the_short_way_equal_the_plain_encoder(topic: str, e
         for offset, entry in enumerate(entries):
             wanted = plain(topic, offset, at, entry)
             assert bytes(store.record_at(at)) == wanted
-            assert store.queue_table.make(topic, 3).unit(offset) == (at, len(wanted), entry[3])
+            assert store._queues.make(topic, 3).unit(offset) == (at, len(wanted), entry[3])
             at += len(wanted)
         assert store.physical_max_offset == at
         store._release()

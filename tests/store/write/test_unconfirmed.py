@@ -180,10 +180,10 @@ def test_deleting_a_topic_shows_nothing_that_slaves_lack(store: MessageStore) ->
 
 
 def test_keys_that_wait_in_the_log_are_read_no_further_than_what_is_seen(store: MessageStore) -> None:
-    assert store.index is not None
+    assert store._index is not None
     put(store, "T", 0, b"1", keys="k1")
-    store.index._behind_from = store.physical_min_offset
-    store.index._pending.drop_first(len(store.index._pending))
+    store._index._behind_from = store.physical_min_offset
+    store._index._pending.drop_first(len(store._index._pending))
     end = await_sync(store, b"2", keys="k2")
     assert found_by_key(store, "T", "k1") == [b"1"] and found_by_key(store, "T", "k2") == []
     store.confirm(end)

@@ -15,7 +15,6 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.index.keyed_records import KeyRows
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
-from pymq.store.write.plain_stager import PlainStager
 from pymq.store.write.uniform_batch import COUNT_MIN, BatchPlace, encode_uniform
 
 HOST = pack_host("127.0.0.1", 10911)
@@ -47,17 +46,17 @@ def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
     # The first record makes the segment that the short ways need.
     store.stage("T", 3, body=b"first", properties=b"", tags_code=0, born_timestamp_ms=5, born_host=HOST)
     store.commit()
-    stager = PlainStager(store, HOST)
+    stager = store.plain_stager()
     queue = stager.queue("T", 3)
     assert queue is not None
     store.set_bulk_ready(by_columns)
     result = stager.stage_batch(queue, entries, SHARED, 0, 5, HOST, 32767, (b"DELAY\x01",))
     rows = KeyRows()
-    keys = store.appender.staged_keys
+    keys = store._appender.staged_keys
     for record in zip(keys.topics, keys.properties, keys.offsets, keys.times_ms, strict=True):
         rows.add_record(*record)
     found = list(zip(rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True))
-    return result, b"".join(store.log.parts), b"".join(queue.staged), found
+    return result, b"".join(store._log.parts), b"".join(queue.staged), found
 
 
 @pytest.mark.parametrize("count", [1, COUNT_MIN - 1, COUNT_MIN, 32, 500])

@@ -170,7 +170,7 @@ class SyncMode:
                 f"{config.in_sync_replicas}), but has {count}: nothing is stored. Start slaves, or allow less with "
                 "enableAutoInSyncReplicas=true or brokerRole=ASYNC_MASTER"
             )
-        waiting = self._store.physical_max_offset - self._store.log.visible_end[0]
+        waiting = self._store.unconfirmed_bytes
         if waiting >= UNCONFIRMED_BYTES_MAX:
             return ("too much",), (
                 f"{waiting} bytes wait for slaves to have them, the limit is {UNCONFIRMED_BYTES_MAX}: send again in a "

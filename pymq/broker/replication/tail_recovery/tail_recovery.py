@@ -18,9 +18,8 @@ from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedRepl
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
-from pymq.store.lifecycle.recovery import RecoveryReport
 from pymq.store.replica.tail_refill import TailRefill
-from pymq.store.store import MessageStore
+from pymq.store.store import MessageStore, RecoveryReport
 from pymq.wire.bodies_replication import RecoveredTailState
 
 if TYPE_CHECKING:

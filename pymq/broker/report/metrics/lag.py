@@ -14,10 +14,8 @@ from itertools import chain
 from pymq.broker.parts import BrokerParts
 from pymq.broker.report.metrics.traffic import is_system, truth
 from pymq.metrics.family import PAUSE, Family, Reading, gauge
-from pymq.model.layout import BLANK_UNIT_SIZE
 from pymq.model.names import RETRY_PREFIX
-from pymq.store.queue.consume_queue import ConsumeQueue
-from pymq.store.read.time_lookup import record_store_ms
+from pymq.store.store import QueueView
 
 _LABELS = ("consumer_group", "topic", "is_retry", "is_system")
 MESSAGES = gauge("rocketmq_consumer_lag_messages", "Messages behind the group's committed offsets.", *_LABELS)
@@ -111,7 +109,7 @@ class LagMetrics:
             yield group, topic, config.queue_count
 
     def _add(self, lag: Lag, group: str, topic: str, queue_id: int) -> None:
-        queue = self._parts.store.queue_table.get(topic, queue_id)
+        queue = self._parts.store.queue_view(topic, queue_id)
         if queue is None:
             return
         cursors, end = self._parts.cursors, queue.max_offset
@@ -132,21 +130,19 @@ class LagMetrics:
             return 0
         store_ms = self._known_ms.get(offset)
         if store_ms is None:
-            store_ms = record_store_ms(self._parts.store.log, offset)
+            store_ms = self._parts.store.store_time_at(offset)
         known_ms[offset] = store_ms
         return max(0, self._parts.clock.now_ms() - store_ms) if store_ms > 0 else 0
 
 
-def _older(oldest: int, queue: ConsumeQueue, offset: int) -> int:
+def _older(oldest: int, queue: QueueView, offset: int) -> int:
     """The lower of ``oldest`` and the place of the queue's first message from ``offset`` on: store times never go back
     in the log."""
     offset = max(offset, queue.min_offset)
     if offset >= queue.max_offset:
         return oldest
     try:
-        place, size, _ = queue.unit(offset)
-        if size == BLANK_UNIT_SIZE:
-            place, _, _ = queue.unit(queue.skip_blank_units(offset, queue.max_offset))
+        place = queue.physical_offset_from(offset)
     except OSError:
         return oldest
     if place < 0 or oldest < 0:

@@ -8,7 +8,6 @@ from pymq.broker.parts import BrokerParts
 from pymq.broker.replication.status import TruncationHistory
 from pymq.config.values import ASYNC_MASTER, SLAVE, SYNC_MASTER
 from pymq.metrics.family import PAUSE, Family, Metric, Reading, counter, gauge, single, state_set
-from pymq.store.queue.counting import units_from
 from pymq.wire.bodies_replication import CONNECTING, FOLLOWING, GONE, JOINING, REFUSED, WAITING, SlaveState
 
 _SLAVE = ("slave_id", "slave_address")
@@ -163,9 +162,8 @@ class ReplicationMetrics:
     def _messages_behind(self, physical_offset: int) -> Iterator[int]:
         """The sum of what this gives is how many messages' records lie behind; it comes in parts."""
         count = 0
-        for number, queue in enumerate(self._parts.store.queue_table, 1):
-            if queue.last_physical_offset >= physical_offset:
-                count += units_from(queue, physical_offset)
+        for number, queue in enumerate(self._parts.store.queue_views(), 1):
+            count += queue.count_from(physical_offset)
             if number % QUEUES_AT_ONCE == 0:
                 yield count
                 count = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from pymq.broker.parts import BrokerParts
 from pymq.metrics.family import PAUSE, Family, Metric, Reading, counter, gauge, histogram, single
-from pymq.store.lifecycle.recovery import RecoveryReport
+from pymq.store.store import RecoveryReport
 
 _KIND = ("storage_type", "storage_medium")
 _LOCAL_DISK = ("local", "disk")
@@ -89,8 +89,9 @@ class StorageMetrics:
         yield single(LOG_START, store.physical_min_offset)
         yield single(LOG_END, end)
         yield single(LOG_SYNCED, store.synced_offset)
-        yield single(SEGMENTS, len(store.log.segments))
-        yield single(COLD_SEGMENTS, store.cold_segment_count)
+        figures = store.figures
+        yield single(SEGMENTS, figures.segment_count)
+        yield single(COLD_SEGMENTS, figures.cold_segment_count)
 
     def _disk(self) -> Iterator[Family]:
         parts = self._parts
@@ -102,7 +103,7 @@ class StorageMetrics:
 
     def _queues(self) -> Iterator[Family | None]:
         count = messages = 0
-        for count, queue in enumerate(self._parts.store.queue_table, 1):
+        for count, queue in enumerate(self._parts.store.queue_views(), 1):
             messages += queue.max_offset
             if count % QUEUES_AT_ONCE == 0:
                 yield PAUSE
@@ -110,14 +111,14 @@ class StorageMetrics:
         yield single(APPENDED, messages)
 
     def _health(self) -> Iterator[Family]:
-        store, scrubber = self._parts.store, self._parts.store.scrubber
+        store, figures = self._parts.store, self._parts.store.figures
         yield single(IS_WRITABLE, store.is_writable)
         yield single(PROBLEMS, len(store.problems))
-        yield single(CORRUPT, store.refusals.count)
-        if scrubber is not None:
-            yield single(SCRUBBED, scrubber.bytes_read)
-            yield single(SCRUB_PASSES, scrubber.pass_count)
-            yield single(SCRUB_DAMAGED, len(scrubber.found))
+        yield single(CORRUPT, figures.corrupt_message_count)
+        if store.settings.digests_enabled:
+            yield single(SCRUBBED, figures.scrubbed_bytes)
+            yield single(SCRUB_PASSES, figures.scrub_pass_count)
+            yield single(SCRUB_DAMAGED, figures.scrub_damaged_count)
 
 
 def _local(metric: Metric, value: float) -> Family:

@@ -170,7 +170,7 @@ def test_a_slave_behind_the_oldest_byte_is_told_to_begin_anew(cable: Cable, cloc
     master = Master(cable, clock)
     master.put(*(b"x" * 30_000 for _ in range(5)))
     master.store.sync()
-    master.store.log.drop_oldest()
+    master.store._log.drop_oldest()
     peer = Peer(cable, 500)
     assert peer.why == "the peer closed it"
     (state,) = master.ha_service.states()
@@ -187,7 +187,7 @@ def test_a_segment_that_is_deleted_under_a_slave(cable: Cable, clock: ManualCloc
     master.ha_service._connections[0]._is_waiting = True  # as after UNSENT_BYTES_MAX
     master.put(*(b"x" * 30_000 for _ in range(5)))
     master.store.sync()
-    master.store.log.drop_oldest()
+    master.store._log.drop_oldest()
     peer.masters_end.handler.writable()
     cable.settle()
     (state,) = master.ha_service.states()

@@ -63,7 +63,7 @@ def test_an_answer_leaves_when_a_slave_has_its_message_and_not_before() -> None:
     assert codes(first, second) == [[0], []] and bodies(world) == [b"1"]
     slaves.ack()
     assert codes(first, second) == [[0], [0]] and bodies(world) == [b"1", b"2"]
-    assert not world.parts.writer.is_awaiting_slaves and not world.parts.store.appender.unconfirmed
+    assert not world.parts.writer.is_awaiting_slaves and not world.parts.store._appender.unconfirmed
 
 
 @pytest.mark.parametrize(("copies", "acks"), [(1, 0), (2, 1), (3, 2)])

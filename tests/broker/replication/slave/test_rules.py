@@ -37,7 +37,7 @@ def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
     world.parts.close()
     slave = World(world.files, world.clock, brokerId="1")
     slave.parts.cursors.take_over({"offsetTable": {"Gone@g": {"0": 1}}}, is_part=False)  # type: ignore[attr-defined]
-    queue = slave.parts.store.queue_table.get("Gone", 0)
+    queue = slave.parts.store.queue_view("Gone", 0)
     assert queue is not None
     queue.min_offset = queue.max_offset  # as after its segment went
     Caller(slave).ok(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)

@@ -109,7 +109,7 @@ def test_a_slave_tells_of_groups_that_are_connected_to_it() -> None:
 def test_messages_that_were_deleted_are_not_waited_for(world: World) -> None:
     fill(world)
     world.parts.cursors.commit("g", "orders", 0, 0)
-    queue = world.parts.store.queue_table.get("orders", 0)
+    queue = world.parts.store.queue_view("orders", 0)
     assert queue is not None
     queue.min_offset = 2  # the messages of the seconds 0 and 2
     assert row(lag(world))[1] == 1000
@@ -121,7 +121,7 @@ def test_the_age_of_one_place_is_read_once(world: World) -> None:
     metrics = LagMetrics(world.parts)
     first = row(table(metrics))
     reads: list[int] = []
-    log = world.parts.store.log
+    log = world.parts.store._log
     find = log.find
     log.find = lambda offset: reads.append(offset) or find(offset)  # type: ignore[method-assign]
     world.clock.advance(500)
@@ -141,7 +141,7 @@ def test_groups_over_the_limit_are_left_out_and_counted(world: World, count: int
 def test_a_queue_file_that_cannot_be_read_costs_its_age_alone(world: World) -> None:
     fill(world)
     world.parts.cursors.commit("g", "orders", 0, 0)
-    queue = world.parts.store.queue_table.get("orders", 0)
+    queue = world.parts.store._queues.get("orders", 0)
     assert queue is not None
     queue.write_tail()
     with failing(world, "pread", queue.directory):

@@ -7,7 +7,6 @@ from typing import Any
 
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.metrics.replication import ReplicationMetrics
-from pymq.store.queue.counting import messages_behind
 from pymq.wire.bodies_replication import HaClientState, RecoveredTailState, SlaveState
 from tests.broker.replication.test_status import HaService, Link
 from tests.broker.report.metrics.readings import Table, table
@@ -56,7 +55,7 @@ def test_what_slaves_lack() -> None:
     assert found["pymq_replication_slave_lag_bytes"] == {ONE: 0, TWO: end - half}
     assert found["pymq_replication_slave_lag_messages"] == {
         ONE: 0,
-        TWO: messages_behind(world.parts.store.queue_table, half),
+        TWO: sum(queue.count_from(half) for queue in world.parts.store.queue_views()),
     }
     assert found["pymq_replication_slave_lag_messages"][TWO] == 2
     assert found["pymq_replication_slave_lag_seconds"] == {ONE: 0, TWO: 2.5}

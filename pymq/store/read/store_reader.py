@@ -1,0 +1,151 @@
+"""What can be read from an open store: messages, records, raw bytes of the log, offsets and times of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pymq.store.index.index_service import IndexService
+from pymq.store.integrity.log_digests import chunk_bounds, chunk_digests, tail_digest
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import QueueView
+from pymq.store.queue.queue_table import QueueTable
+from pymq.store.read.reading import Accept, GetResult, RecordPrefilter, get_messages
+from pymq.store.read.time_lookup import offset_by_time, record_store_ms
+from pymq.store.read.windows import WindowReader, read_record
+from pymq.store.settings import StoreSettings
+
+
+class StoreReader:
+    """The reading half of :class:`~pymq.store.store.MessageStore`. It changes nothing."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, index: IndexService | None, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._windows = WindowReader(log)
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        tag_codes: frozenset[int] | None = None,
+        accept: Accept | None = None,
+        prefilter: RecordPrefilter | None = None,
+    ) -> GetResult:
+        """Messages from ``offset`` on. ``tag_codes``: signed 32-bit hashes, None for all.
+
+        ``accept`` sees each record, or only those that ``prefilter`` leaves. Raises CorruptRecordError when the first
+        message to return is damaged.
+        """
+        queue = self._queues.get(topic, queue_id)
+        return get_messages(
+            queue, self._windows, self.settings, offset, count_max, bytes_max, tag_codes, accept, prefilter
+        )
+
+    def record_at(self, physical_offset: int) -> memoryview:
+        """The record that begins at a physical offset.
+
+        Raises NotFoundError outside the log, CorruptRecordError when no record begins there or it is damaged,
+        UnreadableError when the disk fails.
+        """
+        return read_record(self._log, physical_offset)
+
+    def read_log(self, offset: int, size_max: int) -> memoryview:
+        """The log's bytes from a physical offset on, at most to the end of its segment or of the log.
+
+        They need not begin with a record. Empty at the log's end. Raises NotFoundError outside the log, UnreadableError when the disk fails.
+        """
+        return self._log.read(offset, size_max)
+
+    def tail_digest(self, end: int, tail_bytes: int) -> str:
+        """xxh3-64 in hex of the ``tail_bytes`` bytes of the log before the physical offset ``end``. Raises as read_log,
+        also when the log does not hold all of them.
+        """
+        return tail_digest(self._log, end, tail_bytes)
+
+    def chunk_digests(self, start: int, end: int, chunk_bytes: int, *, count_max: int, bytes_max: int) -> list[str]:
+        """xxh3-64 in hex of each chunk between two physical offsets, "" for a chunk that is damaged or unreadable.
+
+        A chunk ends early at the end of its segment. Returns at most ``count_max`` digests, of ``bytes_max`` together.
+        """
+        chunks = chunk_bounds(start, end, chunk_bytes, self.settings.segment_size_bytes)
+        return chunk_digests(self._log, chunks, count_max=count_max, bytes_max=bytes_max)
+
+    def queue_view(self, topic: str, queue_id: int) -> QueueView | None:
+        """The offsets and units of one queue; None when it never had a message."""
+        return self._queues.get(topic, queue_id)
+
+    def queue_views(self) -> Iterator[QueueView]:
+        """Every queue that has or had messages, as they are at the time of the call."""
+        return iter(self._queues)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """First readable offset; 0 for a queue without messages ever."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.min_offset if queue else 0
+
+    def queue_end(self, topic: str, queue_id: int) -> int | None:
+        """The next message's offset; None when there is no such queue."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.max_offset if queue else None
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The next message's offset; 0 for a queue without messages ever."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
+        """First offset stored at or after ``timestamp_ms`` (``upper``: last one at or before). Clamped to the queue."""
+        queue = self._queues.get(topic, queue_id)
+        return offset_by_time(queue, self._log, timestamp_ms, upper) if queue else 0
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store timestamp (ms) of one message, -1 when it isn't there."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return -1
+        return record_store_ms(self._log, queue.unit(offset)[0])
+
+    def store_time_at(self, physical_offset: int) -> int:
+        """Store timestamp (ms) of the record at a physical offset, -1 when no good record is there."""
+        return record_store_ms(self._log, physical_offset)
+
+    def earliest_store_time(self) -> int:
+        """Store timestamp (ms) of the oldest record, -1 for an empty log."""
+        return record_store_ms(self._log, self._log.min_offset)
+
+    def find_by_key(
+        self, topic: str, key: str, count_max: int, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> list[memoryview]:
+        """Records of the topic with this unique key or key word, newest first. At most ``query_count_max``."""
+        if self._index is None:
+            return []
+        return self._index.find(topic, key, min(count_max, self.settings.query_count_max), begin_ms, end_ms)
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of every queue that has or had messages."""
+        return ((queue.topic, queue.queue_id) for queue in self._queues)
+
+    def expired_queues(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of queues that had messages and whose records are all deleted."""
+        queues = (queue for queue in self._queues if 0 < queue.max_offset == queue.min_offset == queue.next_offset)
+        return [(queue.topic, queue.queue_id) for queue in queues]
+
+    @property
+    def physical_min_offset(self) -> int:
+        """The log's begin."""
+        return self._log.min_offset
+
+    @property
+    def physical_max_offset(self) -> int:
+        """The log's end."""
+        return self._log.max_offset
+
+    @property
+    def synced_offset(self) -> int:
+        """Below this physical offset everything is on the disk."""
+        return self._log.synced_offset
