@@ -31,13 +31,13 @@ class MessageFormat(StrEnum):
 Formatter = Callable[[StoredMessage], bytes]
 
 
-def formatter(kind: MessageFormat, *, colour: bool) -> Formatter:
-    """Returns a function from a message to the bytes to print, newline included. ``colour`` is for terminals."""
+def formatter(kind: MessageFormat, *, color: bool) -> Formatter:
+    """Returns a function from a message to the bytes to print, newline included. ``color`` is for terminals."""
     if kind is MessageFormat.json:
         return json_line
     if kind is MessageFormat.raw:
         return raw_line
-    return coloured_line if colour else text_line
+    return colored_line if color else text_line
 
 
 def content(message: StoredMessage) -> bytes:
@@ -58,11 +58,11 @@ def text_line(message: StoredMessage) -> bytes:
     return f"{_place(message)} {_labels(message)}{shown_body(message)}\n".encode()
 
 
-def coloured_line(message: StoredMessage) -> bytes:
+def colored_line(message: StoredMessage) -> bytes:
     """Returns :func:`text_line` with dim time and place, and cyan labels."""
     labels = _labels(message)
-    coloured = f"\033[36m{labels}\033[0m" if labels else ""
-    return f"\033[2m{_place(message)}\033[0m {coloured}{shown_body(message)}\n".encode()
+    colored = f"\033[36m{labels}\033[0m" if labels else ""
+    return f"\033[2m{_place(message)}\033[0m {colored}{shown_body(message)}\n".encode()
 
 
 def _place(message: StoredMessage) -> str:

@@ -62,7 +62,7 @@ def print_messages(messages: list[StoredMessage], output: str, *, whole: bool) -
                 print()
             _print_whole(message)
         return
-    to_bytes = formatter(MessageFormat(output), colour=sys.stdout.isatty())
+    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty())
     for message in messages:
         sys.stdout.buffer.write(to_bytes(message))
     sys.stdout.buffer.flush()

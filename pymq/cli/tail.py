@@ -117,7 +117,7 @@ def tail(
         commit=commit,
         namesrv=namesrv,
     )
-    to_bytes = formatter(MessageFormat(output), colour=sys.stdout.isatty())
+    to_bytes = formatter(MessageFormat(output), color=sys.stdout.isatty())
     run(until_done_or_stopped(work.Tail(options, to_bytes, sys.stdout.buffer).run()))
 
 

@@ -28,7 +28,7 @@ class ConsumerSettings:
     orderly: bool = False
     broadcasting: bool = False
     consume_from: str = LAST  # first, last, or Unix ms as text: where a group without a stored offset starts
-    batch_count_max: int = 1  # messages handed to one call of the handler
+    batch_count_max: int = 1  # messages per call of the handler
     concurrency_max: int = 20  # handler calls at the same time; orderly: one per queue
     pull_count_max: int = 32
     pull_bytes_max: int = 256 * 1024
@@ -41,7 +41,7 @@ class ConsumerSettings:
     commit_interval_s: float = 5.0
     rebalance_interval_s: float = 20.0
     retry_interval_s: float = 1.0  # after a failed request
-    stop_timeout_s: float = 10.0  # how long running handlers may go on when the consumer stops
+    stop_timeout_s: float = 10.0  # the longest wait for running handlers when the consumer stops
     strategy: str = "AVG"
     offsets_path: Path | None = None  # broadcasting: file that keeps the offsets over a restart
 

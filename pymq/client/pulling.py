@@ -45,7 +45,7 @@ async def pull_once(
 ) -> PullResult:
     """Pulls once. ``sys_flag`` marks what the request carries; ``suspend_ms`` > 0 adds the suspend bit.
 
-    Raises RefusedError for codes that are no pull result, UnreachableError, NotFoundError (no route).
+    Raises RefusedError for codes that are not a pull result, UnreachableError, NotFoundError (no route).
     """
     carries_subscription = sys_flag & sysflag.PULL_SUBSCRIPTION
     header = PullMessageHeader(

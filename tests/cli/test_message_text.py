@@ -62,7 +62,7 @@ def test_a_message_can_not_steer_the_terminal() -> None:
 
 def test_colour_only_surrounds() -> None:
     message = stored(b"body", {"TAGS": "t"})
-    line = formatter(MessageFormat.text, colour=True)(message).decode()
+    line = formatter(MessageFormat.text, color=True)(message).decode()
     assert line.startswith("\033[2m")
     assert line.endswith("\033[0mbody\n")
 

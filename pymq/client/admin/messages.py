@@ -33,7 +33,7 @@ class MessageAdmin:
         try:
             host, port, physical_offset = decode_offset_id(offset_message_id)
         except ValueError as error:
-            raise UsageError(f"{offset_message_id!r} is no offset message id: {error}") from error
+            raise UsageError(f"{offset_message_id!r} is not an offset message id: {error}") from error
         address = format_address(host, port)
         header = ViewMessageHeader(offset=physical_offset)
         answer = await self._connection.ask_or_none(address, RequestCode.VIEW_MESSAGE_BY_ID, header, _NO_MESSAGE)
