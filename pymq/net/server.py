@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from pymq.clock import Clock
 from pymq.errors import ProtocolViolation
-from pymq.model.hosts import format_address, pack_host
+from pymq.model.hosts import format_address, host_of, pack_host
 from pymq.net.limits import ServerLimits
 from pymq.net.unread import take_unread
+from pymq.rate_limited_log import RateLimitedLog
 from pymq.wire.command import FLAG_ONEWAY, Command, decode_command, encode_command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.framing import FrameBuffer
@@ -23,7 +24,6 @@ from pymq.wire.framing import FrameBuffer
 log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 1.0
-LOG_LINES_PER_SWEEP_MAX = 10
 
 # Takes (connection, payload). Returns True when it has handled the frame, False when the dispatcher must.
 FastPath = Callable[["Connection", bytes], bool]
@@ -60,7 +60,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._log_lines_left = LOG_LINES_PER_SWEEP_MAX
+        self._violation_log = RateLimitedLog(log, clock, "connections that broke the protocol")
 
     async def start(self, host: str, port: int) -> int:
         """Listens on ``host:port`` (0: any free port) and returns the port. Call it once per address."""
@@ -143,11 +143,10 @@ class Server:
             self._on_disconnect(connection)
 
     def report_violation(self, connection: Connection, violation: ProtocolViolation) -> None:
-        """Counts a broken frame and logs it, at most a few lines a second."""
+        """Count a broken frame and log it, within the limits of a rate-limited log."""
         self.bad_frames[violation.reason] += 1
-        if self._log_lines_left > 0:
-            self._log_lines_left -= 1
-            log.warning("closing %s: %s", connection.address, violation)
+        address = connection.address
+        self._violation_log.write(host_of(address), f"closing {address}: {violation}")
 
     def note_time(self) -> None:
         """Updates the time.
@@ -159,7 +158,7 @@ class Server:
     def _sweep(self) -> None:
         assert self._loop is not None
         self.note_time()
-        self._log_lines_left = LOG_LINES_PER_SWEEP_MAX
+        self._violation_log.tick()
         for connection in list(self.connections):
             connection.sweep(self.now_ms)
         self._sweeper = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pymq.clock import ManualClock, SystemClock
+from pymq.errors import ProtocolViolation
 from pymq.net.limits import ServerLimits
 from pymq.net.server import Connection, Server
 from pymq.wire.codes import ResponseCode
@@ -324,3 +325,13 @@ def test_idle_and_dripping_connections_are_closed() -> None:
         assert fixture.server.closed_for == {"slow-frame": 1, "idle": 1}
 
     run(body, Fixture(clock=clock))
+
+
+def test_broken_frames_of_one_host_take_one_log_line_and_are_all_counted(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(Dispatcher([], "test server"), clock=ManualClock())
+    connection = Connection(server)
+    for port in range(30):
+        connection.address = f"10.0.0.9:{port}"
+        server.report_violation(connection, ProtocolViolation("frame-size", f"a frame of {port} bytes"))
+    assert [record.message for record in caplog.records] == ["closing 10.0.0.9:0: a frame of 0 bytes"]
+    assert server.bad_frames["frame-size"] == 30

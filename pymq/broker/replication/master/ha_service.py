@@ -11,14 +11,16 @@ from collections.abc import Callable
 
 from pymq.broker.replication.master.ha_connection import HaConnection, HaStore
 from pymq.broker.replication.master.join_tokens import JoinedSlave, JoinTokens
-from pymq.broker.replication.master.rate_limited_log import RateLimitedLog, printable
 from pymq.broker.replication.master.rejected_peers import RejectedPeers
 from pymq.broker.replication.rates import LogTimes
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.model.hosts import host_of
+from pymq.rate_limited_log import RateLimitedLog, printable
 from pymq.wire.bodies_replication import GONE, SlaveState
 from pymq.wire.streams import Stream, StreamHandler
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
 # Slaves that went are remembered until they come back: as many as may go at once, for UnsyncedReplicas decides by what each
@@ -39,7 +41,7 @@ class HaService:
         self._connections: list[HaConnection] = []
         self._gone: dict[tuple[int, str], SlaveState] = {}
         self._rejected_peers = RejectedPeers(clock)
-        self._rate_limited_log = RateLimitedLog(clock)
+        self._rate_limited_log = RateLimitedLog(log, clock, "connections to the HA port")
         self._seen_end = -1
 
     # -- connections -----------------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ class HaService:
         connection = (silent or candidates)[0]
         self._connections.remove(connection)
         connection.close(f"it made room for another one: there are {CONNECTIONS_MAX} connections")
-        self._rate_limited_log.tell("all", f"{connection.name} ended: {connection.problem}")
+        self._rate_limited_log.write("all", f"{connection.name} ended: {connection.problem}")
         return True
 
     def joined_slave(self, broker_id: int, address: str, start: int) -> int:
@@ -97,7 +99,7 @@ class HaService:
         else:
             self._rejected_peers.note(broker_id, address, why)
         who = f"slave {broker_id} at {address}" if broker_id >= 0 else f"a joining from {address}"
-        self._rate_limited_log.tell(_who(broker_id, address), f"{who} was refused: {why}")
+        self._rate_limited_log.write(_who(broker_id, address), f"{who} was refused: {why}")
 
     def on_following(self, connection: HaConnection) -> None:
         self._log(connection, f"{connection.name} follows from offset {connection.sent_offset} on", logging.INFO)
@@ -118,11 +120,11 @@ class HaService:
         self._log(connection, f"{connection.name}: {what}", logging.WARNING)
 
     def _log(self, connection: HaConnection, text: str, level: int) -> None:
-        self._rate_limited_log.tell(
+        self._rate_limited_log.write(
             _who(connection.joined_slave.broker_id, connection.address),
             text,
             level,
-            is_slave=connection.joined_slave.broker_id >= 0,
+            is_trusted=connection.joined_slave.broker_id >= 0,
         )
 
     def close(self, why: str) -> None:
@@ -217,7 +219,7 @@ class _TooMany:
 
     def opened(self, stream: Stream) -> None:
         address = stream.peer_address
-        self._rate_limited_log.tell(
+        self._rate_limited_log.write(
             _who(-1, address),
             f"a connection from {address} to the HA port: there are {CONNECTIONS_MAX} already, no more are taken: stop "
             "some slaves, or who else connects here",

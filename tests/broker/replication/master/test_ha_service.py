@@ -9,9 +9,9 @@ import pytest
 
 from pymq.broker.replication.master.ha_connection import TURN_BYTES_MAX, UNSENT_BYTES_MAX
 from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX, GONE_MAX
-from pymq.broker.replication.master.rate_limited_log import AGAIN_MS, LINES_MAX
 from pymq.broker.replication.master.rejected_peers import REJECTED_PEERS_MAX, SHOWN_MS
 from pymq.clock import ManualClock
+from pymq.rate_limited_log import LINES_MAX, REPEAT_MS
 from pymq.wire.ha import encode_report
 from pymq.wire.streams import Stream
 from tests.broker.replication.cable import Cable, End
@@ -393,8 +393,8 @@ def test_a_slave_s_coming_and_going_is_told_each_time(
         for _ in range(2):
             Peer(cable, master.ha_service.joined_slave(broker_id, f"h:{broker_id}", 0), 0).stream.cut("reset")
             cable.settle()
-            clock.advance(AGAIN_MS)
-    assert [record.message for record in caplog.records if record.name.endswith("rate_limited_log")] == [
+            clock.advance(REPEAT_MS)
+    assert [record.message for record in caplog.records if record.name.endswith("ha_service")] == [
         "slave 3 at h:3 follows from offset 0 on",
         "slave 3 at h:3: its connection ended: reset",
     ] * 2 + [
