@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -402,7 +403,8 @@ async def offsets_survive_a_restart(namesrv: str, directory: Path) -> None:
 async def find_by_time(namesrv: str, directory: Path) -> None:
     topic = await make_topic(namesrv, 1)
     await send_numbers(namesrv, topic, 10)
-    await asyncio.sleep(0.005)  # the next messages must not share the millisecond of these
+    sent_ms = time.time_ns() // 1_000_000
+    await until(lambda: time.time_ns() // 1_000_000 > sent_ms, "the next message to have a millisecond of its own")
     async with Producer(fresh("P"), namesrv=namesrv) as producer, PullConsumer(fresh("G"), namesrv=namesrv) as pull:
         result = await producer.send(Message(topic, b"later"), timeout_s=DEADLINE_S)
         (message,) = (await pull.pull(result.queue, result.queue_offset)).messages()
@@ -452,11 +454,14 @@ async def plain_handlers_run_in_threads(namesrv: str, directory: Path) -> None:
     topic = await make_topic(namesrv, 4)
     received: list[bytes] = []
     running: list[int] = [0, 0]  # now, most
+    two_at_once = threading.Barrier(2)
+    calls = itertools.count(1)
 
     def handle(messages: list[StoredMessage]) -> None:
         running[0] += 1
         running[1] = max(running)
-        time.sleep(0.01)
+        if next(calls) <= 2:
+            two_at_once.wait(DEADLINE_S)
         running[0] -= 1
         received.extend(message.content() for message in messages)
 

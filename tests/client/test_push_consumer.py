@@ -197,7 +197,7 @@ def test_the_goodbye_also_goes_where_a_heartbeat_was_refused() -> None:
 def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns: Any) -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         rebalancing = asyncio.ensure_future(consumer._rebalancer.run())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # its first step waits
         consumer._rebalancer.wake()
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -221,7 +221,7 @@ def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_lef
             group.put(b"%d" % n)
         await until(lambda: started, "the first handler call")
         stopping = asyncio.ensure_future(consumer.stop())
-        await asyncio.sleep(0.01)
+        await until(lambda: not consumer._rebalancer._readers, "the pulls to end")
         assert not stopping.done()
         gate.set()
         await stopping

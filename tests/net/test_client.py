@@ -39,12 +39,18 @@ def run(scenario: Any, **options: Any) -> None:
 
 def test_answers_find_their_requests_whatever_their_order() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
-        async def slow_first(command: Command) -> Any:
-            await asyncio.sleep(0.03 if command.ext["n"] == "0" else 0)
+        others_answered = asyncio.Event()
+
+        async def first_comes_last(command: Command) -> Any:
+            if command.ext["n"] == "0":
+                await others_answered.wait()
             return Reply(ext=dict(command.ext))
 
-        server.on(ECHO, slow_first)
-        calls = [client.invoke(server.address, request(ECHO, {"n": str(n)})) for n in range(50)]
+        server.on(ECHO, first_comes_last)
+        calls = [asyncio.ensure_future(client.invoke(server.address, request(ECHO, {"n": str(n)}))) for n in range(50)]
+        await asyncio.wait(calls[1:])
+        assert not calls[0].done()
+        others_answered.set()
         answers = await asyncio.gather(*calls)
         assert [answer.ext["n"] for answer in answers] == [str(n) for n in range(50)]
         assert len({command.opaque for command in server.requests[ECHO]}) == 50
