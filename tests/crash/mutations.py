@@ -12,8 +12,8 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from tests.crash.call_errors import NUMBERS, ErrorTally, Failure, call_count, fail
 from tests.crash.exploring import explore
 from tests.crash.flips import TABLE, Flip, FlipSuite
-from tests.crash.seeded_bugs import Bug
 from tests.crash.workloads import workload
+from tests.planting import Bug
 from tests.store.support import ROOT
 
 SEEDS = range(4, 10)

@@ -138,7 +138,7 @@ def test_mutated_frames_decode_or_are_refused(capsys: pytest.CaptureFixture[str]
     with capsys.disabled():
         print(f"\n{FUZZ_COUNT} mutated frames (seed {FUZZ_SEED}), 0 crashes: {dict(reasons.most_common())}")
     assert reasons.total() == FUZZ_COUNT
-    # The run has teeth: both outcomes and every part of the decoder were reached.
+    # The run proves something: both outcomes and every part of the decoder were reached.
     assert {"decoded", "header-length", "json-header", "binary-header", "serialize-type"} <= reasons.keys()
 
 

@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (default 1)")
     parser.add_argument("--from", dest="first", type=int, default=SEED_FIRST, help="the first seed (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="report every failing seed, not only the first")
-    parser.add_argument("--teeth", action="store_true", help="instead: plant each seeded bug and look for it")
+    parser.add_argument("--mutations", action="store_true", help="instead: plant each seeded bug and look for it")
     options = parser.parse_args()
     if options.mutations:
         from tests.simulation.mutations import look_for_all

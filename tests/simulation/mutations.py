@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 
-from tests.crash.seeded_bugs import Bug
+from tests.planting import Bug
 from tests.simulation.cluster import Report, simulate
 from tests.simulation.plan import Plan, drawn
 from tests.simulation.seeded_bugs import BUGS

@@ -395,12 +395,13 @@ STORIES: dict[str, Story] = {
 
 
 def tell(name: str, *, tracing: bool = False) -> Report:
-    """Simulates a story."""
+    """Simulates a story. Raises KeyError for a name that none has."""
+    story = STORIES[name]
 
     async def told(cluster: Cluster) -> None:
         stage = Stage(cluster)
         if await stage.until(stage.follows, "a slave that follows"):
             await stage.make_group()
-            await STORIES[name](stage)
+            await story(stage)
 
     return simulate(0, tracing=tracing, plan=plan_of(name), story=told)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.seeded_bugs import Bug
+from tests.planting import Bug
 from tests.simulation.cluster import simulate
 from tests.simulation.mutations import caught_by, hunting_plan
 from tests.simulation.plan import ERA_EVERY, drawn
@@ -65,7 +65,14 @@ def test_a_story_ends_well(name: str) -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_is_caught(bug: Bug) -> None:
-    assert caught_by(bug, SEARCHED_SEEDS) is not None
+    assert caught_by(bug, SEARCHED_SEEDS) is not None, f"{bug} passed {bug.suites} and {SEARCHED_SEEDS} seeds"
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted(bug: Bug) -> None:
+    """Fast: a change of the product that a seed has not followed shows here first."""
+    with bug.planted():
+        pass
 
 
 def test_there_are_many_seeded_bugs() -> None:

@@ -1,0 +1,49 @@
+"""A seeded bug is in the product while its block runs, everywhere the function was imported, and gone afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from pymq.store.disk.abort_file import AbortFile
+from pymq.store.disk.memory_fs import MemoryFiles
+from pymq.store.dispatch import quick_dispatcher
+from pymq.store.scan import scanner
+from pymq.store.scan.scanner import has_index_entries
+from tests.planting import Bug, Seam, SeedMismatchError, Text, gives
+
+
+def test_a_function_is_swapped_wherever_it_was_imported() -> None:
+    importer = vars(quick_dispatcher)
+    with Bug("no keys", Seam(scanner.has_index_entries, gives(False)), ()).planted():
+        assert not scanner.has_index_entries(0) and not importer["has_index_entries"](0)
+    assert scanner.has_index_entries is importer["has_index_entries"] is has_index_entries
+
+
+def test_a_method_and_a_property_are_swapped_in_their_class() -> None:
+    files = MemoryFiles()
+    files.makedirs("/s")
+    abort = AbortFile(files, "/s", "1")
+    twice = Seam(AbortFile.write, lambda real, self: [real(self), real(self)])
+    with Bug("twice", twice, ()).planted():
+        assert abort.write() == [None, None]
+    assert abort.exists
+    with Bug("never there", Seam(AbortFile.exists, gives(False)), ()).planted():
+        assert not abort.exists
+    assert abort.exists
+
+
+def test_a_text_is_replaced_in_its_function_alone() -> None:
+    bug = Bug("a magic number too many", Text(scanner.magic_positions, "return", "return [7] or"), ())
+    with bug.planted():
+        assert scanner.magic_positions(b"") == [7]
+    assert scanner.magic_positions(b"") == []
+    assert str(bug) == "a magic number too many (magic_positions: 'return' -> 'return [7] or')"
+
+
+def test_a_text_that_fits_no_more_is_named_with_what_to_do() -> None:
+    bug = Bug("stale", Text(AbortFile.remove, "self._files.unlink(", "("), ())
+    with pytest.raises(
+        SeedMismatchError, match=r"(?s)'stale'.*AbortFile\.remove \(.*abort_file\.py:\d+\).*0 times"
+    ) as told:
+        bug.planted().__enter__()
+    assert "self._files.unlink(" in str(told.value) and "Seam" in str(told.value)
