@@ -12,8 +12,8 @@ import pytest
 
 from pymq.broker.broker import Broker
 from pymq.broker.replication.master.ha_service import CONNECTIONS_MAX
-from pymq.broker.replication.master.rate_limited_log import LINES_MAX
 from pymq.client import Message, Producer
+from pymq.rate_limited_log import LINES_MAX
 from tests.broker.test_broker import DEADLINE_S, until
 from tests.broker.test_slave_reads import Two, two
 
@@ -69,8 +69,8 @@ async def storm(broker: Broker, count: int) -> None:
         await asyncio.gather(*(one(number) for number in range(first, min(count, first + 100))))
 
 
-def told(caplog: pytest.LogCaptureFixture) -> int:
-    return sum(record.name.endswith("master.rate_limited_log") for record in caplog.records)
+def logged(caplog: pytest.LogCaptureFixture) -> int:
+    return sum(record.name.endswith("master.ha_service") for record in caplog.records)
 
 
 async def check_serving(brokers: Two, producer: Producer) -> None:
@@ -93,7 +93,7 @@ def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogC
             caplog.clear()
             await asyncio.gather(storm(brokers.master, 2000), *(check_serving(brokers, producer) for _ in range(50)))
             await check_serving(brokers, producer)
-            assert told(caplog) <= LINES_MAX + 2, "two of the slave's own at most"
+            assert logged(caplog) <= LINES_MAX + 2, "two of the slave's own at most"
             ha_service = parts.ha_service
             await until(lambda: len(ha_service._connections) == 1)
             states = {state.state for state in ha_service.states()}
@@ -112,7 +112,7 @@ def test_each_kind_of_stranger_is_told_once(tmp_path: Path, caplog: pytest.LogCa
             caplog.clear()
             await asyncio.gather(*(until_sent_away(brokers.master, KINDS[kind]) for _ in range(3)))
             await until(lambda: not ha_service._connections)
-            assert 1 <= told(caplog) <= 2, "what is wrong with it, and that it was sent away"
+            assert 1 <= logged(caplog) <= 2, "what is wrong with it, and that it was sent away"
             assert [state.state for state in ha_service.states()] in (["refused"], ["gone"])
 
     asyncio.run(scenario())

@@ -1,5 +1,6 @@
-"""Master and slaves: who is which, how the log and the tables reach a slave. See docs/replication.md.
+"""Replication: how a master's log and tables reach its slaves, and how a slave becomes the master.
 
-``roles``, ``master``, ``slave`` and ``lost_tail`` (a master's log after an unclean stop) say what they hold. Here is
-what all of them go by: which master wrote which part of a log, the tables that are copied, and what is told of it all.
+docs/replication.md is the guide. The packages are ``roles`` (which broker is the master), ``master`` and ``slave`` (the
+two sides), and ``tail_recovery`` (a master's log after an unclean stop). The modules here serve all of them: the epoch
+history of a log, the replicated tables, and the status.
 """

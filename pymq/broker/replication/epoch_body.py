@@ -1,4 +1,4 @@
-"""Epoch histories as they stand in JSON bodies (``wire/bodies_replication.py``)."""
+"""Converts epoch histories to and from JSON bodies (``wire/bodies_replication.py``)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pymq.broker.replication.epoch_history import EpochEntry, EpochHistory
 from pymq.wire.bodies_replication import EpochEntryBody
 
 
-def history_to_body(epoch_history: EpochHistory) -> list[EpochEntryBody]:
-    return [EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in epoch_history.entries]
+def history_to_body(history: EpochHistory) -> list[EpochEntryBody]:
+    return [EpochEntryBody(entry.epoch, entry.start, entry.epoch_id) for entry in history.entries]
 
 
 def history_of_body(body: list[EpochEntryBody]) -> EpochHistory:

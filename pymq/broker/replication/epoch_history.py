@@ -1,13 +1,17 @@
-"""Epoch history: which master wrote which part of a log, so that two logs can tell how far they are the same.
+"""Epoch history: which master wrote which part of a log. Two histories show up to where two logs are equal.
 
-An epoch begins whenever a broker becomes master, or is one again after an unclean stop, which may have taken bytes from
-its log's end. It is named by the number of masters so far and by a random id: two brokers that were made masters at
-the same time, out of sight of each other, get the same number, never the same id. RocketMQ's auto-switch mode keeps the
-numbers alone (``epochFileCheckpoint``, Java: EpochFileCache).
+A broker begins a new entry when it becomes the master, and when it restarts as the master after an unclean stop, which
+may have taken bytes from its log's end. An entry has an epoch, the number of masters so far, and a random id. Two
+brokers that become masters at the same time, without seeing each other, get the same epoch but different ids.
+RocketMQ's auto-switch mode keeps the numbers alone (``epochFileCheckpoint``, Java: EpochFileCache).
 
-An epoch history has ``ENTRIES_MAX`` epochs at most. With more, some older ones become a *stretch*: one entry for epochs that
-followed each other, which keeps their bytes from being taken for the epoch's before. A log that ends among them is the
-same as ours up to the stretch; what lies in it there is copied once more.
+A history has at most ``ENTRIES_MAX`` entries. With more, neighbors in the older half are merged, those with the fewest
+bytes first. A merged entry has an id of its own, so the bytes of its epochs are never taken for those of another epoch.
+A log that ends within a merged entry counts as equal up to the start of that entry, and the rest is copied again.
+
+Merging all the oldest entries into one would be simpler and safe, too. But then a slave that was away during more than
+``ENTRIES_MAX`` unclean restarts of its master would copy nearly the whole log again. Once the master had deleted the
+start of that entry, it would refuse the slave. With the rule here such a slave copies a small part.
 """
 
 from __future__ import annotations
@@ -17,14 +21,17 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-# Some 16 KB in each joining and status. A log with more than half as many newer ones may lie in a stretch.
+# About 16 KB in each JoinRequest and status. A log that ends in the older half may end in a merged entry.
 ENTRIES_MAX = 256
-_MERGED = "+"  # before a stretch's id
+_MERGED = "+"  # the first character of a merged entry's id
 
 
 class EpochEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """One master's time, or a stretch of several. ``epoch``: of the last one; ``start``: the log offset at which the
-    first one began; ``epoch_id``: 16 hex digits, of a stretch a digest of what it stands for."""
+    """The part of a log that one master wrote from one start to the next, or several merged ones.
+
+    ``start`` is the log offset at which it (the first one) begins, ``epoch`` the number (of the last one). ``epoch_id``
+    has 16 hex digits; a merged entry has a digest of the entries that it replaces.
+    """
 
     epoch: int
     start: int
@@ -36,66 +43,68 @@ class EpochEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CommonPoint(NamedTuple):
-    """Up to ``offset`` two logs are the same. ``is_known``: False when no epoch is in both, and none can be."""
+    """The offset up to which two logs are equal; ``is_known`` is False when their histories share no entry."""
 
     offset: int
     is_known: bool
 
 
 class EpochHistory(msgspec.Struct, frozen=True):
-    """Epochs in the order of epochs and starts; empty for a log that never had a PyMQ master."""
+    """Entries in the order of epochs and starts; empty for a log that never had a PyMQ master."""
 
     entries: tuple[EpochEntry, ...] = ()
 
     @property
     def epoch(self) -> int:
-        """Of the newest epoch, 0 without any."""
+        """The number of the newest epoch; 0 without entries."""
         return self.entries[-1].epoch if self.entries else 0
 
     @property
     def newest_start(self) -> int:
-        """Where the newest epoch began, 0 without any."""
+        """The offset where the newest entry begins; 0 without entries."""
         return self.entries[-1].start if self.entries else 0
 
     def begin(self, start: int, epoch_id: str) -> EpochHistory:
-        """With the epoch of a broker that became master, from ``start`` on.
+        """Return this history with the next epoch, for a new master whose log ends at ``start``.
 
-        Those that wrote nothing of what is left are forgotten.
+        Entries that would be left without bytes are dropped.
         """
         return self._with(EpochEntry(self.epoch + 1, start, epoch_id))
 
     def renew(self, start: int, epoch_id: str) -> EpochHistory:
-        """With another epoch of the same master, after a stop that may have taken bytes from its log's end.
+        """Return this history with another entry of the same epoch, after a stop that may have taken bytes.
 
-        Its epoch stays: one that dies often must not look newer than the one that was made master in its place.
+        The number stays: a master that dies often must not look newer than the broker that was promoted in its place.
         """
         return self._with(EpochEntry(max(self.epoch, 1), start, epoch_id))
 
     def _with(self, entry: EpochEntry) -> EpochHistory:
         entries = (*(other for other in self.entries if other.start < entry.start), entry)
         while len(entries) > ENTRIES_MAX:
-            entries = _shortened(entries)
+            entries = _shorten(entries)
         return EpochHistory(entries)
 
     def truncate(self, end: int) -> EpochHistory:
-        """What is left of it in a log that was cut to end at ``end``."""
+        """Return the history of the same log when it is truncated to end at ``end``."""
         return EpochHistory(tuple(entry for entry in self.entries if entry.start <= end))
 
     def end_of(self, place: int, log_end: int) -> int:
-        """Where the epoch at ``place`` ends: at the next one's start, or with the log."""
+        """Return where the entry at ``place`` ends: at the start of the next one, or at ``log_end``."""
         return self.entries[place + 1].start if place + 1 < len(self.entries) else log_end
 
 
-def _shortened(entries: tuple[EpochEntry, ...]) -> tuple[EpochEntry, ...]:
-    """Makes a stretch of the least that will do, in the older half. The first epoch stays: everybody has it."""
+def _shorten(entries: tuple[EpochEntry, ...]) -> tuple[EpochEntry, ...]:
+    """Merge the smallest neighbors in the older half. The first entry stays, because every log of the group has it."""
     choices = [_around(entries, place) for place in range(1, len(entries) // 2) if not entries[place].is_merged]
     first, behind = min(choices, key=lambda choice: entries[choice[1]].start - entries[choice[0]].start)
     return (*entries[:first], _merged(entries[first:behind]), *entries[behind:])
 
 
 def _around(entries: tuple[EpochEntry, ...], place: int) -> tuple[int, int]:
-    """First and one behind the last of those that become one with the epoch at ``place``: stretches beside it, or else
-    the next epoch and what is beside that."""
+    """Return the range of entries to merge with the one at ``place``.
+
+    These are the merged entries beside it; without one, the next entry and a merged one after that.
+    """
     first = place - entries[place - 1].is_merged
     behind = place + 1 + entries[place + 1].is_merged
     if behind - first == 1:
@@ -104,16 +113,15 @@ def _around(entries: tuple[EpochEntry, ...], place: int) -> tuple[int, int]:
 
 
 def _merged(entries: tuple[EpochEntry, ...]) -> EpochEntry:
-    """The same for everybody who makes it of the same ones: then it is shared like an epoch."""
-    told = msgspec.json.encode(entries)
-    return EpochEntry(entries[-1].epoch, entries[0].start, _MERGED + xxh3_64_hexdigest(told))
+    """Return one entry for ``entries``. Brokers that merge the same ones get the same id."""
+    return EpochEntry(entries[-1].epoch, entries[0].start, _MERGED + xxh3_64_hexdigest(msgspec.json.encode(entries)))
 
 
 def common_point(ours: EpochHistory, our_end: int, theirs: EpochHistory, their_end: int) -> CommonPoint:
-    """How far two logs with these epoch histories and ends are the same.
+    """Return the offset up to which two logs with these histories and ends are equal.
 
-    Both lists are walked to the newest epoch they share; the logs are the same up to the lesser of its two ends.
-    A log without an epoch history came from a RocketMQ master or from a time before replication: nothing is known of it.
+    The logs are equal up to the end of the newest entry that both have; the smaller of its two ends counts. Nothing is
+    known about a log without a history: it came from a RocketMQ master, or from a time before replication.
     """
     if not ours.entries or not theirs.entries:
         return CommonPoint(min(our_end, their_end), is_known=False)

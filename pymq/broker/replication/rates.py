@@ -1,4 +1,4 @@
-"""How fast an offset moves, and for how long a byte has been in the log."""
+"""Rate: how fast an offset moves. LogTimes: how long a byte has been in the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARKS_MAX = 4096
 
 
 class Rate:
-    """Bytes per second of an offset that is looked at now and then."""
+    """Bytes per second of an offset that is observed from time to time."""
 
     __slots__ = ("_period_ms", "_since_ms", "_value", "per_second")
 
@@ -21,7 +21,7 @@ class Rate:
         self.per_second = 0
 
     def look(self, now_ms: int, value: int) -> None:
-        """Once a period is over the rate is that of the time since the last such moment."""
+        """Note the offset. Each period ends with a new rate, the average over that period."""
         elapsed_ms = now_ms - self._since_ms
         if elapsed_ms >= self._period_ms:
             self.per_second = max(value - self._value, 0) * 1000 // elapsed_ms
@@ -29,7 +29,7 @@ class Rate:
 
 
 class LogTimes:
-    """When the log had which end: marks of (monotonic ms, offset). The older half thins out when there are many."""
+    """Marks of (monotonic ms, end of the log). With too many of them, every second one of the older half goes."""
 
     __slots__ = ("_marks",)
 
@@ -37,7 +37,7 @@ class LogTimes:
         self._marks: deque[tuple[int, int]] = deque()
 
     def note(self, now_ms: int, end: int) -> None:
-        """The log's end is ``end`` now; remembered unless the last mark is younger than ``MARK_INTERVAL_MS``."""
+        """Mark that the log ends at ``end`` now, unless the last mark is younger than ``MARK_INTERVAL_MS``."""
         marks = self._marks
         if marks and now_ms - marks[-1][0] < MARK_INTERVAL_MS:
             return
@@ -47,13 +47,13 @@ class LogTimes:
             marks.extendleft(reversed(older[::2]))
 
     def forget_below(self, offset: int) -> None:
-        """Nobody will ask for offsets below ``offset`` any more."""
+        """Drop the marks that only offsets below ``offset`` need."""
         marks = self._marks
         while len(marks) > 1 and marks[1][1] <= offset:
             marks.popleft()
 
     def age_ms(self, offset: int, now_ms: int) -> int:
-        """For how long the byte at ``offset`` has been in the log; 0 when no mark says that it is."""
+        """Return how long the byte at ``offset`` has been in the log; 0 without a mark for it."""
         for marked_ms, end in self._marks:
             if end > offset:
                 return now_ms - marked_ms

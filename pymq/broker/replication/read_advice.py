@@ -1,7 +1,7 @@
-"""ReadAdvice: which broker of its name a consumer should pull from next, and what a slave makes of a read.
+"""ReadAdvice: which broker of the group a consumer should pull from next.
 
-A master sends those to a slave who lie so far behind that the page cache no longer has what they read; a slave sends
-them back to the master once they have caught up. Java: PullMessageProcessor.composeResponseHeader,
+A master sends a consumer to a slave when the consumer is so far behind that its messages are no longer in the page
+cache. A slave sends it back once it has caught up. Java: PullMessageProcessor.composeResponseHeader,
 DefaultMessageStore.nextOffsetCorrection.
 """
 
@@ -20,16 +20,16 @@ _UNKNOWN_GROUP = SubscriptionGroupConfig(group_name="")
 
 
 class Following(Protocol):
-    """What is asked of a slave's link."""
+    """The part of a slave's HaClient that is needed here."""
 
     @property
     def is_following(self) -> bool:
-        """True while the master is there and its log is being copied."""
+        """True while the slave copies its master's log."""
         ...
 
 
 class ReadAdvice:
-    """Of one broker in one role. ``ha_client`` is a slave's, set before the first pull."""
+    """Serves one broker in one role. ``ha_client`` is set on a slave before the first pull."""
 
     def __init__(
         self,
@@ -40,23 +40,23 @@ class ReadAdvice:
         memory_bytes: int,
         slave_count: Callable[[], int],
     ) -> None:
-        """``memory_bytes``: of the machine; ``slave_count``: slaves in sync that could serve, asked of a master."""
+        """``memory_bytes`` is the machine's memory; ``slave_count`` returns a master's number of slaves in sync."""
         self._config = config
         self._store = store
         self._own_id = role.broker_id
         self._memory_bytes = memory_bytes
         self._slave_count = slave_count
         self.is_slave = not role.is_master
-        # What lies outside our log may well be elsewhere: the consumer's place stays as it is.
+        # Messages outside our log may be on another broker: the consumer's offset stays as it is.
         self.keeps_offsets = self.is_slave
         self.ha_client: Following | None = None
 
     def broker_id(self, group: SubscriptionGroupConfig | None, topic: str, queue_id: int, result: GetResult) -> int:
-        """Where a consumer of the group should pull next, given what it gets now. Runs once a pull."""
+        """Return the id of the broker that a consumer of the group should pull from next. Runs once a pull."""
         if not self._config.slave_read_enable:
             return MASTER_ID
         if self.is_slave and not self._is_following:
-            return self._own_id  # its master is away: stay
+            return self._own_id  # the master is away
         group = group or _UNKNOWN_GROUP
         # Most consumers are at the end, and most logs are small: neither needs a look at the queue.
         if result.next_offset < result.max_offset and self._is_far_behind(topic, queue_id, result.next_offset):
@@ -64,10 +64,10 @@ class ReadAdvice:
         return group.broker_id
 
     def suspend_ms(self, wanted_ms: int, group: SubscriptionGroupConfig | None) -> int:
-        """How long a pull that found nothing may wait here.
+        """Return how long a pull that found nothing may wait here, in milliseconds.
 
-        On a slave whose master is back a short while, for it is told to go there. RocketMQ's slave answers such a pull
-        at once, again and again where the consumer can't reach the master.
+        On a slave whose master is back it waits a short while only: the answer sends the consumer to the master.
+        RocketMQ's slave answers such a pull at once, and a consumer that can't reach the master pulls without pause.
         """
         stays = not self.is_slave or not self._is_following or (group or _UNKNOWN_GROUP).broker_id != MASTER_ID
         return wanted_ms if stays else min(wanted_ms, self._config.short_polling_time_ms)
@@ -77,7 +77,7 @@ class ReadAdvice:
         return self.ha_client is not None and self.ha_client.is_following
 
     def _is_far_behind(self, topic: str, queue_id: int, offset: int) -> bool:
-        """True when the message at ``offset`` lies too far from the log's end, and a slave is there to serve it."""
+        """Return True when the message at ``offset`` is too far from the log's end, and a slave can serve it."""
         store = self._store
         limit = self._memory_bytes * self._config.access_message_in_memory_max_ratio // 100
         end = store.physical_max_offset

@@ -1,4 +1,4 @@
-"""StartupCheck: what a broker asks its group before it serves: whether it is the master still, and what it lacks."""
+"""StartupCheck: before a broker serves, it asks its group whether it is still the master, and what its log lacks."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from pymq.wire.streams import Network
 
 log = logging.getLogger(__name__)
 
-UNKNOWN_LOG_END = 2**63 - 1  # an epoch history that is read ahead of its log
+UNKNOWN_LOG_END = 2**63 - 1  # for an epoch history that is read before its log
 T = TypeVar("T")
 
 
 class Awaited(Protocol):
-    """Makes what a callback will bring into something to be awaited."""
+    """Turns a call that reports to a callback into an awaitable."""
 
     def __call__(self, begin: Callable[[Callable[[T], None]], None]) -> Awaitable[T]: ...
 
 
 class StartupCheck:
-    """Questions of one broker. ``awaited`` and ``pause`` (milliseconds) are the event loop's."""
+    """Asks for one broker. ``awaited`` and ``pause`` (milliseconds) belong to the event loop."""
 
     def __init__(
         self,
@@ -59,17 +59,19 @@ class StartupCheck:
         self._pause = pause
 
     async def role(self, record: RoleRecord) -> tuple[RoleRecord, Role]:
-        """The role to start in: the recorded one, unless somebody else is the master now. Raises UsageError beside a
-        master that can't be overruled, StoreError."""
+        """Return the role to start in: the recorded one, unless another broker is the master now.
+
+        Raises UsageError beside a second master that can't be overruled, StoreError.
+        """
         config = self._config
         if not record.role.is_master or not config.namesrv_addresses:
             return record, record.role
-        epoch_history, members = self._saved_epoch_history(), await self._members([])
+        history, members = self._saved_history(), await self._members([])
         us = Ourselves(
             config.broker_cluster_name,
             config.broker_name,
             self._address,
-            epoch_history,
+            history,
             is_starting=True,
             flags_id=record.configured_id,
         )
@@ -84,14 +86,14 @@ class StartupCheck:
         return demoted(record, found.step_down, found.why, self._clock.now_ms()), found.step_down
 
     async def recover_tail(self, tail: TailRecovery) -> RecoveredTail:
-        """What others have of this master's log and it has lost is brought back. Raises StoreUnavailableError."""
+        """Get back the part of this master's log that it lost and its slaves have. Raises StoreUnavailableError."""
         return await tail.search(self._ask, self._pause, self._members)
 
     @property
     def _address(self) -> str:
         return own_address(self._config)
 
-    def _saved_epoch_history(self) -> EpochHistory:
+    def _saved_history(self) -> EpochHistory:
         epoch_file = EpochFile(epoch_table(self._files, self._config.store_path_root_dir), self._rng)
         epoch_file.load(UNKNOWN_LOG_END)
         return epoch_file.history

@@ -25,7 +25,7 @@ def test_the_same_master_keeps_its_epoch() -> None:
     assert NONE.renew(5, "a") == EpochHistory((EpochEntry(1, 5, "a"),))
 
 
-def test_a_epoch_that_wrote_nothing_is_forgotten() -> None:
+def test_an_epoch_that_wrote_nothing_is_forgotten() -> None:
     assert ONE.begin(10, "b").begin(10, "c") == EpochHistory((EpochEntry(1, 0, "a"), EpochEntry(3, 10, "c")))
 
 
