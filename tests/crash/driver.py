@@ -19,7 +19,7 @@ from pymq.store.replica.divergent_tail import truncate_log
 from pymq.store.store import MessageStore
 from tests.crash.ledger import Ledger, Promise, Record
 from tests.crash.losses import random_loss
-from tests.store.support import BORN, HOST, ROOT, die, make_store
+from tests.store.support import BORN, HOST, ROOT, die, drop_oldest, make_store
 
 TABLE = f"{ROOT}/config/consumerOffset.json"
 TAGS = "TagA"
@@ -324,7 +324,7 @@ class Driver:
         segments = self.store._log.segments
         if len(segments) > 1:
             self.ledger.starts = (segments[0].start, segments[1].start)
-        self.ledger.starts = (self.store._expiry.drop_oldest(),)
+        self.ledger.starts = (drop_oldest(self.store),)
 
     def save_table(self) -> None:
         """A new version of a config table."""

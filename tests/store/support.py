@@ -57,6 +57,17 @@ def put(store: MessageStore, topic: str, queue_id: int, body: bytes, tags: str =
     return placed
 
 
+def drop_oldest(store: MessageStore) -> int:
+    """Deletes the oldest segment and sweeps every queue, as the cleaner does; returns where the log begins then."""
+    start = store.physical_min_offset
+    store.delete_segment(start)
+    store.forget_segment(start)
+    while not store.sweep():
+        pass
+    store.delete_segment(None)
+    return store.physical_min_offset
+
+
 def read_all(store: MessageStore, topic: str, queue_id: int) -> list[StoredMessage]:
     """Every message of a queue, pulled as a client would."""
     found: list[StoredMessage] = []

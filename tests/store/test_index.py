@@ -8,6 +8,7 @@ import random
 import struct
 from datetime import timedelta, timezone
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from pymq.store.dispatch.bulk_dispatch import record_keys
 from pymq.store.index import index_file, index_service
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.index_service import IndexService
-from pymq.store.index.key_hash import key_hashes
+from pymq.store.index.key_hash import key_hashes_in, topic_hash
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords
 from pymq.store.scan.bulk import scan_bulk
 from pymq.store.scan.columns import Records
@@ -37,7 +38,10 @@ KEYS = st.one_of(
 @given(st.lists(st.tuples(st.sampled_from(["T", "Other", "主题"]), KEYS), min_size=1, max_size=40))
 def test_bulk_hashes_equal_the_plain_hash(pairs: list[tuple[str, str]]) -> None:
     pairs = [(topic, key.encode("utf-8", "replace").decode()) for topic, key in pairs]
-    hashes = key_hashes([topic for topic, _ in pairs], [key.encode() for _, key in pairs])
+    keys = [key.encode() for _, key in pairs]
+    sizes = np.array([len(key) for key in keys])
+    prefixes = np.array([topic_hash(topic) for topic, _ in pairs], np.uint32)
+    hashes = key_hashes_in(b"".join(keys), np.cumsum(sizes) - sizes, sizes, prefixes)
     assert hashes.tolist() == [index_key_hash(topic, key) for topic, key in pairs]
 
 

@@ -1,7 +1,18 @@
-"""Takes common records out of a piece of the log in one loop: the way of a slave that gets some dozens at a time.
+"""Dispatches the common records of a piece of the log in one loop: for a slave that gets dozens of records at a time.
 
-They are too few for numpy to pay (:mod:`pymq.store.dispatch.bulk_dispatch`) and too many for the plain way. What is not the
-common record that continues its queue goes the plain way, one by one; a property test holds both equal.
+They are too few for numpy (:mod:`pymq.store.dispatch.bulk_dispatch`), and :mod:`pymq.store.dispatch.queue_dispatcher`
+parses each of them into an object. Microseconds of CPU a record, for records of 286 bytes and pieces of so many:
+
+============  ====  ====  ====  ====  ====  ====
+records         16    32    64   128   256  1000
+============  ====  ====  ====  ====  ====  ====
+this module    3.8   3.1   2.9   2.8   2.7   2.7
+numpy         16.5   8.3   4.3   2.6   1.4   0.7
+one by one     7.5   6.8   6.5   6.9   6.8   6.8
+============  ====  ====  ====  ====  ====  ====
+
+A follower takes numpy from 32 KiB on, where the two are equal. Any record that is not common, or does not continue its
+queue, goes to the queue dispatcher; a property test holds both equal.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ _KEY_SIZE_MAX_BYTES = 256  # longer keys, and those with other than ASCII charac
 
 
 @lru_cache(maxsize=1024)
-def _prefix_hash(topic: str) -> int:
+def topic_hash(topic: str) -> int:
+    """The hash of ``topic#`` as an unsigned number: what every key hash of the topic begins with."""
     return string_hash(topic + "#") & 0xFFFFFFFF
 
 
@@ -26,21 +27,6 @@ def _powers(count: int) -> NDArray[np.uint32]:
 
     values = [pow(31, count - 1 - i, 1 << 32) for i in range(count)]
     return np.array(values, dtype=np.uint32)
-
-
-def topic_hash(topic: str) -> int:
-    """The hash of ``topic#`` as an unsigned number: what every key hash of the topic begins with."""
-    return _prefix_hash(topic)
-
-
-def key_hashes(topics: list[str], keys: list[bytes]) -> NDArray[np.int64]:
-    """``index_key_hash(topics[i], keys[i])`` for every i."""
-    import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
-
-    by_topic = {topic: _prefix_hash(topic) for topic in set(topics)}
-    prefixes = np.fromiter(map(by_topic.__getitem__, topics), dtype=np.uint32, count=len(keys))
-    sizes = np.fromiter(map(len, keys), dtype=np.int64, count=len(keys))
-    return key_hashes_in(b"".join(keys), np.cumsum(sizes) - sizes, sizes, prefixes)
 
 
 def key_hashes_in(

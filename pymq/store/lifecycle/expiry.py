@@ -146,17 +146,6 @@ class Expiry:
         self.sweep()
         return True
 
-    def drop_oldest(self) -> int:
-        """All steps for one segment at once, and every queue; returns the log's minimum. Raises as :meth:`work`."""
-        if self._log.can_drop_oldest:
-            start = self._log.segments[0].start
-            self.work(start)
-            self.forget_oldest(start)
-        while not self.sweep():
-            pass
-        self.work(None)
-        return self._log.min_offset
-
     def sweep(self) -> bool:
         """Brings some queues level with the log's minimum, and at last the index; True when nothing is left to do.
 

@@ -11,7 +11,7 @@ from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES, UNKNOWN, split_di
 from pymq.store.integrity.scrubber import Scrubber
 from pymq.store.store import MessageStore
 from tests.store.integrity.test_digests import LOG, SEGMENT_BYTES, SIDE, SIZES, filled, flip, read_one, records
-from tests.store.support import everything, make_store, put
+from tests.store.support import drop_oldest, everything, make_store, put
 
 
 def run_pass(store: MessageStore) -> Scrubber:
@@ -153,7 +153,7 @@ def test_a_segment_that_is_deleted_meanwhile_is_left_alone() -> None:
     piece = scrubber.next_piece()
     assert piece is not None
     flip(files, store, 500, 3)
-    store._expiry.drop_oldest()
+    drop_oldest(store)
     piece.run()
     scrubber.finish(piece)
     assert (scrubber.found, scrubber.bytes_read) == ({}, 0)

@@ -28,7 +28,7 @@ from pymq.store.log.cold_file import ColdFile, ColdFiles, FrameCache, compress_f
 from pymq.store.store import MessageStore
 from tests.store.integrity.test_digests import LOG, SIDE, SIZES, filled, read_one, records
 from tests.store.integrity.test_scrubber import run_pass
-from tests.store.support import ROOT, everything, found_by_key, make_store, put
+from tests.store.support import ROOT, drop_oldest, everything, found_by_key, make_store, put
 
 COLD = f"{ROOT}/{COLD_DIRECTORY}"
 FRAME = 4096
@@ -254,7 +254,7 @@ def test_retention_deletes_cold_segments_and_counts_what_they_take() -> None:
     assert store._expiry.log_bytes() == packed + store.physical_max_offset - newest.start
     first = store._log.segments[0]
     assert store._expiry.segments(1)[0].size_bytes == len(files.nodes[f"{COLD}/{0:020d}.zst"].data)
-    store._expiry.drop_oldest()
+    drop_oldest(store)
     assert not files.exists(f"{COLD}/{0:020d}.zst")
     assert store.physical_min_offset == first.end
     assert everything(store)
@@ -273,7 +273,7 @@ def test_a_segment_that_is_deleted_while_it_is_compressed_leaves_nothing() -> No
             break
         store._cold_compressor.finish(piece)
     assert piece is not None
-    store._expiry.drop_oldest()
+    drop_oldest(store)
     store._cold_compressor.finish(piece)
     assert names(files, COLD) == []
     assert everything(store)

@@ -17,7 +17,7 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.lifecycle.expiry import FILES_PER_SWEEP, QUEUES_PER_SWEEP
 from pymq.store.read.reading import GetStatus
 from pymq.store.store import MessageStore
-from tests.store.support import ROOT, SMALL, die, everything, found_by_key, make_store, put, read_all
+from tests.store.support import ROOT, SMALL, die, drop_oldest, everything, found_by_key, make_store, put, read_all
 
 SEGMENT = SMALL["segment_size_bytes"]
 UNITS_PER_FILE = SMALL["queue_file_size_bytes"] // 20
@@ -56,7 +56,7 @@ def test_segments_queues_and_index_go_together() -> None:
     before = {m.queue_offset: m.body for m in read_all(store, "A", 0)}
     keys_before = len(store._index.files)
     for dropped in (1, 2, 3):
-        assert store._expiry.drop_oldest() == dropped * SEGMENT
+        assert drop_oldest(store) == dropped * SEGMENT
     assert paths(files, "commitlog")[0].endswith(f"/{3 * SEGMENT:020d}")
     low = store.min_offset("A", 0)
     assert store.record_at(store._queues.get("A", 0).unit(low)[0])
@@ -77,9 +77,9 @@ def test_segments_queues_and_index_go_together() -> None:
 def test_the_segment_that_ends_the_log_is_never_deleted() -> None:
     store = written(MemoryFiles())
     while len(store._log.segments) > 1:
-        store._expiry.drop_oldest()
+        drop_oldest(store)
     minimum = store._log.min_offset
-    assert store._expiry.drop_oldest() == minimum == store._log.segments[0].start < store._log.max_offset
+    assert drop_oldest(store) == minimum == store._log.segments[0].start < store._log.max_offset
 
 
 def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
@@ -101,7 +101,7 @@ def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
     files.fault = None
     assert len(paths(files, "commitlog")) == 2 and not store._log.can_drop_oldest
     assert store._expiry.segments(10) == [(0, store._log.max_offset, 0)]
-    assert store._expiry.drop_oldest() == 0
+    assert drop_oldest(store) == 0
     assert len(read_all(store, "A", 0)) == store.max_offset("A", 0)
 
 
@@ -189,10 +189,10 @@ def test_a_file_that_can_not_be_removed_stays_until_it_can(number: int) -> None:
 
     files.fault = fault
     with pytest.raises(OSError, match=os.strerror(number)):
-        store._expiry.drop_oldest()
+        drop_oldest(store)
     assert len(read_all(store, "A", 0)) == COUNT and store.is_writable
     files.fault = None
-    assert store._expiry.drop_oldest() == SEGMENT
+    assert drop_oldest(store) == SEGMENT
 
 
 def test_a_directory_that_can_not_be_synced_makes_the_log_read_only() -> None:
@@ -207,7 +207,7 @@ def test_a_directory_that_can_not_be_synced_makes_the_log_read_only() -> None:
     with pytest.raises(
         StoreUnavailableError, match=r"fsync of .*commitlog, where .*commitlog/0{20} was deleted, failed"
     ):
-        store._expiry.drop_oldest()
+        drop_oldest(store)
     files.fault = None
     assert not store.is_writable and "read-only until" in store.problems[0]
     assert len(read_all(store, "A", 0)) == COUNT  # served from the file that is still open
@@ -217,7 +217,7 @@ def test_a_segment_deleted_by_hand_is_no_obstacle() -> None:
     files = MemoryFiles()
     store = written(files)
     files.remove(f"{ROOT}/commitlog/{0:020d}")
-    assert store._expiry.drop_oldest() == SEGMENT
+    assert drop_oldest(store) == SEGMENT
 
 
 def test_a_queue_file_that_can_not_be_removed_is_a_problem_until_the_next_pass() -> None:
@@ -231,7 +231,7 @@ def test_a_queue_file_that_can_not_be_removed_is_a_problem_until_the_next_pass()
     before = len(paths(files, "consumequeue"))
     files.fault = fault
     for _ in range(3):
-        store._expiry.drop_oldest()
+        drop_oldest(store)
     assert any("Input/output error" in problem for problem in store.problems)
     files.fault = None
     assert store._expiry.sweep() and len(paths(files, "consumequeue")) == before
@@ -253,7 +253,7 @@ def test_nothing_is_deleted_before_the_store_is_open_or_after_it_was_closed() ->
 def test_a_queue_without_messages_keeps_its_end_over_restarts_and_repairs() -> None:
     files = MemoryFiles()
     store = written(files)
-    store._expiry.drop_oldest()
+    drop_oldest(store)
     assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (5, 5)
     for stop in (MessageStore.close, die):
         stop(store)
@@ -274,7 +274,7 @@ def test_expired_queues_can_be_removed() -> None:
     files = MemoryFiles()
     store = written(files)
     assert store.expired_queues() == []
-    store._expiry.drop_oldest()
+    drop_oldest(store)
     assert store.expired_queues() == [("B", 0)]
     store.delete_queues([("B", 0)])
     assert paths(files, "consumequeue/B") == [] and store.expired_queues() == []
@@ -318,7 +318,7 @@ def crash_points(clock: ManualClock, *, drops: int, newer: int) -> list[tuple[Di
     watched = Watched(store, files)
     files.fault = watched
     for _ in range(drops):
-        store._expiry.drop_oldest()
+        drop_oldest(store)
         fill(store, 1, start=COUNT + newer)
         newer += 1
     watched("sync", "the end")
@@ -353,7 +353,7 @@ def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: 
         # The pass goes on where it was, left-overs included.
         assert put(store, "A", 0, b"a-%d" % high).queue_offset == high
         store._housekeeping.write()
-        store._expiry.drop_oldest()
+        drop_oldest(store)
         low = store.min_offset("A", 0)
         assert isinstance(store._files, MemoryFiles)
         first_file = int(paths(store._files, "consumequeue/A/0")[0][-20:]) // 20

@@ -17,7 +17,7 @@ from pymq.store.scan import scanner as scan
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
 from tests.crash.losses import DROP_ALL, KEEP_ALL, KEEP_PAGES, Loss
-from tests.store.support import ROOT, SMALL, bodies, everything, make_store, put
+from tests.store.support import ROOT, SMALL, bodies, drop_oldest, everything, make_store, put
 
 SETTINGS = StoreSettings(**SMALL)
 
@@ -122,7 +122,7 @@ def test_everything_may_be_cut_and_nothing_before_it() -> None:
     files = MemoryFiles()
     filled(files, 150)
     store = opened(files)
-    begin = store._expiry.drop_oldest()
+    begin = drop_oldest(store)
     store.close()
     with pytest.raises(StoreError, match=f"begins at {begin}"):
         truncate(files, begin - 1)

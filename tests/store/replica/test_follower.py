@@ -29,6 +29,7 @@ from tests.store.support import (
     SMALL,
     bodies,
     die,
+    drop_oldest,
     everything,
     found_by_key,
     make_store,
@@ -381,7 +382,7 @@ def test_retention_and_compression_work_on_a_slave() -> None:
         slave._cold_compressor.finish(piece)
     assert slave.figures.cold_segment_count == len(slave._log.segments) - 1 > 3
     first = slave._log.segments[1].start
-    assert slave._expiry.drop_oldest() == first == slave.physical_min_offset
+    assert drop_oldest(slave) == first == slave.physical_min_offset
     dispatcher(follower, master, 700)
     for queue_id in range(3):
         wanted = [message.body for message in read_all(master, "T", queue_id)][slave.min_offset("T", queue_id) :]
@@ -396,10 +397,10 @@ def test_the_oldest_segment_stays_while_its_records_wait() -> None:
     while follower.end < master.physical_max_offset:
         follower.append(follower.end, master.read_log(follower.end, 1 << 20))
     with pytest.raises(StoreUnavailableError, match="before the queue units"):
-        slave._expiry.drop_oldest()
+        drop_oldest(slave)
     follower.dispatch()
     slave.tick()
-    assert slave._expiry.drop_oldest() == SEGMENT_BYTES
+    assert drop_oldest(slave) == SEGMENT_BYTES
 
 
 # -- refusals and failing disks -------------------------------------------------------------------------------------
