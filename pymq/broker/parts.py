@@ -54,13 +54,13 @@ from pymq.config.values import SYNC_FLUSH
 from pymq.errors import StoreUnavailableError
 from pymq.model.hosts import pack_host
 from pymq.model.ids import UniqueIdMaker
+from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.model.route import MASTER_ID
 from pymq.store.disk.fs import Files
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.store.replica.epoch_table import epoch_table
-from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import Follower, MessageStore, RecoveryReport, tags_codes
 from pymq.wire.streams import Network
 

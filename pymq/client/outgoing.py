@@ -9,10 +9,11 @@ from pymq.errors import RefusedError, UsageError
 from pymq.model import properties as names
 from pymq.model.compression import compress_body
 from pymq.model.ids import UniqueIdMaker
+from pymq.model.layout import BATCH_COUNT_MAX, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.message import Message, MessageQueue, SendResult, SendStatus
 from pymq.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
-from pymq.model.properties import PROPERTIES_SIZE_MAX_BYTES, encode_properties
-from pymq.model.record import BATCH_COUNT_MAX, encode_batch_entry
+from pymq.model.properties import encode_properties
+from pymq.model.record import encode_batch_entry
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, request
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageV2Header, send_v2_fields

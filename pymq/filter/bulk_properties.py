@@ -7,17 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.filter.raw_properties import BODY_AT, NAME_END, SEPARATOR, V6_HOSTS
-from pymq.model.record import MAGIC_V1
+from pymq.filter.raw_properties import NAME_END, SEPARATOR
+from pymq.model.layout import BODY_AT, HOST_V6_FLAGS, MAGIC_V1, PROPERTIES_LENGTH_BYTES, TOPIC_LENGTH_BYTES
+from pymq.model.layout_dtypes import HEADS_V4_FILTER
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]
 
 PROPERTIES_BYTES_MAX = 1024  # the table leaves longer records out: one of them would make it large
 ROOM_BYTES = PROPERTIES_BYTES_MAX + BODY_AT  # after the records: the last rows of fixed length reach beyond them
-_HEAD = np.dtype(
-    {"names": ["magic", "flags", "body_size"], "formats": [">i4"] * 3, "offsets": [4, 36, 84], "itemsize": 88}
-)
 _SEPARATOR, _NAME_END = SEPARATOR[0], NAME_END[0]
 
 
@@ -107,13 +105,13 @@ def _areas(records: bytes | bytearray, edges: Int64s) -> tuple[Int64s, Int64s, B
     """
     starts, ends = edges[:-1], edges[1:]
     is_sure = ends - starts > BODY_AT
-    heads = _gather(records, starts, BODY_AT).view(_HEAD)[:, 0]
+    heads = _gather(records, starts, BODY_AT).view(HEADS_V4_FILTER)[:, 0]
     body_sizes = heads["body_size"].astype(np.int64)
-    is_sure &= (heads["magic"] == MAGIC_V1) & (heads["flags"] & V6_HOSTS == 0) & (body_sizes >= 0)
+    is_sure &= (heads["magic"] == MAGIC_V1) & (heads["flags"] & HOST_V6_FLAGS == 0) & (body_sizes >= 0)
     topics = starts + BODY_AT + body_sizes
     is_sure &= topics < ends
     topics = np.where(is_sure, topics, starts)
-    begins = topics + 3 + np.frombuffer(records, np.uint8)[topics]
+    begins = topics + TOPIC_LENGTH_BYTES + PROPERTIES_LENGTH_BYTES + np.frombuffer(records, np.uint8)[topics]
     is_sure &= (begins <= ends) & (ends - begins <= PROPERTIES_BYTES_MAX)
     return np.where(is_sure, begins, starts + 1), np.where(is_sure, ends, starts + 1), is_sure
 

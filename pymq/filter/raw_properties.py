@@ -6,26 +6,30 @@ name, even the first, stands between a separator and its 0x01.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
-from pymq.model import sysflag
+from pymq.model.layout import (
+    BODY_AT,
+    HEAD_V4_FILTER,
+    HOST_V6_FLAGS,
+    MAGIC_V1,
+    PROPERTIES_LENGTH_BYTES,
+    TOPIC_LENGTH_BYTES,
+)
 from pymq.model.properties import find_property
-from pymq.model.record import MAGIC_V1, decode_record
+from pymq.model.record import decode_record
 
 SEPARATOR = b"\x02"
 NAME_END = b"\x01"
-_HEAD = struct.Struct(">4xi28xi44xi")  # magic, sysFlag, and the body's length when both hosts are IPv4
-BODY_AT = _HEAD.size
-V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+_LENGTHS_BYTES = TOPIC_LENGTH_BYTES + PROPERTIES_LENGTH_BYTES
 
 
 def source_of(record: memoryview) -> bytes:
     """Return the source of one stored record. Raises MalformedRecordError for bytes that are not a record."""
-    magic, flags, body_size = _HEAD.unpack_from(record)
+    magic, flags, body_size = HEAD_V4_FILTER.unpack_from(record)
     topic_at = BODY_AT + body_size
-    if magic == MAGIC_V1 and not flags & V6_HOSTS and BODY_AT <= topic_at < len(record):
-        return SEPARATOR + record[topic_at + 3 + record[topic_at] :].tobytes()
+    if magic == MAGIC_V1 and not flags & HOST_V6_FLAGS and BODY_AT <= topic_at < len(record):
+        return SEPARATOR + record[topic_at + _LENGTHS_BYTES + record[topic_at] :].tobytes()
     return SEPARATOR + decode_record(record).raw_properties
 
 

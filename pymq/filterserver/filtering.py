@@ -9,18 +9,16 @@ delivered. So a queue never stands still, and a worker's failure skips only the 
 from __future__ import annotations
 
 import logging
-import struct
 from typing import NamedTuple, Protocol
 
 from pymq.filter.running import OnError
 from pymq.filterserver.classes import FilterClass
 from pymq.filterserver.work import FAILED, MATCH, RecordOutcomes
 from pymq.filterserver.workers import Filter, WorkerFailedError
-from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES, MalformedRecordError
+from pymq.model.layout import RECORD_OVERHEAD_BYTES, RECORD_QUEUE_OFFSET
+from pymq.model.record import MalformedRecordError
 
 log = logging.getLogger(__name__)
-
-_HEAD = struct.Struct(f">i{QUEUE_OFFSET_AT - 4}xq")  # a record's size and its queue offset
 
 
 class RecordFilter(Protocol):
@@ -51,7 +49,7 @@ class Filtered(NamedTuple):
 def record_spans(raw: bytes) -> list[Span]:
     """Return the records of a pull's answer. Raises MalformedRecordError."""
     spans: list[Span] = []
-    at, end, head = 0, len(raw), _HEAD.unpack_from
+    at, end, head = 0, len(raw), RECORD_QUEUE_OFFSET.unpack_from
     while at < end:
         if end - at < RECORD_OVERHEAD_BYTES:
             raise MalformedRecordError(f"the record at {at} is cut short: {end - at} bytes are left")

@@ -8,8 +8,6 @@ import struct
 from functools import lru_cache
 
 _PORT = struct.Struct(">i")
-HOST_V4_SIZE_BYTES = 8
-HOST_V6_SIZE_BYTES = 20
 # An IPv6 host may come without brackets, as Java's addresses have none. Colons alone are not a host.
 _ADDRESS = re.compile(r"(?:\[([^][]+)\]|([^][]*[^][:][^][]*)):([0-9]{1,5})")
 

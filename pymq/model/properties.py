@@ -8,7 +8,6 @@ from pymq.model.javahash import tags_code
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
-PROPERTIES_SIZE_MAX_BYTES = 32767
 
 KEYS = "KEYS"
 TAGS = "TAGS"

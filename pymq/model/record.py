@@ -1,14 +1,7 @@
-"""The stored-message layout: one record of the commit log, of a pull answer and of a batch request.
+"""One stored message: decoded, encoded, and the same for the entries of a batch request.
 
-Byte table (IPv4 hosts; an IPv6 host takes 20 bytes instead of 8 and later fields shift), big endian, signed
-(Java: MessageDecoder, CommitLog.DefaultAppendMessageCallback)::
-
-     0  i32 total size          20  i64 queue offset        64  host  store host (4 bytes + i32 port)
-     4  i32 magic               28  i64 physical offset     72  i32   reconsume times
-     8  i32 body CRC            36  i32 sysFlag             76  i64   prepared transaction offset
-    12  i32 queue id            40  i64 born timestamp ms   84  i32   body length, then the body
-    16  i32 flag                48  host born host          ..  i8    topic length (v2: i16), then the topic
-                                56  i64 store timestamp ms  ..  i16   properties length, then the properties
+The complete and plain way; hot loops elsewhere do parts of it faster, and property tests hold them equal.
+The byte table is in :mod:`pymq.model.layout`.
 """
 
 from __future__ import annotations
@@ -22,35 +15,38 @@ from pymq.model import sysflag
 from pymq.model.compression import decompress_body
 from pymq.model.hosts import unpack_host
 from pymq.model.ids import encode_offset_id
+from pymq.model.layout import (
+    BATCH_COUNT_MAX,
+    BATCH_ENTRY_BODY_AT,
+    BATCH_ENTRY_HEAD,
+    BATCH_ENTRY_OVERHEAD_BYTES,
+    BODY_AFTER_STORE_HOST_BYTES,
+    BODY_AT,
+    BORN_HOST_AT,
+    CRC_MASK,
+    HEAD_AFTER_HOSTS,
+    HEAD_TO_BORN_TIMESTAMP,
+    HEAD_V4,
+    HOST_V4_SIZE_BYTES,
+    HOST_V6_EXTRA_BYTES,
+    HOST_V6_FLAGS,
+    HOST_V6_SIZE_BYTES,
+    I16,
+    I64,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH_BYTES,
+    PROPERTIES_SIZE_MAX_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    RECORD_START,
+    SYS_FLAG_V4_MASK,
+    TOPIC_LENGTH_BYTES,
+    TOPIC_V1_SIZE_MAX_BYTES,
+)
 from pymq.model.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
 
-MAGIC_V1 = -626843481  # 0xDAA320A7
-MAGIC_V2 = -626843477  # 0xDAA320AB, topics longer than 127 bytes
-MAGIC_BLANK = -875286124  # 0xCBD43194, fills the end of a segment
-BLANK_SIZE_BYTES = 8
-RECORD_OVERHEAD_BYTES = 91  # v1 with IPv4 hosts, empty body, topic and properties
-
-QUEUE_ID_AT = 12
-QUEUE_OFFSET_AT = 20
-PHYSICAL_OFFSET_AT = 28
-SYS_FLAG_AT = 36
-BORN_TIMESTAMP_AT = 40
-STORE_TIMESTAMP_AT = 56  # with an IPv4 born host
-BODY_LENGTH_AT = 84  # with IPv4 hosts
-
-# Everything before the body when both hosts are IPv4.
-HEAD_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")
-_FIXED = struct.Struct(">iiiiiqqiq")  # up to and with the born timestamp
-_I32 = struct.Struct(">i")
-_I64 = struct.Struct(">q")
-_I16 = struct.Struct(">h")
-_TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
-BLANK = struct.Struct(">ii")
-_V6_HOSTS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
-
-BATCH_ENTRY_OVERHEAD_BYTES = 22
-_BATCH_HEAD = struct.Struct(">iiiii")  # size, magic 0, crc 0, flag, body length
-BATCH_COUNT_MAX = 32767
+_EMPTY_TOPIC_AT = BODY_AT + TOPIC_LENGTH_BYTES
 
 
 class MalformedRecordError(PymqError):
@@ -59,7 +55,7 @@ class MalformedRecordError(PymqError):
 
 def body_crc(body: bytes | memoryview) -> int:
     """CRC-32 of the stored body, sign bit cleared, as every CRC of RocketMQ."""
-    return crc32(body) & 0x7FFFFFFF
+    return crc32(body) & CRC_MASK
 
 
 @dataclass(slots=True)
@@ -129,8 +125,8 @@ class StoredMessage:
 def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag: int = 0) -> int:
     """Bytes of a record with these part sizes; ``sys_flag`` tells the host sizes."""
     size = RECORD_OVERHEAD_BYTES + topic_size + body_size + properties_size
-    size += 12 * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
-    return size + (1 if topic_size > 127 else 0)
+    size += HOST_V6_EXTRA_BYTES * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
+    return size + (1 if topic_size > TOPIC_V1_SIZE_MAX_BYTES else 0)
 
 
 def encode_record(
@@ -151,35 +147,35 @@ def encode_record(
     prepared_transaction_offset: int = 0,
 ) -> bytes:
     """A whole record. The host bits of ``sys_flag`` are set from the hosts' lengths. The plain, slow, complete way."""
-    sys_flag &= ~(sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6)
-    if len(born_host) > 8:
+    sys_flag &= SYS_FLAG_V4_MASK
+    if len(born_host) > HOST_V4_SIZE_BYTES:
         sys_flag |= sysflag.BORN_HOST_V6
-    if len(store_host) > 8:
+    if len(store_host) > HOST_V4_SIZE_BYTES:
         sys_flag |= sysflag.STORE_HOST_V6
     size = record_size(len(topic), len(body), len(properties), sys_flag)
-    wide = len(topic) > 127
+    wide = len(topic) > TOPIC_V1_SIZE_MAX_BYTES
     magic = MAGIC_V2 if wide else MAGIC_V1
     return b"".join(
         (
-            _FIXED.pack(
+            HEAD_TO_BORN_TIMESTAMP.pack(
                 size, magic, body_crc(body), queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp_ms
             ),
             born_host,
-            _I64.pack(store_timestamp_ms),
+            I64.pack(store_timestamp_ms),
             store_host,
-            _TAIL.pack(reconsume_times, prepared_transaction_offset, len(body)),
+            HEAD_AFTER_HOSTS.pack(reconsume_times, prepared_transaction_offset, len(body)),
             body,
-            _I16.pack(len(topic)) if wide else bytes((len(topic),)),
+            I16.pack(len(topic)) if wide else bytes((len(topic),)),
             topic,
-            _I16.pack(len(properties)),
+            I16.pack(len(properties)),
             properties,
         )
     )
 
 
 def encode_blank(size_bytes: int) -> bytes:
-    """The 8-byte blank record at a segment's end; ``size_bytes`` is the whole space left, the blank record's own 8 included."""
-    return BLANK.pack(size_bytes, MAGIC_BLANK)
+    """Return the 8-byte blank record for a segment's end. ``size_bytes`` is all the space left, these 8 included."""
+    return RECORD_START.pack(size_bytes, MAGIC_BLANK)
 
 
 def decode_record(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = False) -> StoredMessage:
@@ -193,29 +189,35 @@ def decode_record(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = 
         raise MalformedRecordError(f"the record at {at} is cut short or damaged: {error}") from error
 
 
+def _host_size(is_v6: int) -> int:
+    return HOST_V6_SIZE_BYTES if is_v6 else HOST_V4_SIZE_BYTES
+
+
 def _decode(buffer: memoryview, at: int, check_crc: bool) -> StoredMessage:
-    size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born_ms = _FIXED.unpack_from(buffer, at)
+    size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born_ms = HEAD_TO_BORN_TIMESTAMP.unpack_from(
+        buffer, at
+    )
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise MalformedRecordError(f"the record at {at} has magic {magic & 0xFFFFFFFF:#x}, no message magic")
     if size < RECORD_OVERHEAD_BYTES or at + size > len(buffer):
         raise MalformedRecordError(f"the record at {at} says {size} bytes, {len(buffer) - at} are there")
     view = buffer[at : at + size]
-    born_end = 48 + (20 if sys_flag & sysflag.BORN_HOST_V6 else 8)
-    store_start = born_end + 8
-    store_end = store_start + (20 if sys_flag & sysflag.STORE_HOST_V6 else 8)
-    reconsume_times, prepared, body_length = _TAIL.unpack_from(view, store_end)
-    body_start = store_end + 16
-    topic_start = body_start + body_length + 1
+    born_end = BORN_HOST_AT + _host_size(sys_flag & sysflag.BORN_HOST_V6)
+    store_start = born_end + I64.size
+    store_end = store_start + _host_size(sys_flag & sysflag.STORE_HOST_V6)
+    reconsume_times, prepared, body_length = HEAD_AFTER_HOSTS.unpack_from(view, store_end)
+    body_start = store_end + BODY_AFTER_STORE_HOST_BYTES
+    topic_start = body_start + body_length + TOPIC_LENGTH_BYTES
     if body_length < 0 or topic_start > size:
         raise MalformedRecordError(f"the record at {at} has body length {body_length} in {size} bytes")
     if magic == MAGIC_V1:
         topic_length = view[topic_start - 1]
     else:
-        topic_length = _I16.unpack_from(view, topic_start - 1)[0]
+        topic_length = I16.unpack_from(view, topic_start - 1)[0]
         topic_start += 1
     topic_end = topic_start + topic_length
-    properties_length = _I16.unpack_from(view, topic_end)[0]
-    if topic_length < 0 or properties_length < 0 or topic_end + 2 + properties_length != size:
+    properties_length = I16.unpack_from(view, topic_end)[0]
+    if topic_length < 0 or properties_length < 0 or topic_end + PROPERTIES_LENGTH_BYTES + properties_length != size:
         raise MalformedRecordError(f"the record at {at}: its parts don't add up to its {size} bytes")
     body = bytes(view[body_start : body_start + body_length])
     if check_crc and body_crc(body) != crc:
@@ -227,13 +229,13 @@ def _decode(buffer: memoryview, at: int, check_crc: bool) -> StoredMessage:
         physical_offset=physical,
         size_bytes=size,
         body=body,
-        raw_properties=bytes(view[topic_end + 2 :]),
+        raw_properties=bytes(view[topic_end + PROPERTIES_LENGTH_BYTES :]),
         flag=flag,
         sys_flag=sys_flag,
         body_crc=crc,
         born_timestamp_ms=born_ms,
-        born_host=bytes(view[48:born_end]),
-        store_timestamp_ms=_I64.unpack_from(view, born_end)[0],
+        born_host=bytes(view[BORN_HOST_AT:born_end]),
+        store_timestamp_ms=I64.unpack_from(view, born_end)[0],
         store_host=bytes(view[store_start:store_end]),
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared,
@@ -265,12 +267,15 @@ def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
     ]
     reconsume_times, prepared, body_length = head[12:]
     end = at + size
-    topic_start = at + 89 + body_length
-    if magic != MAGIC_V1 or sys_flag & _V6_HOSTS or body_length < 0 or end > len(data) or topic_start + 2 > end:
+    topic_start = at + _EMPTY_TOPIC_AT + body_length
+    if magic != MAGIC_V1 or sys_flag & HOST_V6_FLAGS or body_length < 0 or end > len(data) or topic_start + 2 > end:
         return None
     topic_end = topic_start + data[topic_start - 1]
     properties_size = end - topic_end - 2
-    if not 0 <= properties_size <= 32767 or data[topic_end] << 8 | data[topic_end + 1] != properties_size:
+    if (
+        not 0 <= properties_size <= PROPERTIES_SIZE_MAX_BYTES
+        or data[topic_end] << 8 | data[topic_end + 1] != properties_size
+    ):
         return None
     try:
         topic = data[topic_start:topic_end].decode()
@@ -282,7 +287,7 @@ def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
         queue_offset,
         physical,
         size,
-        data[at + 88 : topic_start - 1],
+        data[at + BODY_AT : topic_start - 1],
         data[topic_end + 2 : end],
         flag,
         sys_flag,
@@ -299,26 +304,26 @@ def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
 def encode_batch_entry(body: bytes, properties: bytes, flag: int = 0) -> bytes:
     """One message inside a batch request (size, 0, 0, flag, body, properties)."""
     size = BATCH_ENTRY_OVERHEAD_BYTES + len(body) + len(properties)
-    return b"".join((_BATCH_HEAD.pack(size, 0, 0, flag, len(body)), body, _I16.pack(len(properties)), properties))
+    return b"".join((BATCH_ENTRY_HEAD.pack(size, 0, 0, flag, len(body)), body, I16.pack(len(properties)), properties))
 
 
 def decode_batch(buffer: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[int, bytes, bytes]]:
     """(flag, body, properties) of every entry of a batch request's body. Raises MalformedRecordError."""
     entries: list[tuple[int, bytes, bytes]] = []
     at, end = 0, len(buffer)
-    unpack = _BATCH_HEAD.unpack_from
-    unpack_i16 = _I16.unpack_from
+    unpack = BATCH_ENTRY_HEAD.unpack_from
+    unpack_i16 = I16.unpack_from
     while at < end:
         if end - at < BATCH_ENTRY_OVERHEAD_BYTES:
             raise MalformedRecordError(f"batch entry {len(entries)} at {at} is cut short: {end - at} bytes are left")
         size, _, _, flag, body_length = unpack(buffer, at)
-        properties_at = at + 20 + body_length
+        properties_at = at + BATCH_ENTRY_BODY_AT + body_length
         if body_length < 0 or size > end - at or properties_at + 2 > at + size:
             raise MalformedRecordError(f"batch entry {len(entries)} at {at}: size {size}, body {body_length} don't fit")
         properties_length = unpack_i16(buffer, properties_at)[0]
         if properties_length < 0 or properties_at + 2 + properties_length != at + size:
             raise MalformedRecordError(f"batch entry {len(entries)} at {at}: its parts don't add up to {size} bytes")
-        entries.append((flag, buffer[at + 20 : properties_at], buffer[properties_at + 2 : at + size]))
+        entries.append((flag, buffer[at + BATCH_ENTRY_BODY_AT : properties_at], buffer[properties_at + 2 : at + size]))
         at += size
         if len(entries) > count_max:
             raise MalformedRecordError(f"the batch has more than {count_max} messages: send smaller batches")

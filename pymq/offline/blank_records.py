@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 
 from pymq.model import sysflag
-from pymq.model.record import BLANK_SIZE_BYTES, RECORD_OVERHEAD_BYTES, encode_blank, encode_record
+from pymq.model.layout import BLANK_SIZE_BYTES, RECORD_OVERHEAD_BYTES
+from pymq.model.record import encode_blank, encode_record
 
 BLANK_RECORD_TOPIC = b"PYMQ_REPAIR"
 BLANK_RECORD_BYTES_MIN = RECORD_OVERHEAD_BYTES + 1

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pymq.errors import UsageError
 from pymq.model import fastjson
+from pymq.model.layout import INDEX_ENTRY_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES, INDEX_SLOT_SIZE_BYTES
 from pymq.offline.log_files import LogFiles, open_log
 from pymq.offline.queue_files import QueueReader
 from pymq.store.disk.checkpoint import Checkpoint, CheckpointFile
 from pymq.store.disk.fs import Files
-from pymq.store.index.index_file import ENTRY_SIZE_BYTES, HEADER_SIZE_BYTES, SLOT_SIZE_BYTES
 from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
 from pymq.store.log.cold_file import ColdFiles
 from pymq.store.queue.deleted_topics import DELETED_TOPICS_FILE, DeletedTopics
@@ -62,10 +62,13 @@ class Directory:
             (defaults.index_slot_count, defaults.index_entry_count),
             (_number(self.options, "maxHashSlotNum"), _number(self.options, "maxIndexNum")),
         ]
-        slots = (size - HEADER_SIZE_BYTES) // (SLOT_SIZE_BYTES + _ENTRIES_PER_SLOT * ENTRY_SIZE_BYTES)
+        slots = (size - INDEX_HEADER_SIZE_BYTES) // (INDEX_SLOT_SIZE_BYTES + _ENTRIES_PER_SLOT * INDEX_ENTRY_SIZE_BYTES)
         candidates.append((slots, slots * _ENTRIES_PER_SLOT))
         for slot_count, entry_count in candidates:
-            if HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count + ENTRY_SIZE_BYTES * entry_count == size:
+            if (
+                INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count + INDEX_ENTRY_SIZE_BYTES * entry_count
+                == size
+            ):
                 return (slot_count, entry_count) if slot_count > 0 < entry_count else None
         return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from pymq.model.layout import INDEX_COUNT_AT, INDEX_TIME_DIFF_MAX_S, INDEX_USED_SLOTS_AT
 from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import Report
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 BATCH_RECORDS = 1 << 14
 _ENTRIES_AT_ONCE = 1 << 16
 _CHAIN_ROWS = 1 << 18
-_TIME_DIFF_MAX_S = 0x7FFFFFFF
 _LISTED_MAX = 1000  # wrong slots and chains of one file that are reported one by one
 
 
@@ -68,7 +68,10 @@ class IndexCheck:
         reader = IndexReader(directory.files, path, *geometry)
         if not 1 <= max(reader.header_count, 1) <= reader.entry_count or reader.begin_ms < 0:
             self._report.add(
-                "index", f"the header counts {reader.header_count} entries of {reader.entry_count}", path, 36
+                "index",
+                f"the header counts {reader.header_count} entries of {reader.entry_count}",
+                path,
+                INDEX_COUNT_AT,
             )
         self._files.append(reader)
 
@@ -278,7 +281,7 @@ def _time_diffs(times_ms: Any, begin_ms: int) -> Any:
     """Return the seconds since the file's start as an entry holds them (Java: IndexFile.putKey)."""
     import numpy as np  # noqa: PLC0415
 
-    return np.clip((times_ms - begin_ms) // 1000, 0, _TIME_DIFF_MAX_S) if begin_ms > 0 else times_ms * 0
+    return np.clip((times_ms - begin_ms) // 1000, 0, INDEX_TIME_DIFF_MAX_S) if begin_ms > 0 else times_ms * 0
 
 
 class _ChainCheck:
@@ -306,7 +309,7 @@ class _ChainCheck:
         used = int(np.count_nonzero(newest))
         if not wrong and used != self._file.used_slots:
             text = f"the header counts {self._file.used_slots} used slots, but there are {used}"
-            self._report.add("index", text, self._file.path, 32)
+            self._report.add("index", text, self._file.path, INDEX_USED_SLOTS_AT)
 
     def _is_harmless(self, slot: int, newest: int) -> bool:
         """True for a slot of an entry that the header does not count yet: the broker died between the two writes."""

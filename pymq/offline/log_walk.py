@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from pymq.model import sysflag
-from pymq.model.record import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
+from pymq.model.layout import (
+    BODY_AT,
+    BODY_CRC_AT,
+    CRC_MASK,
+    HEAD_TO_SYS_FLAG,
+    I32,
+    MAGIC_AT,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    PHYSICAL_OFFSET_AT,
+    RECORD_MAGICS,
+    RECORD_OVERHEAD_BYTES,
+    RECORD_START,
+    SYS_FLAG_AT,
+    host_extra_bytes,
+)
 from pymq.offline.log_files import LogFiles, SegmentFile
-from pymq.store.scan.scanner import RECORD_MAGICS, Scanned, magic_positions, parse_record
+from pymq.store.scan.scanner import Scanned, magic_positions, parse_record
 
 WINDOW_BYTES = 4 << 20
 # No broker takes longer records: frames end at 16 MiB in RocketMQ and PyMQ. A larger size is damage, and is not read.
 RECORD_BYTES_MAX = 64 << 20
-_HEAD = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
-_I32 = struct.Struct(">i")
 CRC_PROPERTY = b"__CRC32#\x01"
 _CRC_PROPERTY_BYTES = 20
 
@@ -69,10 +81,10 @@ def record_bytes(log: LogFiles, offset: int, size: int) -> bytes:
 
 def record_at(log: LogFiles, offset: int, *, check_crc: bool = False) -> Scanned | None:
     """Return the record that starts at a physical offset, None when there is no good one."""
-    head = record_bytes(log, offset, 8)
-    if len(head) < 8:
+    head = record_bytes(log, offset, RECORD_START.size)
+    if len(head) < RECORD_START.size:
         return None
-    size, magic = struct.unpack(">ii", head)
+    size, magic = RECORD_START.unpack(head)
     if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_OVERHEAD_BYTES <= size <= RECORD_BYTES_MAX:
         return None
     return parse_record(memoryview(record_bytes(log, offset, size)), 0, offset, check_crc)
@@ -125,7 +137,11 @@ class _Walk:
             if records and missing:
                 window = WINDOW_BYTES
                 continue
-            needed = _I32.unpack_from(rest)[0] if missing and len(rest) >= 8 and rest[4:8] in RECORD_MAGICS else 0
+            needed = (
+                I32.unpack_from(rest)[0]
+                if missing and len(rest) >= RECORD_START.size and rest[MAGIC_AT:BODY_CRC_AT] in RECORD_MAGICS
+                else 0
+            )
             if not len(rest) < needed <= RECORD_BYTES_MAX:
                 return
             window = needed  # one long record
@@ -185,7 +201,7 @@ def _search(segment: SegmentFile, at: int, not_before_ms: int) -> int | None:
     while position is not None:
         chunk = segment.read(position, WINDOW_BYTES)
         for hit in magic_positions(chunk):
-            start = position + hit - 4
+            start = position + hit - MAGIC_AT
             if start < first:
                 continue
             record = _whole_record(segment, start)
@@ -199,10 +215,10 @@ def _search(segment: SegmentFile, at: int, not_before_ms: int) -> int | None:
 
 
 def _whole_record(segment: SegmentFile, at: int) -> Scanned | None:
-    head = segment.read(at, _HEAD.size)
-    if len(head) < _HEAD.size:
+    head = segment.read(at, HEAD_TO_SYS_FLAG.size)
+    if len(head) < HEAD_TO_SYS_FLAG.size:
         return None
-    size, _, _, _, _, _, physical, _ = _HEAD.unpack(head)
+    size, _, _, _, _, _, physical, _ = HEAD_TO_SYS_FLAG.unpack(head)
     if physical != segment.start + at or not RECORD_OVERHEAD_BYTES <= size <= RECORD_BYTES_MAX:
         return None
     view = memoryview(segment.read(at, size))
@@ -211,8 +227,8 @@ def _whole_record(segment: SegmentFile, at: int) -> Scanned | None:
 
 
 def _is_blank(segment: SegmentFile, at: int) -> bool:
-    raw = segment.read(at, BLANK.size)
-    return len(raw) == BLANK.size and BLANK.unpack(raw) == (segment.size - at, MAGIC_BLANK)
+    raw = segment.read(at, RECORD_START.size)
+    return len(raw) == RECORD_START.size and RECORD_START.unpack(raw) == (segment.size - at, MAGIC_BLANK)
 
 
 def property_crc_fits(view: memoryview, at: int, record: Scanned) -> bool:
@@ -224,38 +240,38 @@ def property_crc_fits(view: memoryview, at: int, record: Scanned) -> bool:
         return True  # a producer's property of that name
     # Ten digits, the least significant first.
     covered = view[at : at + record.size - _CRC_PROPERTY_BYTES]
-    return crc32(covered) & 0x7FFFFFFF == int(tail[9:19][::-1])
+    return crc32(covered) & CRC_MASK == int(tail[9:19][::-1])
 
 
 def explain(segment: SegmentFile, at: int) -> tuple[int, str]:
     """Return (distance from ``at``, text) for the first byte that spoils a record: where it is and what is wrong."""
-    head = segment.read(at, _HEAD.size)
+    head = segment.read(at, HEAD_TO_SYS_FLAG.size)
     left = segment.size - at
     if not any(head):
         return 0, "zeros where a record should start"
-    if len(head) < _HEAD.size:
+    if len(head) < HEAD_TO_SYS_FLAG.size:
         return 0, f"{left} bytes are left: too few for a record, and not a blank"
-    size, magic, crc, _, _, _, physical, sys_flag = _HEAD.unpack(head)
+    size, magic, crc, _, _, _, physical, sys_flag = HEAD_TO_SYS_FLAG.unpack(head)
     if magic == MAGIC_BLANK:
         return 0, f"a blank of {size} bytes, but {left} are left in the segment"
     if magic not in (MAGIC_V1, MAGIC_V2):
-        return 4, f"magic {magic & 0xFFFFFFFF:08x}, a record has {MAGIC_V1 & 0xFFFFFFFF:08x}"
+        return MAGIC_AT, f"magic {magic & 0xFFFFFFFF:08x}, a record has {MAGIC_V1 & 0xFFFFFFFF:08x}"
     if not RECORD_OVERHEAD_BYTES <= size <= min(left, RECORD_BYTES_MAX):
         return 0, f"size {size}, a record here has {RECORD_OVERHEAD_BYTES} to {min(left, RECORD_BYTES_MAX)} bytes"
     if physical != segment.start + at:
-        return 28, f"the record says physical offset {physical} but is at {segment.start + at}"
+        return PHYSICAL_OFFSET_AT, f"the record says physical offset {physical} but is at {segment.start + at}"
     return _explain_parts(memoryview(segment.read(at, size)), magic, crc, sys_flag)
 
 
 def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tuple[int, str]:
     size = len(view)
-    body_at = 88 + (12 if sys_flag & sysflag.BORN_HOST_V6 else 0) + (12 if sys_flag & sysflag.STORE_HOST_V6 else 0)
+    body_at = BODY_AT + host_extra_bytes(sys_flag)
     if body_at > size:
-        return 36, f"sysFlag {sys_flag:#x} says IPv6 hosts, for which {size} bytes are too few"
-    body_size = _I32.unpack_from(view, body_at - 4)[0]
+        return SYS_FLAG_AT, f"sysFlag {sys_flag:#x} says IPv6 hosts, for which {size} bytes are too few"
+    body_size = I32.unpack_from(view, body_at - I32.size)[0]
     topic_at = body_at + body_size
     if body_size < 0 or topic_at + 3 > size:
-        return body_at - 4, f"body length {body_size} in a record of {size} bytes"
+        return body_at - I32.size, f"body length {body_size} in a record of {size} bytes"
     topic_size, topic_start = view[topic_at], topic_at + 1
     if magic == MAGIC_V2:
         topic_size, topic_start = int.from_bytes(view[topic_at : topic_at + 2], "big", signed=True), topic_at + 2
@@ -265,8 +281,8 @@ def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tup
         found = int.from_bytes(view[properties_at - 2 : properties_at], "big", signed=True)
     if found < 0 or properties_at + found != size:
         return topic_at, f"topic length {topic_size} and properties length {found} don't add up to {size} bytes"
-    if crc32(view[body_at:topic_at]) & 0x7FFFFFFF != crc:
-        return body_at, f"the body's CRC is {crc32(view[body_at:topic_at]) & 0x7FFFFFFF:08x}, the record says {crc:08x}"
+    if crc32(view[body_at:topic_at]) & CRC_MASK != crc:
+        return body_at, f"the body's CRC is {crc32(view[body_at:topic_at]) & CRC_MASK:08x}, the record says {crc:08x}"
     try:
         topic = str(view[topic_start : topic_start + topic_size], "utf-8")
     except UnicodeDecodeError:
@@ -282,7 +298,7 @@ def last_record(segment: SegmentFile, end: int) -> Scanned | None:
     base = max(0, end - WINDOW_BYTES)
     chunk = segment.read(base, end - base) if end > 0 else b""
     for hit in reversed(magic_positions(chunk)):
-        record = _whole_record(segment, base + hit - 4) if base + hit >= 4 else None
+        record = _whole_record(segment, base + hit - MAGIC_AT) if base + hit >= MAGIC_AT else None
         if record is not None and record.offset + record.size <= segment.start + end:
             return record
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pymq.model.record import BLANK, MAGIC_BLANK
+from pymq.model.layout import MAGIC_BLANK, RECORD_START
 from pymq.offline.directory import Directory
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_files import LogFiles, SegmentFile
@@ -82,8 +82,8 @@ def _state(segment: SegmentFile, last: Scanned | None, end: int) -> str:
     if end < segment.end:
         return "open"
     at = last.offset + last.size - segment.start if last is not None else 0
-    raw = segment.read(at, BLANK.size)
-    whole = len(raw) == BLANK.size and BLANK.unpack(raw) == (segment.size - at, MAGIC_BLANK)
+    raw = segment.read(at, RECORD_START.size)
+    whole = len(raw) == RECORD_START.size and RECORD_START.unpack(raw) == (segment.size - at, MAGIC_BLANK)
     return "sealed" if whole else "sealed without a blank"
 
 

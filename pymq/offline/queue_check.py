@@ -11,23 +11,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from pymq.model.layout import (
+    EXT_ADDRESS_MAX,
+    QUEUE_OFFSET_AT,
+    RECORD_OVERHEAD_BYTES,
+    UNIT,
+    UNIT_SIZE_BYTES,
+    UNIT_TAGS_CODE_AT,
+)
 from pymq.model.names import topic_problem
-from pymq.model.record import QUEUE_OFFSET_AT, RECORD_OVERHEAD_BYTES
 from pymq.offline.damage import DamagedRanges
 from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
 from pymq.offline.log_walk import record_at
 from pymq.offline.queue_files import QueueReader, is_blank
-from pymq.store.queue.consume_queue import UNIT
 from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
-from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
+from pymq.store.settings import is_schedule_topic
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
 
 PENDING_COUNT_MAX = 1 << 17  # units that wait to be compared, over all queues
 _UNITS_AT_ONCE = 4096
-_EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext
 _LMQ_PREFIX = "%LMQ%"  # queues over other topics' records
 
 
@@ -261,9 +266,9 @@ class QueueCheck:
         physical_offset, size, code = UNIT.unpack(found)
         real_offset, real_size, real_code = UNIT.unpack(expected)
         if (physical_offset, size) == (real_offset, real_size):
-            if code > _EXT_ADDRESS_MAX or not self._has_extensions:
+            if code > EXT_ADDRESS_MAX or not self._has_extensions:
                 what = f"has tags code {code}, but the tags of its record at {real_offset} give {real_code}"
-                self._report_unit(queue, offset, what, 12, real_offset)
+                self._report_unit(queue, offset, what, UNIT_TAGS_CODE_AT, real_offset)
         elif not any(found):
             self._report_unit(queue, offset, f"is empty, but its record is at {real_offset}", 0, real_offset)
         elif is_blank(size, code):

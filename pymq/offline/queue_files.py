@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT, UNIT_SIZE_BYTES
 from pymq.store.disk.fs import File, Files
-from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT
-from pymq.store.settings import UNIT_SIZE_BYTES
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_COUNT = 4096

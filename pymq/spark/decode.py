@@ -12,10 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pymq.model import properties, record, sysflag
+from pymq.model import properties, sysflag
 from pymq.model.compression import InflateError, decompress_body
 from pymq.model.hosts import format_address, unpack_host
 from pymq.model.ids import encode_offset_id
+from pymq.model.layout import (
+    BORN_HOST_AT,
+    BORN_TIMESTAMP_AT,
+    FLAG_AT,
+    HOST_V4_SIZE_BYTES,
+    HOST_V6_SIZE_BYTES,
+    I64,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+)
 from pymq.model.record import MalformedRecordError, StoredMessage
 from pymq.spark.layout import Chunk, Layout, Positions, find_fields, find_starts
 from pymq.spark.property_columns import PropertyTable, parse_properties
@@ -129,11 +140,13 @@ class _Columns:
 
     def _offset_ids(self, rows: Positions) -> pa.Array:
         layout = self.layout
-        hosts = layout.store_timestamp[rows] + 8
-        offsets = layout.starts[rows] + record.PHYSICAL_OFFSET_AT
+        hosts = layout.store_timestamp[rows] + I64.size
+        offsets = layout.starts[rows] + PHYSICAL_OFFSET_AT
         if (layout.sys_flag[rows] & sysflag.STORE_HOST_V6).any():
             physical = layout.int64(offsets).tolist()
-            sizes = np.where(layout.sys_flag[rows] & sysflag.STORE_HOST_V6, 20, 8).tolist()
+            sizes = np.where(
+                layout.sys_flag[rows] & sysflag.STORE_HOST_V6, HOST_V6_SIZE_BYTES, HOST_V4_SIZE_BYTES
+            ).tolist()
             raw = [layout.octets[at : at + size].tobytes() for at, size in zip(hosts.tolist(), sizes, strict=True)]
             return pa.array([encode_offset_id(h, p) for h, p in zip(raw, physical, strict=True)], pa.string())
         octets = np.concatenate((layout.octet_rows(hosts, 8), layout.octet_rows(offsets, 8)), axis=1)
@@ -174,10 +187,10 @@ class _Columns:
     def born_host(self) -> pa.Array:
         """Returns ``host:port`` of the producers."""
         layout = self.layout
-        positions = layout.starts + 48
+        positions = layout.starts + BORN_HOST_AT
         wide = (layout.sys_flag & sysflag.BORN_HOST_V6) != 0
         if wide.any():
-            ends = positions + np.where(wide, 20, 8)
+            ends = positions + np.where(wide, HOST_V6_SIZE_BYTES, HOST_V4_SIZE_BYTES)
             hosts = layout.slices(positions, ends).dictionary_encode()
             texts = [_host_text(raw) for raw in hosts.dictionary.to_pylist()]
             return pa.array(texts, pa.string()).take(hosts.indices)
@@ -201,21 +214,21 @@ def _host_text(raw: bytes) -> str:
 _BUILDERS: dict[str, Callable[[_Columns], pa.Array]] = {
     "topic": _Columns.topic,
     "brokerName": _Columns.broker_name,
-    "queueId": lambda c: c.fixed_int32(record.QUEUE_ID_AT),
-    "queueOffset": lambda c: c.fixed_int64(record.QUEUE_OFFSET_AT),
+    "queueId": lambda c: c.fixed_int32(QUEUE_ID_AT),
+    "queueOffset": lambda c: c.fixed_int64(QUEUE_OFFSET_AT),
     "msgId": _Columns.message_id,
     "tags": lambda c: c.properties().values_of(properties.TAGS),
     "keys": lambda c: c.properties().values_of(properties.KEYS),
     "body": _Columns.body,
     "properties": lambda c: c.properties().maps(),
-    "bornTimestamp": lambda c: c.time(c.layout.starts + record.BORN_TIMESTAMP_AT),
+    "bornTimestamp": lambda c: c.time(c.layout.starts + BORN_TIMESTAMP_AT),
     "storeTimestamp": lambda c: c.time(c.layout.store_timestamp),
     "reconsumeTimes": lambda c: pa.array(c.layout.int32(c.layout.reconsume)),
     "bornHost": _Columns.born_host,
     "sysFlag": _Columns.sys_flag,
     "bodyText": _Columns.body_text,
-    "physicalOffset": lambda c: c.fixed_int64(record.PHYSICAL_OFFSET_AT),
-    "flag": lambda c: c.fixed_int32(16),
+    "physicalOffset": lambda c: c.fixed_int64(PHYSICAL_OFFSET_AT),
+    "flag": lambda c: c.fixed_int32(FLAG_AT),
 }
 assert set(_BUILDERS) == set(BY_NAME)
 

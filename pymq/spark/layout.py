@@ -1,6 +1,6 @@
 """Finds the positions of the fields of consecutive records, for all records at once with numpy.
 
-The byte table is in ``pymq/model/record.py``. Each IPv6 host shifts the fields by 12 bytes, so positions are arrays.
+The byte table is in ``pymq/model/layout.py``. Each IPv6 host shifts the fields by 12 bytes, so positions are arrays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pymq.model import record
+from pymq.model.layout import (
+    BODY_AFTER_STORE_HOST_BYTES,
+    HOST_V6_EXTRA_BYTES,
+    I32,
+    MAGIC_AT,
+    MAGIC_V1,
+    MAGIC_V2,
+    PROPERTIES_LENGTH_BYTES,
+    RECONSUME_TIMES_AT,
+    RECORD_OVERHEAD_BYTES,
+    STORE_TIMESTAMP_AT,
+    SYS_FLAG_AT,
+    TOPIC_LENGTH_BYTES,
+)
 from pymq.model.record import MalformedRecordError
 from pymq.model.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -73,13 +86,13 @@ def find_starts(chunk: Chunk) -> Positions:
     """Returns the start of each record of ``chunk``. Raises MalformedRecordError when sizes don't match its length."""
     starts: list[int] = []
     append = starts.append
-    unpack = struct.Struct(">i").unpack_from
+    unpack = I32.unpack_from
     at, end = 0, len(chunk)
     try:
         while at < end:
             append(at)
             size = unpack(chunk, at)[0]
-            if size < record.RECORD_OVERHEAD_BYTES:
+            if size < RECORD_OVERHEAD_BYTES:
                 raise MalformedRecordError(f"the record at {at} has the size {size}, less than a record's minimum")
             at += size
     except struct.error as error:
@@ -93,24 +106,27 @@ def find_fields(chunk: Chunk, starts: Positions) -> Layout:
     """Finds the fields of the records at ``starts`` and checks every length. Raises MalformedRecordError."""
     octets = np.frombuffer(chunk, np.uint8)
     end = starts + integers(octets, starts, 4)
-    magic = integers(octets, starts + 4, 4)
-    wide = magic == record.MAGIC_V2
-    _require(wide | (magic == record.MAGIC_V1), starts, "has no message magic")
-    sys_flag = integers(octets, starts + record.SYS_FLAG_AT, 4).astype(np.int32)
-    born_extra = np.where(sys_flag & BORN_HOST_V6, 12, 0)
-    store_timestamp = starts + record.STORE_TIMESTAMP_AT + born_extra
-    reconsume = store_timestamp + 16 + np.where(sys_flag & STORE_HOST_V6, 12, 0)
-    body = reconsume + 16
+    magic = integers(octets, starts + MAGIC_AT, 4)
+    wide = magic == MAGIC_V2
+    _require(wide | (magic == MAGIC_V1), starts, "has no message magic")
+    sys_flag = integers(octets, starts + SYS_FLAG_AT, 4).astype(np.int32)
+    born_extra = np.where(sys_flag & BORN_HOST_V6, HOST_V6_EXTRA_BYTES, 0)
+    store_timestamp = starts + STORE_TIMESTAMP_AT + born_extra
+    store_extra = np.where(sys_flag & STORE_HOST_V6, HOST_V6_EXTRA_BYTES, 0)
+    reconsume = starts + RECONSUME_TIMES_AT + born_extra + store_extra
+    body = reconsume + BODY_AFTER_STORE_HOST_BYTES
     _require(body + 3 <= end, starts, "is too short for its hosts")
-    body_length = integers(octets, reconsume + 12, 4).astype(np.int64)
+    body_length = integers(octets, body - I32.size, 4).astype(np.int64)
     body_end = body + body_length
-    topic = body_end + 1 + wide
-    _require((body_length >= 0) & (topic + 2 <= end), starts, "has a body length that doesn't fit")
+    topic = body_end + TOPIC_LENGTH_BYTES + wide
+    _require(
+        (body_length >= 0) & (topic + PROPERTIES_LENGTH_BYTES <= end), starts, "has a body length that doesn't fit"
+    )
     topic_length = octets[body_end].astype(np.int64)
     if wide.any():
         topic_length[wide] = integers(octets, body_end[wide], 2)
     topic_end = topic + topic_length
-    properties = topic_end + 2
+    properties = topic_end + PROPERTIES_LENGTH_BYTES
     _require((topic_length >= 0) & (properties <= end), starts, "has a topic length that doesn't fit")
     properties_length = integers(octets, topic_end, 2).astype(np.int64)
     _require((properties_length >= 0) & (properties + properties_length == end), starts, "has parts that don't add up")

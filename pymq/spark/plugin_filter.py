@@ -10,8 +10,8 @@ from pymq.clock import Clock, SystemClock
 from pymq.filter.messages import FilterMessage
 from pymq.filter.registry import installed_filters
 from pymq.filter.running import RunningFilter, parse_on_error
-from pymq.model import record
 from pymq.model.compression import decompress_body
+from pymq.model.layout import QUEUE_ID_AT, QUEUE_OFFSET_AT
 from pymq.spark.layout import Chunk, Positions, find_fields, integers
 from pymq.spark.selection import Selection
 
@@ -57,8 +57,8 @@ def filter_messages(chunk: Chunk, starts: Positions, broker_name: str) -> list[F
     """Returns the records at ``starts`` for filters; bodies are copied on first use. Raises MalformedRecordError."""
     layout = find_fields(chunk, starts)
     fields = zip(
-        integers(layout.octets, starts + record.QUEUE_ID_AT, 4).tolist(),
-        layout.int64(starts + record.QUEUE_OFFSET_AT).tolist(),
+        integers(layout.octets, starts + QUEUE_ID_AT, 4).tolist(),
+        layout.int64(starts + QUEUE_OFFSET_AT).tolist(),
         layout.int64(layout.store_timestamp).tolist(),
         layout.slices(layout.topic, layout.topic_end).to_pylist(),
         layout.slices(layout.properties, layout.end).to_pylist(),

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from pymq.errors import RefusedError, UnreachableError
 from pymq.filter.refusals import with_next_step
-from pymq.model import record, sysflag
+from pymq.model import sysflag
+from pymq.model.layout import QUEUE_OFFSET_AT
 from pymq.spark.decode import Decoder
 from pymq.spark.layout import Positions, find_starts, integers
 from pymq.spark.pull_window import Ask, PullWindow, Segment
@@ -304,5 +305,5 @@ def _plugin_filter(settings: ReadSettings, part: QueueRange) -> PluginFilter:
 def _inside(segment: Segment, starts: Positions) -> np.ndarray:
     """Returns which records are in the segment: an answer may begin before it or end after it."""
     octets = np.frombuffer(segment.data, np.uint8)
-    offsets = integers(octets, starts + record.QUEUE_OFFSET_AT, 8)
+    offsets = integers(octets, starts + QUEUE_OFFSET_AT, 8)
     return (offsets >= segment.start) & (offsets < segment.end)

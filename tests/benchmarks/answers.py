@@ -5,6 +5,8 @@ import re
 import struct
 from typing import Any
 
+from pymq.model.layout import RECORD_QUEUE_OFFSET
+
 _LENGTH = struct.Struct(">I")
 _CODE_MARK = b'{"code":0,'
 _NEXT_OFFSET = re.compile(rb'"nextBeginOffset"\s*:\s*"?(\d+)')
@@ -115,7 +117,7 @@ def stored_offsets(body: bytes) -> list[int]:
     offsets: list[int] = []
     at = 0
     while at < len(body):
-        size = _LENGTH.unpack_from(body, at)[0]
-        offsets.append(struct.unpack_from(">q", body, at + 20)[0])
+        size, offset = RECORD_QUEUE_OFFSET.unpack_from(body, at)
+        offsets.append(offset)
         at += size
     return offsets

@@ -5,6 +5,7 @@ import socket
 import time
 from dataclasses import dataclass
 
+from pymq.model.layout import RECORD_QUEUE_OFFSET
 from tests.benchmarks import answers, frames
 from tests.benchmarks.control import BenchError, Control, connect
 from tests.benchmarks.result import Rate
@@ -96,7 +97,7 @@ class BacklogLoad:
         if code != 0:
             header, _ = answers.split_answer(frame)
             raise BenchError(f"a pull was answered with code {code}: {header.get('remark')}")
-        first = int.from_bytes(frame[body_at + 20 : body_at + 28], "big")
+        first = RECORD_QUEUE_OFFSET.unpack_from(frame, body_at)[1]
         if first != lane.next_offset or next_offset <= first:
             raise BenchError(
                 f"pulled offset {lane.next_offset}, the answer starts at {first} and ends at {next_offset}"

@@ -2,11 +2,11 @@
 
 import json
 import shutil
-import struct
 import subprocess
 from pathlib import Path
 
-from tests.benchmarks import frames, process
+from pymq.model.record import encode_batch_entry
+from tests.benchmarks import process
 from tests.benchmarks.cases import QUEUES, Bench, Figure
 from tests.benchmarks.control import BenchError
 from tests.benchmarks.filtered import FilteredBatch, FilteredLoad
@@ -30,8 +30,7 @@ def batch_of_orders(item_count: int) -> bytes:
         if number == BATCH // 2:
             items[-1]["price"] = PRICE_MAX + 1
         body = json.dumps({"id": number, "items": items}).encode()
-        head = struct.pack(">IIIII", frames.ENTRY_FIXED_BYTES + len(body), 0, 0, 0, len(body))
-        entries.append(head + body + struct.pack(">H", 0))
+        entries.append(encode_batch_entry(body, b""))
     return b"".join(entries)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from pymq.model.record import encode_batch_entry
+
 SEND_MESSAGE_V2 = 310
 SEND_BATCH_MESSAGE = 320
 PULL_MESSAGE = 11
@@ -24,7 +26,6 @@ VERSION_5_3_3 = 479
 OPAQUE_FIRST = 10_000_000  # eight digits from the start: a JSON number can't have leading zeros
 OPAQUE_COUNT = 80_000_000
 ROWS_PER_CHUNK = 2048
-ENTRY_FIXED_BYTES = 22  # size of a batch entry without body and properties
 
 _DIGITS = np.frombuffer(b"0123456789", dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
@@ -72,9 +73,7 @@ def encode_binary(code: int, opaque: int, ext: Mapping[str, str], body: bytes = 
 def batch_body(entries: int, body: bytes) -> bytes:
     """Returns the body of a batch send: ``entries`` messages, each with its own unique key (marked for patching)."""
     properties = f"UNIQ_KEY\x01{unique_key()}\x02WAIT\x01true\x02TAGS\x01TagA\x02".encode()
-    size = ENTRY_FIXED_BYTES + len(body) + len(properties)
-    entry = struct.pack(">IIIII", size, 0, 0, 0, len(body)) + body + struct.pack(">H", len(properties)) + properties
-    return entry * entries
+    return encode_batch_entry(body, properties) * entries
 
 
 class SendStream:

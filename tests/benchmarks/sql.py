@@ -1,8 +1,6 @@
 """SQL load: pulls a backlog of messages with three properties; an SQL92 expression matches one in 100."""
 
-import struct
-
-from tests.benchmarks import frames
+from pymq.model.record import encode_batch_entry
 from tests.benchmarks.filtered import FilteredBatch, FilteredLoad
 
 BODY_BYTES = 128
@@ -17,9 +15,7 @@ def batch_of_amounts() -> bytes:
     for amount in range(BATCH):
         color = ("blue", "red")[amount % 2]
         properties = f"amount\x01{amount}\x02color\x01{color}\x02country\x01DE\x02".encode()
-        size = frames.ENTRY_FIXED_BYTES + BODY_BYTES + len(properties)
-        head = struct.pack(">IIIII", size, 0, 0, 0, BODY_BYTES)
-        entries.append(head + b"x" * BODY_BYTES + struct.pack(">H", len(properties)) + properties)
+        entries.append(encode_batch_entry(b"x" * BODY_BYTES, properties))
     return b"".join(entries)
 
 

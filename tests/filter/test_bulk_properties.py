@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pymq.filter.bulk_properties import PROPERTIES_BYTES_MAX, PropertyTable
 from pymq.filter.raw_properties import getter, source_of
 from pymq.model import sysflag
-from pymq.model.record import MAGIC_V2
+from pymq.model.layout import MAGIC_V2
 from tests.filter.records import record
 
 NAMES = ["a", "b", "ab", "TAGS"]

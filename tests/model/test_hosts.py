@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pymq.model.hosts import (
-    HOST_V4_SIZE_BYTES,
-    HOST_V6_SIZE_BYTES,
-    format_address,
-    host_of,
-    pack_host,
-    parse_address,
-    unpack_host,
-)
+from pymq.model.hosts import format_address, host_of, pack_host, parse_address, unpack_host
+from pymq.model.layout import HOST_V4_SIZE_BYTES, HOST_V6_SIZE_BYTES
 
 ports = st.integers(0, 65535)
 

@@ -14,12 +14,8 @@ from pymq.model import sysflag
 from pymq.model.compression import InflateError, compress_body
 from pymq.model.hosts import pack_host
 from pymq.model.ids import encode_offset_id
+from pymq.model.layout import BATCH_ENTRY_OVERHEAD_BYTES, BLANK_SIZE_BYTES, MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
 from pymq.model.record import (
-    BATCH_ENTRY_OVERHEAD_BYTES,
-    BLANK_SIZE_BYTES,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_OVERHEAD_BYTES,
     MalformedRecordError,
     StoredMessage,
     body_crc,

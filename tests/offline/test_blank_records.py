@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.model.record import BLANK, BLANK_SIZE_BYTES, MAGIC_BLANK, decode_record
+from pymq.model.layout import BLANK_SIZE_BYTES, MAGIC_BLANK, RECORD_START
+from pymq.model.record import decode_record
 from pymq.offline.blank_records import BLANK_RECORD_BYTES_MAX, BLANK_RECORD_BYTES_MIN, blank_record, fill
 from pymq.store.scan.scanner import has_index_entries, has_queue_unit, parse_record
 
@@ -50,7 +51,7 @@ def test_a_range_is_covered_without_a_gap(size: int) -> None:
 def test_a_range_at_a_segments_end_ends_with_a_blank(left: int) -> None:
     parts = fill(8192 - left, 8192, 8192, 5)
     offset, raw = parts[-1]
-    assert BLANK.unpack(raw) == (8192 - offset, MAGIC_BLANK)
+    assert RECORD_START.unpack(raw) == (8192 - offset, MAGIC_BLANK)
     assert len(parts) == (2 if left >= BLANK_RECORD_BYTES_MIN + BLANK_SIZE_BYTES else 1)
     if len(parts) == 2:
         assert parts[0][0] + len(parts[0][1]) == offset

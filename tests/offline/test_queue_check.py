@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pymq.clock import ManualClock
+from pymq.model.layout import BLANK_UNIT, UNIT
 from pymq.offline.repair import repair
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.fs import RealFiles
-from pymq.store.queue.consume_queue import BLANK_UNIT, UNIT
 from tests.offline.support import check, flip, log_place, only_finding, opened, records, small_store, unpack, write_at
 from tests.store.support import make_store, put
 

@@ -11,11 +11,11 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import UsageError
+from pymq.model.layout import PLACEHOLDER_CODE
 from pymq.offline.blank_records import BLANK_RECORD_TOPIC
 from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.repair import RepairReport, repair
 from pymq.store.disk.fs import RealFiles
-from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
 from pymq.store.store import MessageStore, StoreSettings
 from tests.offline.support import (
     GOLDEN_NAMES,

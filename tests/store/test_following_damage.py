@@ -8,8 +8,8 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, NotFoundError
+from pymq.model.layout import PLACEHOLDER_CODE
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import PLACEHOLDER_CODE
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import UNCHECKED_AGE_MS_MAX, Follower
 from pymq.store.scan.scanner import find_later_record

@@ -15,9 +15,8 @@ from pymq.broker.fast.header import BATCH, ONE, BinaryTemplates, SendExt, SendHe
 from pymq.config.values import SYNC_FLUSH, SYNC_MASTER
 from pymq.errors import StoreError
 from pymq.model import sysflag
-from pymq.model.hosts import HOST_V4_SIZE_BYTES
 from pymq.model.javahash import tags_code
-from pymq.model.properties import PROPERTIES_SIZE_MAX_BYTES
+from pymq.model.layout import HOST_V4_SIZE_BYTES, PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.tables import PERM_WRITE
 from pymq.wire.codes import VERSION_5_3_3
 from pymq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, SERIALIZE_JSON, SERIALIZE_ROCKETMQ

@@ -12,13 +12,9 @@ from pymq.broker.handlers.late import answer_when_saved
 from pymq.errors import Refusal
 from pymq.model import sysflag
 from pymq.model.ids import UniqueIdMaker, encode_offset_id
+from pymq.model.layout import PROPERTIES_SIZE_MAX_BYTES
 from pymq.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
-from pymq.model.properties import (
-    PROPERTIES_SIZE_MAX_BYTES,
-    append_properties,
-    encode_properties,
-    find_property,
-)
+from pymq.model.properties import append_properties, encode_properties, find_property
 from pymq.model.record import MalformedRecordError, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode

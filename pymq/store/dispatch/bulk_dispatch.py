@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from pymq.model import sysflag
 from pymq.model.javahash import tags_code
+from pymq.model.layout import NO_UNIT_FLAG, UNIT_SIZE_BYTES
+from pymq.model.layout_dtypes import UNITS
 from pymq.model.names import topic_problem
 from pymq.store.index.bulk_keys import Properties, key_columns, templated_keys
 from pymq.store.index.key_hash import topic_hash
@@ -16,10 +18,7 @@ from pymq.store.index.keyed_records import KeyColumns
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.columns import Records
-from pymq.store.settings import UNIT_SIZE_BYTES, is_schedule_topic
-
-_UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-_NO_UNIT_FLAG = 0x4  # half messages and rollbacks
+from pymq.store.settings import is_schedule_topic
 
 
 class Appended(NamedTuple):
@@ -34,7 +33,7 @@ class Appended(NamedTuple):
 
 def append_units(records: Records, queues: QueueTable) -> Appended:
     """Appends the units of those records that continue their queues."""
-    wanted = np.flatnonzero(records.sys_flags & _NO_UNIT_FLAG == 0)
+    wanted = np.flatnonzero(records.sys_flags & NO_UNIT_FLAG == 0)
     if not len(wanted):
         return Appended([], 0, [])
     if len(records.names) == 1:
@@ -82,7 +81,7 @@ def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) 
 
 def packed_units(records: Records) -> NDArray[np.void]:
     """The consume queue unit of each record; not for the schedule topic, whose units hold times."""
-    units = np.zeros(len(records), _UNIT)
+    units = np.zeros(len(records), UNITS)
     units["offset"] = records.offsets
     units["size"] = records.sizes
     if records.templated is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pymq.model.layout import RECORD_OVERHEAD_BYTES
 from pymq.model.names import topic_problem
-from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.placeholder_units import fill_lost, traps

@@ -17,25 +17,30 @@ queue, goes to the queue dispatcher; a property test holds both equal.
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from pymq.model import sysflag
 from pymq.model.javahash import tags_code
+from pymq.model.layout import (
+    BODY_AT,
+    CRC_MASK,
+    HEAD_V4_DISPATCH,
+    MAGIC_V1,
+    PROPERTIES_SIZE_MAX_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    TOPIC_LENGTH_BYTES,
+    UNCOMMON_FLAGS,
+    UNIT,
+)
 from pymq.model.properties import TAGS, find_property
-from pymq.model.record import BODY_LENGTH_AT, MAGIC_V1, RECORD_OVERHEAD_BYTES
 from pymq.store.dispatch.queue_dispatcher import OnGrown, QueueDispatcher
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.queue.consume_queue import UNIT, ConsumeQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.scanner import has_index_entries, parse_record
 from pymq.store.settings import is_schedule_topic
 
-# size, magic, crc, queue id, queue offset, physical offset, sysFlag, store timestamp, body length
-_HEAD = struct.Struct(">iiIi4xqqi16xq20xi")
-_UNCOMMON_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6 | sysflag.TRANSACTION_MASK
-_TOPIC_AT = BODY_LENGTH_AT + 5  # behind an empty body
+_TOPIC_AT = BODY_AT + TOPIC_LENGTH_BYTES  # behind an empty body
 _TAGS = TAGS.encode()
 _TAGS_HEAD = _TAGS + b"\x01"
 _TAG_CODES_MAX = 1000
@@ -76,7 +81,7 @@ class QuickDispatcher:
 
         Ends before the first place that holds none. Raises OSError; then the same piece may be given again.
         """
-        unpack, pack, codes = _HEAD.unpack_from, UNIT.pack, self._tag_codes
+        unpack, pack, codes = HEAD_V4_DISPATCH.unpack_from, UNIT.pack, self._tag_codes
         at, end, count, before_ms, newest_ms = 0, len(piece), 0, 0, 0
         opened: dict[tuple[bytes, int], _Open] = {}
         try:
@@ -84,16 +89,16 @@ class QuickDispatcher:
                 size, magic, crc, queue_id, queue_offset, offset, sys_flag, store_ms, body_size = unpack(piece, at)
                 after, topic_at = at + size, at + _TOPIC_AT + body_size
                 common = (
-                    magic == MAGIC_V1 and offset == base + at and not sys_flag & _UNCOMMON_FLAGS
+                    magic == MAGIC_V1 and offset == base + at and not sys_flag & UNCOMMON_FLAGS
                     and body_size >= 0 and topic_at < after <= end
                 )  # fmt: skip
                 if common:
                     topic_end = topic_at + piece[topic_at - 1]
                     common = topic_end + 2 <= after == topic_end + 2 + (piece[topic_end] << 8 | piece[topic_end + 1])
                 if common and check_crc:
-                    common = crc32(piece[topic_at - 1 - body_size : topic_at - 1]) & 0x7FFFFFFF == crc
+                    common = crc32(piece[topic_at - 1 - body_size : topic_at - 1]) & CRC_MASK == crc
                 grows = self._grows(opened, piece[topic_at:topic_end], queue_id) if common else None
-                if grows is None or grows.next_offset != queue_offset or after - topic_end > 0x7FFF:
+                if grows is None or grows.next_offset != queue_offset or after - topic_end > PROPERTIES_SIZE_MAX_BYTES:
                     self._show(opened)
                     record = parse_record(memoryview(piece), at, base + at, check_crc)
                     if record is None:

@@ -7,24 +7,25 @@ that a full disk is an error code and not a signal.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from pymq.errors import StoreError
+from pymq.model.layout import (
+    INDEX_ENTRY,
+    INDEX_ENTRY_SIZE_BYTES,
+    INDEX_HEADER,
+    INDEX_HEADER_SIZE_BYTES,
+    INDEX_SLOT,
+    INDEX_SLOT_SIZE_BYTES,
+    INDEX_TIME_DIFF_MAX_S,
+)
 from pymq.store.disk.fs import File, Files
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-HEADER_SIZE_BYTES = 40
-SLOT_SIZE_BYTES = 4
-ENTRY_SIZE_BYTES = 20
-_HEADER = struct.Struct(">qqqqii")
-_SLOT = struct.Struct(">i")
-_ENTRY = struct.Struct(">iqii")  # key hash, physical offset, seconds since the header's begin, entry before it
 _ALLOCATE_BYTES = 4 << 20
-_TIME_DIFF_MAX_S = 0x7FFFFFFF
 _REPAIR_COUNT = 1 << 18
 _CLEAR_BYTES = 1 << 16
 _PLAIN_COUNT_MAX = 1 << 13  # entries that a roll back goes through one by one
@@ -41,8 +42,8 @@ class IndexFile:
         self.name = int(path.rpartition("/")[2])
         self._slot_count = slot_count
         self._entry_limit = entry_count
-        self._entries_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count
-        size = self._entries_at + ENTRY_SIZE_BYTES * entry_count
+        self._entries_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * slot_count
+        size = self._entries_at + INDEX_ENTRY_SIZE_BYTES * entry_count
         self._file: File = files.open(path, create=create, size=size)
         if self._file.size() != size:
             found = self._file.size()
@@ -54,8 +55,8 @@ class IndexFile:
         self._allocated_to = 0
         self._view: memoryview | None = None
         self._arrays: tuple[NDArray[np.int32], NDArray[np.void]] | None = None
-        raw = self._file.pread(0, HEADER_SIZE_BYTES)
-        numbers: tuple[int, int, int, int, int, int] = _HEADER.unpack(raw)
+        raw = self._file.pread(0, INDEX_HEADER_SIZE_BYTES)
+        numbers: tuple[int, int, int, int, int, int] = INDEX_HEADER.unpack(raw)
         self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, count = numbers
         self.count: int = max(count, 1)
 
@@ -87,15 +88,15 @@ class IndexFile:
             return 0
         view = self._prepare(self.count + taken)
         for key_hash, physical_offset, store_ms in entries[:taken]:
-            slot_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * (key_hash % self._slot_count)
-            before = _SLOT.unpack_from(view, slot_at)[0]
+            slot_at = INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * (key_hash % self._slot_count)
+            before = INDEX_SLOT.unpack_from(view, slot_at)[0]
             if not 0 < before < self.count:
                 before = 0
                 self.used_slots += 1
             diff_s = self._time_diff_s(store_ms)
-            entry_at = self._entries_at + ENTRY_SIZE_BYTES * self.count
-            _ENTRY.pack_into(view, entry_at, key_hash, physical_offset, diff_s, before)
-            _SLOT.pack_into(view, slot_at, self.count)
+            entry_at = self._entries_at + INDEX_ENTRY_SIZE_BYTES * self.count
+            INDEX_ENTRY.pack_into(view, entry_at, key_hash, physical_offset, diff_s, before)
+            INDEX_SLOT.pack_into(view, slot_at, self.count)
             self._note(physical_offset, store_ms)
             self.count += 1
         self._write_header()
@@ -130,7 +131,7 @@ class IndexFile:
         fresh["diff"][0] = self._time_diff_s(int(times_ms[0]))
         self._note(int(offsets[0]), int(times_ms[0]))
         fresh["diff"][1:] = (
-            np.clip((times_ms[1:] - self.begin_ms) // 1000, 0, _TIME_DIFF_MAX_S) if self.begin_ms > 0 else 0
+            np.clip((times_ms[1:] - self.begin_ms) // 1000, 0, INDEX_TIME_DIFF_MAX_S) if self.begin_ms > 0 else 0
         )
         fresh["before"][order] = chain
         entries[self.count : self.count + taken] = fresh
@@ -160,7 +161,7 @@ class IndexFile:
 
     def _clear_slots(self, view: memoryview) -> None:
         """Writes only where something is: a table of a few keys is nearly all zeros."""
-        for at in range(HEADER_SIZE_BYTES, self._entries_at, _CLEAR_BYTES):
+        for at in range(INDEX_HEADER_SIZE_BYTES, self._entries_at, _CLEAR_BYTES):
             size = min(_CLEAR_BYTES, self._entries_at - at)
             zeros = bytes(size)
             if self._file.pread(at, size) != zeros:
@@ -168,10 +169,10 @@ class IndexFile:
 
     def _fill_slots_plain(self, view: memoryview, count: int) -> int:
         """As :meth:`_fill_slots`, without numpy: most starts have few entries to look at."""
-        raw = self._file.pread(self._entries_at + ENTRY_SIZE_BYTES, ENTRY_SIZE_BYTES * (count - 1))
-        newest = {entry[0] % self._slot_count: number for number, entry in enumerate(_ENTRY.iter_unpack(raw), 1)}
+        raw = self._file.pread(self._entries_at + INDEX_ENTRY_SIZE_BYTES, INDEX_ENTRY_SIZE_BYTES * (count - 1))
+        newest = {entry[0] % self._slot_count: number for number, entry in enumerate(INDEX_ENTRY.iter_unpack(raw), 1)}
         for place, number in newest.items():
-            _SLOT.pack_into(view, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * place, number)
+            INDEX_SLOT.pack_into(view, INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * place, number)
         return len(newest)
 
     def _fill_slots(self, count: int) -> int:
@@ -182,7 +183,9 @@ class IndexFile:
         for start in range(1, count, _REPAIR_COUNT):
             end = min(start + _REPAIR_COUNT, count)
             # Read, not mapped: the whole table would stay in memory.
-            raw = self._file.pread(self._entries_at + ENTRY_SIZE_BYTES * start, ENTRY_SIZE_BYTES * (end - start))
+            raw = self._file.pread(
+                self._entries_at + INDEX_ENTRY_SIZE_BYTES * start, INDEX_ENTRY_SIZE_BYTES * (end - start)
+            )
             places = np.frombuffer(raw, entries.dtype)["hash"].astype(np.int64) % self._slot_count
             # Numbers ascend and the last assignment to a slot counts: the newest entry of each chain.
             slots[places] = np.arange(start, end)
@@ -202,7 +205,7 @@ class IndexFile:
     def _time_diff_s(self, store_ms: int) -> int:
         if self.begin_ms <= 0:
             return 0
-        return min(max((store_ms - self.begin_ms) // 1000, 0), _TIME_DIFF_MAX_S)
+        return min(max((store_ms - self.begin_ms) // 1000, 0), INDEX_TIME_DIFF_MAX_S)
 
     def _note(self, physical_offset: int, store_ms: int) -> None:
         if self.count <= 1:
@@ -211,9 +214,9 @@ class IndexFile:
 
     def _prepare(self, count: int) -> memoryview:
         """Reserves the space of the table and of entries below ``count``; returns the writable mapping."""
-        needed = self._entries_at + ENTRY_SIZE_BYTES * count
+        needed = self._entries_at + INDEX_ENTRY_SIZE_BYTES * count
         if needed > self._allocated_to:
-            limit = self._entries_at + ENTRY_SIZE_BYTES * self._entry_limit
+            limit = self._entries_at + INDEX_ENTRY_SIZE_BYTES * self._entry_limit
             target = min(max(needed, self._allocated_to + _ALLOCATE_BYTES), limit)
             self._file.allocate(self._allocated_to, target - self._allocated_to)
             self._allocated_to = target
@@ -224,24 +227,25 @@ class IndexFile:
     def _tables(self) -> tuple[NDArray[np.int32], NDArray[np.void]]:
         import numpy as np  # noqa: PLC0415
 
+        from pymq.model.layout_dtypes import INDEX_ENTRIES, INDEX_SLOTS  # noqa: PLC0415 - it needs numpy
+
         if self._arrays is None:
             assert self._view is not None and not self._view.readonly
-            layout = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("diff", ">i4"), ("before", ">i4")])
-            slots = np.frombuffer(self._view, ">i4", self._slot_count, HEADER_SIZE_BYTES)
-            self._arrays = slots, np.frombuffer(self._view, layout, self._entry_limit, self._entries_at)
+            slots = np.frombuffer(self._view, INDEX_SLOTS, self._slot_count, INDEX_HEADER_SIZE_BYTES)
+            self._arrays = slots, np.frombuffer(self._view, INDEX_ENTRIES, self._entry_limit, self._entries_at)
         return self._arrays
 
     def _write_header(self) -> None:
         assert self._view is not None
         header = (self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, self.count)
-        _HEADER.pack_into(self._view, 0, *header)
+        INDEX_HEADER.pack_into(self._view, 0, *header)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """(key hash, physical offset, seconds since begin, number of the entry before it)."""
-        entry: tuple[int, int, int, int] = _ENTRY.unpack_from(
-            self._readable(), self._entries_at + ENTRY_SIZE_BYTES * number
+        entry: tuple[int, int, int, int] = INDEX_ENTRY.unpack_from(
+            self._readable(), self._entries_at + INDEX_ENTRY_SIZE_BYTES * number
         )
         return entry
 
@@ -250,8 +254,8 @@ class IndexFile:
         found: list[int] = []
         if self.count <= 1 or self.begin_ms > end_ms or self.end_ms < begin_ms:
             return found
-        number = _SLOT.unpack_from(
-            self._readable(), HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * (key_hash % self._slot_count)
+        number = INDEX_SLOT.unpack_from(
+            self._readable(), INDEX_HEADER_SIZE_BYTES + INDEX_SLOT_SIZE_BYTES * (key_hash % self._slot_count)
         )[0]
         while 0 < number < self.count and len(found) < count_max:
             entry_hash, physical_offset, diff_s, before = self.entry(number)

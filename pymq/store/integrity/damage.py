@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_digest
 
 from pymq.errors import CorruptRecordError
-from pymq.model.record import BLANK, MAGIC_BLANK
+from pymq.model.layout import I32, MAGIC_AT, MAGIC_BLANK, RECORD_START
 from pymq.store.integrity.digest_file import BAD
 from pymq.store.log.commit_log import Segment
 from pymq.store.scan.scanner import magic_positions, parse_record
@@ -133,18 +133,18 @@ def _good_records(segment: Segment, start: int, end: int) -> Iterable[Span]:
     # A record that begins in the last bytes has its magic behind them.
     area = bytes(segment.read(start, min(end + 7, segment.end - segment.start) - start))
     reached = start
-    for at in (start + hit - 4 for hit in magic_positions(area)):
+    for at in (start + hit - MAGIC_AT for hit in magic_positions(area)):
         if at < reached:
             continue  # inside a good record, or it begins before the area
-        size = int.from_bytes(segment.read(at, 4), "big")
+        size = int.from_bytes(segment.read(at, I32.size), "big")
         room = segment.end - segment.start - at
         if size <= room and parse_record(segment.read(at, size), 0, segment.start + at, True) is not None:
             reached = at + size
             yield at, reached
-    blank = area.rfind((MAGIC_BLANK & 0xFFFFFFFF).to_bytes(4, "big"))
-    blank_at = start + blank - 4
+    blank = area.rfind(I32.pack(MAGIC_BLANK))
+    blank_at = start + blank - MAGIC_AT
     left = segment.end - segment.start - blank_at
-    if blank_at >= reached and bytes(segment.read(blank_at, BLANK.size)) == BLANK.pack(left, MAGIC_BLANK):
+    if blank_at >= reached and bytes(segment.read(blank_at, RECORD_START.size)) == RECORD_START.pack(left, MAGIC_BLANK):
         yield blank_at, blank_at + left
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pymq.errors import StoreError
+from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.index.keyed_records import KeyColumns
@@ -28,7 +29,7 @@ from pymq.store.scan.scanner import (
     record_in,
     scan_fast,
 )
-from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records

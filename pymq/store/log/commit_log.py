@@ -7,12 +7,12 @@ Staged bytes are invisible until :meth:`CommitLog.commit` has written all of the
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from threading import Lock
 
 from pymq.errors import CorruptRecordError, NotFoundError, StoreError, StoreUnavailableError, UnreadableError
-from pymq.model.record import BLANK_SIZE_BYTES, encode_blank
+from pymq.model.layout import BLANK_SIZE_BYTES
+from pymq.model.record import encode_blank
 from pymq.store.disk.fs import Buffer, File, Files, failed_sync_text, lacked_handles, no_handles_error
 from pymq.store.log.cold_file import ColdFile, ColdFiles
 from pymq.store.log.opening import open_segments
@@ -20,10 +20,9 @@ from pymq.store.log.segment import Guard, Segment
 from pymq.store.log.zeroing import nonzero_bytes, zero_from
 from pymq.units import format_bytes
 
-__all__ = ["RECORD_HEAD", "CommitLog", "Segment"]
+__all__ = ["CommitLog", "Segment"]
 
 _JOIN_BYTES_MAX = 1 << 20  # below this, copying the parts together is cheaper than a long vector
-RECORD_HEAD = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
 
 
 class CommitLog:

@@ -6,25 +6,27 @@ a tail in memory and reach the queue's files in bulk. Readers see files and tail
 
 from __future__ import annotations
 
-import struct
 from collections import OrderedDict
 from itertools import pairwise
 from typing import Protocol
 
 from pymq.errors import StoreError
-from pymq.model.record import MAGIC_V1, MAGIC_V2
+from pymq.model.layout import (
+    BLANK_UNIT,
+    BLANK_UNIT_SIZE,
+    I16,
+    I64,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_OVERHEAD_BYTES,
+    TOPIC_LENGTH_BYTES,
+    TOPIC_V1_SIZE_MAX_BYTES,
+    UNIT,
+    UNIT_SIZE_BYTES,
+)
 from pymq.store.disk.fs import File, Files
 from pymq.store.log.zeroing import zero_from
-from pymq.store.settings import UNIT_SIZE_BYTES
 
-UNIT = struct.Struct(">qiq")  # physical offset, record size, tags code
-_I64 = struct.Struct(">q")
-BLANK_UNIT_SIZE = 0x7FFFFFFF
-BLANK_UNIT = UNIT.pack(0, BLANK_UNIT_SIZE, 0)  # stands where no record exists (Java: ConsumeQueue.fillPreBlank)
-# The tags code ("PYMQLOST") of a placeholder unit: a unit whose record is lost and that leads to a neighbour's instead. A
-# blank record makes RocketMQ pass over all later units of the log's first segment in one pull, this one makes it read that
-# neighbour twice.
-PLACEHOLDER_CODE = 0x50594D514C4F5354
 _BLANK_UNITS_READ = 1024  # units looked at in one go while skipping blank records
 
 
@@ -145,10 +147,11 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.directory = files.directory(topic, queue_id)
         raw = topic.encode()
+        is_long = len(raw) > TOPIC_V1_SIZE_MAX_BYTES
         # The bytes between a record's body and its properties' length; two bytes of length in version 2.
-        self.topic_part = (struct.pack(">h", len(raw)) if len(raw) > 127 else bytes((len(raw),))) + raw
-        self.magic = MAGIC_V2 if len(raw) > 127 else MAGIC_V1
-        self.overhead_bytes = 90 + len(self.topic_part)
+        self.topic_part = (I16.pack(len(raw)) if is_long else bytes((len(raw),))) + raw
+        self.magic = MAGIC_V2 if is_long else MAGIC_V1
+        self.overhead_bytes = RECORD_OVERHEAD_BYTES - TOPIC_LENGTH_BYTES + len(self.topic_part)
         self.base_offset = 0  # first unit of the oldest file
         self.oldest_offset = 0  # no file begins below, be it one that a lost file makes unreachable
         self.min_offset = 0
@@ -171,7 +174,7 @@ class ConsumeQueue:
         """Makes units visible, in the order they were taken."""
         self.tail += units
         self.max_offset += len(units) // UNIT_SIZE_BYTES
-        self.last_physical_offset = _I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
+        self.last_physical_offset = I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
 
     def drop_staged(self) -> None:
         # Not simply the visible end: offsets of units that were taken and wait to be shown stay taken.

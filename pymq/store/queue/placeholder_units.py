@@ -7,8 +7,9 @@ lies in that segment, its unit stands for the lost ones too, with a tags code of
 
 from __future__ import annotations
 
+from pymq.model.layout import PLACEHOLDER_CODE, UNIT
 from pymq.model.names import is_system_topic
-from pymq.store.queue.consume_queue import PLACEHOLDER_CODE, UNIT, ConsumeQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 
 
 def traps(queue: ConsumeQueue, physical_offset: int, segment_size_bytes: int) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from threading import Lock
 
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, RECORD_OVERHEAD_BYTES, UNIT_SIZE_BYTES
 from pymq.model.names import topic_problem
-from pymq.model.record import RECORD_OVERHEAD_BYTES
 from pymq.store.disk.fs import Files, make_directory, sync_if_there
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, ConsumeQueue, QueueFiles
+from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles
 from pymq.store.queue.deleted_topics import DeletedTopics
 from pymq.store.scan.scanner import record_in
-from pymq.store.settings import UNIT_SIZE_BYTES
 
 
 class QueueTable:

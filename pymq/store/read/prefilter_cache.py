@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from xxhash import xxh3_128_digest
 
-from pymq.store.settings import UNIT_SIZE_BYTES
+from pymq.model.layout import UNIT_SIZE_BYTES
 
 # Remembered steps end at multiples of this many units, so that readers from different offsets meet.
 STEP_COUNT = 2048

@@ -9,13 +9,24 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pymq.errors import CorruptRecordError, UnreadableError
-from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, MalformedRecordError
+from pymq.model.layout import (
+    BLANK_UNIT_SIZE,
+    EXT_ADDRESS_MAX,
+    MAGIC_V1,
+    MAGIC_V2,
+    PLACEHOLDER_CODE,
+    RECORD_OVERHEAD_BYTES,
+    RECORD_PLACE,
+    UNIT,
+    UNIT_SIZE_BYTES,
+)
+from pymq.model.record import MalformedRecordError
 from pymq.store.integrity.damage import Doubts
-from pymq.store.log.commit_log import RECORD_HEAD, CommitLog, Segment
-from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE, UNIT, ConsumeQueue
+from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.read.prefilter_cache import STEP_COUNT
 from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader
-from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.settings import StoreSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +39,6 @@ Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 PREFILTERED_FACTOR = 4  # a read looks at so many more units where a prefilter leaves out most: they cost less
 _FILTER_STEP_COUNT = 256  # units filtered in one go; few more are looked at than a read returns
-_EXT_ADDRESS_MAX = -2147483649  # a tags code at or below is an address in consumequeue_ext: any tag may match
 
 
 class RecordPrefilter(Protocol):
@@ -146,7 +156,7 @@ def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limi
 
     The hot loop of every pull: plain names and no calls that can be saved.
     """
-    queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_HEAD.unpack_from, windows.chunks.get
+    queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_PLACE.unpack_from, windows.chunks.get
     units = list(UNIT.iter_unpack(packed))
     offset = result.next_offset
     data, start, end, doubts = NO_WINDOW
@@ -219,7 +229,7 @@ def _collect_matching(
 
     ``effort_max``: a narrowed unit costs 1, any other ``PREFILTERED_FACTOR``.
     """
-    first, queue_id, head = result.next_offset, queue.queue_id, RECORD_HEAD.unpack_from
+    first, queue_id, head = result.next_offset, queue.queue_id, RECORD_PLACE.unpack_from
     data, start, end, doubts = NO_WINDOW
     looked_count = 0
     for offsets, units, numbers, batch, count, _ in _steps(
@@ -328,7 +338,7 @@ def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int
     kept = [
         (offset, unit)
         for offset, unit in zip(offsets, units, strict=False)
-        if unit[2] <= _EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
+        if unit[2] <= EXT_ADDRESS_MAX or _as_int32(unit[2]) in tag_codes
     ]
     return [offset for offset, _ in kept], [unit for _, unit in kept]
 

@@ -9,16 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.model.record import RECORD_OVERHEAD_BYTES
-from pymq.store.queue.consume_queue import UNIT
+from pymq.model.layout import RECORD_OVERHEAD_BYTES, UNIT, UNIT_SIZE_BYTES
+from pymq.model.layout_dtypes import UNITS
 from pymq.store.read.windows import NO_WINDOW, Unit, Window, WindowReader, read_window
-from pymq.store.settings import UNIT_SIZE_BYTES
 
 RECORD_BATCH_BYTES_MAX = 1 << 20  # stays in the processor's caches
 RECORD_BATCH_COUNT_MIN = 8  # fewer records are looked at one by one
 _ROOM_BYTES = 2048  # behind the records, for those who copy pieces of one length from each
 _ADJACENT_COUNT_MIN = 8  # records in a row, on average, that are worth a read of their own
-_UNITS = np.dtype([("offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 
 
 class RecordBatch(NamedTuple):
@@ -42,7 +40,7 @@ def read_record_batch(windows: WindowReader, packed: bytes | bytearray, bytes_ma
     None for too few, and where anything is odd about one: a unit that can't be true, deleted records, doubts about
     their bytes. Raises UnreadableError, CorruptRecordError. ``bytes_max``: as for :meth:`WindowReader.window`.
     """
-    units = np.frombuffer(packed, _UNITS)
+    units = np.frombuffer(packed, UNITS)
     offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
     edges = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=edges[1:])

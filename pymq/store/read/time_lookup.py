@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
 from pymq.model import sysflag
-from pymq.model.record import SYS_FLAG_AT
+from pymq.model.layout import HOST_V6_EXTRA_BYTES, I32, I64, STORE_TIMESTAMP_AT, SYS_FLAG_AT
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.read.windows import read_record
 
-_I64 = struct.Struct(">q")
-_I32 = struct.Struct(">i")
 _BAD_RECORDS_MAX = 64  # read in a row on the search for a good one
 
 
@@ -22,8 +18,10 @@ def record_store_ms(log: CommitLog, physical_offset: int) -> int:
         record = read_record(log, physical_offset)
     except (NotFoundError, CorruptRecordError, UnreadableError):
         return -1
-    at = 68 if _I32.unpack_from(record, SYS_FLAG_AT)[0] & sysflag.BORN_HOST_V6 else 56
-    return _I64.unpack_from(record, at)[0]  # type: ignore[no-any-return]
+    at = STORE_TIMESTAMP_AT
+    if I32.unpack_from(record, SYS_FLAG_AT)[0] & sysflag.BORN_HOST_V6:
+        at += HOST_V6_EXTRA_BYTES
+    return I64.unpack_from(record, at)[0]  # type: ignore[no-any-return]
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, upper: bool) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
-from pymq.model.record import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES
+from pymq.model.layout import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, RECORD_PLACE
 from pymq.store.integrity.damage import Doubts
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
-from pymq.store.log.commit_log import RECORD_HEAD, CommitLog, Segment
+from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.read.prefilter_cache import Memory
 
 Unit = tuple[int, int, int]  # physical offset, record size, tags code
@@ -65,8 +65,8 @@ class WindowReader:
 
     def _check_size(self, segment: Segment, start: int, size: int) -> None:
         """A damaged unit must not make us read, and hold, a gigabyte."""
-        data, data_start, _, _ = read_window(self.log, segment, start, start + RECORD_HEAD.size)
-        if RECORD_HEAD.unpack_from(data, start - data_start)[0] != size:
+        data, data_start, _, _ = read_window(self.log, segment, start, start + RECORD_PLACE.size)
+        if RECORD_PLACE.unpack_from(data, start - data_start)[0] != size:
             raise CorruptRecordError(start, "a consume queue unit has another size than its record")
 
     def _chunk(self, segment: Segment, start: int, end: int, reach: int) -> Window | None:
@@ -158,7 +158,7 @@ def read_record(log: CommitLog, offset: int) -> memoryview:
     if room < RECORD_OVERHEAD_BYTES:
         raise CorruptRecordError(offset, f"no message record starts at offset {offset}")
     data, start, end, doubts = read_window(log, segment, offset, offset + min(room, _FIRST_READ_BYTES))
-    size, magic, _, _, physical_offset = RECORD_HEAD.unpack_from(data, offset - start)
+    size, magic, _, _, physical_offset = RECORD_PLACE.unpack_from(data, offset - start)
     fits = RECORD_OVERHEAD_BYTES <= size <= room
     if magic not in (MAGIC_V1, MAGIC_V2) or not fits or physical_offset != offset:
         error = CorruptRecordError(offset, f"no message record starts at offset {offset}, or it is corrupt")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pymq.clock import Clock
 from pymq.errors import StoreError, StoreUnavailableError
+from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
 from pymq.store.index.index_service import IndexService
@@ -34,7 +35,7 @@ from pymq.store.scan.scanner import (
     read_piece,
     scan,
 )
-from pymq.store.settings import UNIT_SIZE_BYTES, StoreSettings
+from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ ends; a property test holds both ways equal.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -16,20 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymq.model import sysflag
-from pymq.model.record import MAGIC_V1, RECORD_OVERHEAD_BYTES, STORE_TIMESTAMP_AT
+from pymq.model.layout import (
+    BODY_AT,
+    HOST_V6_EXTRA_BYTES,
+    HOST_V6_FLAGS,
+    I32,
+    MAGIC_V1,
+    PROPERTIES_SIZE_MAX_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    STORE_TIMESTAMP_AT,
+)
+from pymq.model.layout_dtypes import BE_INT32, BE_INT64, HEADS_V4
 from pymq.store.log.commit_log import CommitLog, Segment
-from pymq.store.scan.columns import BODY_AT, HEAD, Int64s, Records, checksums_fit, gather
+from pymq.store.scan.columns import Int64s, Records, checksums_fit, gather
 from pymq.store.scan.scanner import End, Scanned, Window, is_blank, is_torn, read_piece
 from pymq.store.scan.templates import templated_records
 
 PIECE_BYTES = 1 << 20  # columns of larger pieces leave the processor's caches: a third slower at 4 MiB
 _TEMPLATED_COUNT = 4  # neighbours of one size before more of them are looked for
 RUN_COUNT_MIN = 8  # fewer neighbours than this are not worth their columns
-_unpack_size = struct.Struct(">i").unpack_from
-_I32, _I64 = np.dtype(">i4"), np.dtype(">i8")
-HOST_V6_EXTRA_BYTES = 12
-_HOST_V6 = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
-_PROPERTIES_SIZE_MAX = 0x7FFF
+_unpack_size = I32.unpack_from
 
 
 def scan_bulk(
@@ -116,7 +121,7 @@ def _chain(piece: bytes) -> tuple[Int64s, int]:
 def _equal_sizes(piece: bytes, at: int, size: int) -> Int64s:
     """Where records start that all have the size of the one at ``at``: streams often consist of such."""
     count = (len(piece) - at) // size
-    sizes = np.ndarray((count,), ">i4", piece, at, (size,))
+    sizes = np.ndarray((count,), BE_INT32, piece, at, (size,))
     others = np.flatnonzero(sizes != size)
     return at + size * np.arange(int(others[0]) if len(others) else count)
 
@@ -131,13 +136,13 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     """The records between the ``edges``, and which of them are good beyond doubt."""
     starts, ends = edges[:-1], edges[1:]
     raw = np.frombuffer(piece, np.uint8)
-    heads = gather(piece, starts, HEAD)
+    heads = gather(piece, starts, HEADS_V4)
     good = (heads["magic"] == MAGIC_V1) & (heads["physical"] == starts + offset)
-    if (heads["sys_flag"] & _HOST_V6).any():
+    if (heads["sys_flag"] & HOST_V6_FLAGS).any():
         shifts = _host_shifts(heads["sys_flag"], ends - starts)
         body_starts = starts + BODY_AT + shifts.body
-        body_sizes = gather(piece, body_starts - 4, _I32).astype(np.int64)
-        store_ms = gather(piece, starts + STORE_TIMESTAMP_AT + shifts.store_time, _I64).astype(np.int64)
+        body_sizes = gather(piece, body_starts - I32.size, BE_INT32).astype(np.int64)
+        store_ms = gather(piece, starts + STORE_TIMESTAMP_AT + shifts.store_time, BE_INT64).astype(np.int64)
         good &= shifts.fits
     else:
         body_starts = starts + BODY_AT
@@ -148,7 +153,7 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     good &= topic_ends + 2 <= ends
     topic_ends = np.where(good, topic_ends, body_ends + 1)
     properties_sizes = raw[topic_ends].astype(np.int64) << 8 | raw[topic_ends + 1]
-    good &= (properties_sizes <= _PROPERTIES_SIZE_MAX) & (topic_ends + 2 + properties_sizes == ends)
+    good &= (properties_sizes <= PROPERTIES_SIZE_MAX_BYTES) & (topic_ends + 2 + properties_sizes == ends)
     if check_crc:
         good &= checksums_fit(piece, body_starts, body_ends, heads["crc"])
     properties = [piece[at:end] for at, end in zip((topic_ends + 2).tolist(), ends.tolist(), strict=True)]

@@ -8,23 +8,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.model.record import BODY_LENGTH_AT
+from pymq.model.layout_dtypes import CRC_MASK
 from pymq.store.scan.scanner import Scanned
 
 if TYPE_CHECKING:
     from pymq.store.scan.templates import TemplatedRecords
 
 Int64s = NDArray[np.int64]
-BODY_AT = BODY_LENGTH_AT + 4
-_CRC_MASK = np.uint32(0x7FFFFFFF)
-HEAD = np.dtype(
-    {
-        "names": ["size", "magic", "crc", "queue", "queue_offset", "physical", "sys_flag", "store_ms", "body_size"],
-        "formats": [">i4", ">i4", ">u4", ">i4", ">i8", ">i8", ">i4", ">i8", ">i4"],
-        "offsets": [0, 4, 8, 12, 20, 28, 36, 56, BODY_LENGTH_AT],
-        "itemsize": BODY_AT,
-    }
-)
 
 
 def gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:
@@ -39,7 +29,7 @@ def checksums_fit(piece: bytes, starts: Int64s, ends: Int64s, wanted: NDArray[An
     """Whether each body has the CRC its record says."""
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     checksums = np.array([crc32(piece[start:end]) for start, end in pairs], np.uint32)
-    fit: NDArray[np.bool_] = (checksums & _CRC_MASK) == wanted
+    fit: NDArray[np.bool_] = (checksums & CRC_MASK) == wanted
     return fit
 
 

@@ -9,33 +9,43 @@ from zlib import crc32
 
 from pymq.model import sysflag
 from pymq.model.javahash import tags_code
-from pymq.model.properties import DELAY, TAGS, find_property
-from pymq.model.record import (
-    BLANK,
+from pymq.model.layout import (
+    BODY_AT,
     BODY_LENGTH_AT,
+    CRC_MASK,
+    HEAD_TO_SYS_FLAG,
+    HOST_V6_EXTRA_BYTES,
+    HOST_V6_FLAGS,
+    I16,
+    I32,
+    I64,
+    MAGIC_AT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    PHYSICAL_OFFSET_AT,
+    PROPERTIES_LENGTH_BYTES,
+    RECORD_MAGICS,
     RECORD_OVERHEAD_BYTES,
+    RECORD_START,
+    STORE_TIMESTAMP_AT,
     SYS_FLAG_AT,
+    TOPIC_LENGTH_BYTES,
+    host_extra_bytes,
 )
+from pymq.model.properties import DELAY, TAGS, find_property
 from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.settings import StoreSettings, is_schedule_topic
 
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
 
-_FIXED = struct.Struct(">iiiii qqi")  # size, magic, crc, queue id, flag, queue offset, physical offset, sysFlag
-_I64 = struct.Struct(">q")
-_I32 = struct.Struct(">i")
-_I16 = struct.Struct(">h")
-RECORD_MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 _TAGS, _DELAY = TAGS.encode(), DELAY.encode()
 SECTOR_SIZE_BYTES = 512
 PIECE_BYTES = 1 << 20  # read at a time
 PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
 _HEAD_PIECE_BYTES = 4096  # holds most records whole
-_HEAD_BYTES = BODY_LENGTH_AT + 4 + 24  # everything before the body, with IPv6 hosts
+_HEAD_BYTES = BODY_AT + 2 * HOST_V6_EXTRA_BYTES  # everything before the body, with IPv6 hosts
 
 
 class Scanned(NamedTuple):
@@ -60,33 +70,36 @@ class End(NamedTuple):
 def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Scanned | None:
     """The record at ``at`` of a segment's view; None when the bytes are none, are damaged or belong elsewhere."""
     try:
-        size, magic, crc, queue_id, _, queue_offset, physical, sys_flag = _FIXED.unpack_from(view, at)
+        size, magic, crc, queue_id, _, queue_offset, physical, sys_flag = HEAD_TO_SYS_FLAG.unpack_from(view, at)
         if (
             magic not in (MAGIC_V1, MAGIC_V2)
             or physical != offset
             or not RECORD_OVERHEAD_BYTES <= size <= len(view) - at
         ):
             return None
-        store_at = at + (68 if sys_flag & sysflag.BORN_HOST_V6 else 56)
-        body_at = store_at + (44 if sys_flag & sysflag.STORE_HOST_V6 else 32)
-        body_size = _I32.unpack_from(view, body_at - 4)[0]
-        topic_at = body_at + body_size + 1
+        store_at = at + STORE_TIMESTAMP_AT
+        body_at = at + BODY_AT
+        if sys_flag & HOST_V6_FLAGS:
+            store_at += HOST_V6_EXTRA_BYTES if sys_flag & sysflag.BORN_HOST_V6 else 0
+            body_at += host_extra_bytes(sys_flag)
+        body_size = I32.unpack_from(view, body_at - I32.size)[0]
+        topic_at = body_at + body_size + TOPIC_LENGTH_BYTES
         if body_size < 0 or topic_at > at + size:
             return None
         topic_size = view[topic_at - 1]
         if magic == MAGIC_V2:
-            topic_size = _I16.unpack_from(view, topic_at - 1)[0]
+            topic_size = I16.unpack_from(view, topic_at - 1)[0]
             topic_at += 1
-        properties_at = topic_at + topic_size + 2
-        properties_size = _I16.unpack_from(view, properties_at - 2)[0]
+        properties_at = topic_at + topic_size + PROPERTIES_LENGTH_BYTES
+        properties_size = I16.unpack_from(view, properties_at - PROPERTIES_LENGTH_BYTES)[0]
         if topic_size < 0 or properties_size < 0 or properties_at + properties_size != at + size:
             return None
-        if check_crc and crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF != crc:
+        if check_crc and crc32(view[body_at : body_at + body_size]) & CRC_MASK != crc:
             return None
         topic = str(view[topic_at : topic_at + topic_size], "utf-8")
         if "\0" in topic:
             return None
-        store_ms = _I64.unpack_from(view, store_at)[0]
+        store_ms = I64.unpack_from(view, store_at)[0]
         properties = bytes(view[properties_at : properties_at + properties_size])
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
@@ -127,7 +140,7 @@ class Window:
         head, place = self.at(at, min(_HEAD_BYTES, self.end - at))
         if len(head) - place < RECORD_OVERHEAD_BYTES:
             return None
-        size = _I32.unpack_from(head, place)[0]
+        size = I32.unpack_from(head, place)[0]
         if size > self.end - at:
             return None
         # A damaged size must not make us read, and hold, a gigabyte.
@@ -139,10 +152,10 @@ class Window:
     def lengths_add_up(self, at: int, size: int) -> bool:
         """True when the lengths inside a record make up its size, as far as they are there; reads a few bytes of it."""
         head, place = self.at(at, _HEAD_BYTES)
-        magic, sys_flag = _I32.unpack_from(head, place + 4)[0], _I32.unpack_from(head, place + SYS_FLAG_AT)[0]
-        hosts = 12 * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
-        body_size = _I32.unpack_from(head, place + BODY_LENGTH_AT + hosts)[0]
-        topic_at = BODY_LENGTH_AT + hosts + 4 + body_size
+        magic, sys_flag = I32.unpack_from(head, place + MAGIC_AT)[0], I32.unpack_from(head, place + SYS_FLAG_AT)[0]
+        hosts = host_extra_bytes(sys_flag)
+        body_size = I32.unpack_from(head, place + BODY_LENGTH_AT + hosts)[0]
+        topic_at = BODY_AT + hosts + body_size
         if body_size < 0 or topic_at + 4 > size:
             return False
         if at + topic_at + 2 > self.end:
@@ -212,15 +225,15 @@ def could_go_on(window: Window, at: int) -> bool:
     Whatever they lack is not held against them; lengths and position that are there must be right. Raises OSError.
     """
     left, have = window.segment.end - window.segment.start - at, window.end - at
-    if have < BLANK.size:
+    if have < RECORD_START.size:
         return have < left
     view, place = window.at(at, min(_HEAD_BYTES, have))
-    size, magic = BLANK.unpack_from(view, place)
+    size, magic = RECORD_START.unpack_from(view, place)
     if magic == MAGIC_BLANK:
         return bool(size == left > have)
     if magic not in (MAGIC_V1, MAGIC_V2) or not max(RECORD_OVERHEAD_BYTES, have + 1) <= size <= left:
         return False
-    if have >= SYS_FLAG_AT and _I64.unpack_from(view, place + SYS_FLAG_AT - 8)[0] != window.segment.start + at:
+    if have >= SYS_FLAG_AT and I64.unpack_from(view, place + PHYSICAL_OFFSET_AT)[0] != window.segment.start + at:
         return False
     return have < _HEAD_BYTES or window.lengths_add_up(at, size)
 
@@ -228,10 +241,13 @@ def could_go_on(window: Window, at: int) -> bool:
 def is_blank(window: Window, at: int) -> bool:
     """True when the blank record that ends a segment stands at the position."""
     left = window.segment.end - window.segment.start - at
-    if left < BLANK.size or left != window.end - at:
+    if left < RECORD_START.size or left != window.end - at:
         return False
-    view, place = window.at(at, BLANK.size)
-    return len(view) - place >= BLANK.size and tuple(BLANK.unpack_from(view, place)) == (left, MAGIC_BLANK)
+    view, place = window.at(at, RECORD_START.size)
+    return len(view) - place >= RECORD_START.size and tuple(RECORD_START.unpack_from(view, place)) == (
+        left,
+        MAGIC_BLANK,
+    )
 
 
 def is_torn(record: Scanned, at: int) -> bool:
@@ -268,7 +284,7 @@ def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned
         while at is not None and at < size:
             piece = bytes(read_piece(segment, at, PIECE_BYTES + 3))
             for hit in magic_positions(piece):
-                record_at = at + hit - 4
+                record_at = at + hit - MAGIC_AT
                 if record_at + segment.start < start or record_at < 0:
                     continue
                 record = window.record(record_at, True)

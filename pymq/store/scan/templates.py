@@ -14,18 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.model import sysflag
-from pymq.model.record import MAGIC_V1
-from pymq.store.scan.columns import BODY_AT, HEAD, Int64s, Records, checksums_fit, gather
+from pymq.model.layout import BODY_AT, MAGIC_V1, PROPERTIES_LENGTH_BYTES, TOPIC_LENGTH_BYTES, UNCOMMON_FLAGS
+from pymq.model.layout_dtypes import HEADS_V4, HEADS_V4_RAW
+from pymq.store.scan.columns import Int64s, Records, checksums_fit, gather
 from pymq.store.scan.scanner import parse_record
 
 Bytes = NDArray[np.uint8]
 _WORD_BYTES = 8
 _SEPARATOR, _NAME_END = b"\x02", b"\x01"
 _LOW = 2  # zeros, name ends and separators: no value of a mold's records has one of these bytes
-_UNCOMMON_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6 | sysflag.TRANSACTION_MASK
-# Two numbers of a head that are compared as they lie in memory: quicker than turning them round.
-_RAW_HEAD = np.dtype({"names": ["magic", "sys_flag"], "formats": ["=i4"] * 2, "offsets": [4, 36], "itemsize": BODY_AT})
 _MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
 _FIT_PART_MIN = 0.75  # with fewer records of the mold all are looked at in the other way
 _PROBE_COUNT = 8  # records that are asked first
@@ -105,10 +102,10 @@ class TemplatedRecords(NamedTuple):
 def template_of(piece: bytes, start: int, end: int, offset: int) -> RecordTemplate | None:
     """The mold of the record at ``start`` of a piece that begins at physical offset ``offset``; None without one."""
     record = parse_record(memoryview(piece)[start:end], 0, offset + start, False)
-    if record is None or record.sys_flag & _UNCOMMON_FLAGS or not record.topic:
+    if record is None or record.sys_flag & UNCOMMON_FLAGS or not record.topic:
         return None
     properties_at = end - len(record.properties)
-    tail_at = properties_at - 3 - len(record.topic.encode())
+    tail_at = properties_at - PROPERTIES_LENGTH_BYTES - TOPIC_LENGTH_BYTES - len(record.topic.encode())
     if tail_at - start < BODY_AT:  # version 2: its topic has a length of two bytes
         return None
     template = RecordTemplate(record.topic, piece[tail_at:end], properties_at - tail_at)
@@ -132,8 +129,8 @@ def templated_records(
     template = template_of(piece, int(starts[0]), int(ends[0]), offset)
     if template is None or not _share_a_template(template, piece, ends):
         return None
-    heads = gather(piece, starts, HEAD)
-    raw, sizes, body_sizes = heads.view(_RAW_HEAD), ends - starts, heads["body_size"].astype(np.int64)
+    heads = gather(piece, starts, HEADS_V4)
+    raw, sizes, body_sizes = heads.view(HEADS_V4_RAW), ends - starts, heads["body_size"].astype(np.int64)
     good: NDArray[np.bool_] = (body_sizes >= 0) & (sizes - body_sizes == BODY_AT + template.tail_bytes)
     good &= (raw["magic"] == _MAGIC) & (raw["sys_flag"] == raw["sys_flag"][0])
     good &= heads["physical"] == starts + offset

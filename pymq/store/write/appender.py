@@ -5,7 +5,6 @@ The hot loop of every send. :func:`pymq.model.record.encode_record` is the plain
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from itertools import accumulate, repeat
 from typing import NamedTuple, overload
@@ -13,12 +12,22 @@ from zlib import crc32
 
 from pymq.clock import Clock
 from pymq.errors import StoreUnavailableError
-from pymq.model import sysflag
-from pymq.model.record import HEAD_V4, encode_record, record_size
+from pymq.model.layout import (
+    CRC_MASK,
+    HEAD_TO_PHYSICAL,
+    HEAD_V4,
+    HEAD_V4_MIDDLE,
+    HOST_V4_SIZE_BYTES,
+    I32,
+    NO_UNIT_FLAG,
+    SYS_FLAG_V4_MASK,
+    UNIT,
+)
+from pymq.model.record import encode_record, record_size
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.consume_queue import UNIT, ConsumeQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.scan.scanner import has_index_entries, has_queue_unit
 from pymq.store.settings import StoreSettings
@@ -28,12 +37,6 @@ from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, Uncon
 ArrivalListener = Callable[[str, int, int, bytes], None]
 BatchEntry = tuple[int, bytes, bytes, int]  # flag, body, properties, tags code
 
-_HOST_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
-_NO_UNIT_FLAG = 0x4  # half messages and rollbacks: the two kinds without a consume queue unit
-# A batch's records differ only in the parts before the sysFlag and in the lengths: HEAD_V4 in three pieces.
-_HEAD_START = struct.Struct(">iiiiiqq")
-_HEAD_MIDDLE = struct.Struct(">iq8sq8siq")
-_I32 = struct.Struct(">i")
 _BATCHES_BEFORE_BULK = 16  # of keys that wait for numpy, which inserts them a hundred times faster
 _SHORT_COUNT = 1024
 _SHORT = [n.to_bytes(2, "big") for n in range(_SHORT_COUNT)]  # lengths of ordinary property areas
@@ -136,15 +139,22 @@ class Appender:
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         store_ms = self.stamp()
         properties_size = len(properties)
-        size = queue.overhead_bytes + len(body) + properties_size + len(born_host) + len(store_host) - 16
+        size = (
+            queue.overhead_bytes
+            + len(body)
+            + properties_size
+            + len(born_host)
+            + len(store_host)
+            - 2 * HOST_V4_SIZE_BYTES
+        )
         physical_offset = log.reserve(size)
-        in_queue = not sys_flag & _NO_UNIT_FLAG
+        in_queue = not sys_flag & NO_UNIT_FLAG
         queue_offset = queue.next_offset if in_queue else 0
-        if len(born_host) == 8 and len(store_host) == 8:
+        if len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
             log.parts += (
                 HEAD_V4.pack(
-                    size, queue.magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset,
-                    sys_flag & ~_HOST_FLAGS, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times,
+                    size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset,
+                    sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times,
                     prepared_transaction_offset, len(body),
                 ),
                 body,
@@ -188,10 +198,12 @@ class Appender:
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
-        if len(born_host) != 8 or len(store_host) != 8 or not has_queue_unit(sys_flag):
+        if not len(born_host) == HOST_V4_SIZE_BYTES == len(store_host) or not has_queue_unit(sys_flag):
             hosts = len(born_host) + len(store_host)
             for _, body, properties, _ in entries:  # all or none: nothing may be staged when a later one can't be
-                log.check_fits(record_size(len(topic.encode()), len(body), len(properties)) + hosts - 16)
+                log.check_fits(
+                    record_size(len(topic.encode()), len(body), len(properties)) + hosts - 2 * HOST_V4_SIZE_BYTES
+                )
             return [
                 self.stage(
                     topic, queue_id, body=body, properties=properties, tags_code=tags_code, flag=flag,
@@ -210,14 +222,14 @@ class Appender:
         offsets = list(accumulate(sizes, initial=first))[:-1]
         count, queue_offset = len(sizes), queue.next_offset
         queue_offsets = range(queue_offset, queue_offset + count)
-        sys_flag &= ~_HOST_FLAGS
-        middle = _HEAD_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
+        sys_flag &= SYS_FLAG_V4_MASK
+        middle = HEAD_V4_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
         # The pieces that hold a length are made once for each different length.
-        middles = {size: middle + _I32.pack(size) for size in set(body_sizes)}
+        middles = {size: middle + I32.pack(size) for size in set(body_sizes)}
         tails = {size: queue.topic_part + size.to_bytes(2, "big") for size in set(properties_sizes)}
         parts: list[bytes] = [b""] * (5 * count)
         parts[0::5] = map(
-            _HEAD_START.pack, sizes, repeat(queue.magic), [crc32(body) & 0x7FFFFFFF for body in bodies],
+            HEAD_TO_PHYSICAL.pack, sizes, repeat(queue.magic), [crc32(body) & CRC_MASK for body in bodies],
             repeat(queue_id), [entry[0] for entry in entries], queue_offsets, offsets,
         )  # fmt: skip
         parts[1::5] = map(middles.__getitem__, body_sizes)

@@ -10,24 +10,36 @@ import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pymq.model.layout import (
+    BATCH_ENTRY_BODY_AT,
+    BATCH_ENTRY_SIZES,
+    BLANK_SIZE_BYTES,
+    CRC_MASK,
+    HEAD_TO_PHYSICAL,
+    HEAD_V4,
+    HEAD_V4_MIDDLE,
+    HOST_V4_SIZE_BYTES,
+    MAGIC_V1,
+    PROPERTIES_SIZE_MAX_BYTES,
+    SYS_FLAG_V4_MASK,
+    TOPIC_V1_SIZE_MAX_BYTES,
+    UNIT,
+)
 from pymq.model.properties import tags_code_of
-from pymq.model.record import BLANK_SIZE_BYTES, HEAD_V4, MAGIC_V1
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.queue.consume_queue import UNIT, ConsumeQueue
+from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.write.appender import Appender
 
 if TYPE_CHECKING:
     from pymq.store.write.uniform_batch import Encoded
 
-TOPIC_SIZE_MAX_BYTES = 127  # longer ones take the other record version
-_I16 = [n.to_bytes(2, "big") for n in range(32768)]
+_I16 = [n.to_bytes(2, "big") for n in range(PROPERTIES_SIZE_MAX_BYTES + 1)]
 _TAGS = b"TAGS\x01"
 _KEYS = b"KEYS\x01"
 _SEPARATOR = 2
-_pack_start = struct.Struct(">iiiiiqq").pack  # a record's head up to its physical offset, ...
-_HEAD_MIDDLE = struct.Struct(">iq8sq8siq")  # ... and from there to the body's length
-_unpack_entry = struct.Struct(">i8xii").unpack_from  # size, flag, body length
+_pack_start = HEAD_TO_PHYSICAL.pack
+_unpack_entry = BATCH_ENTRY_SIZES.unpack_from
 _pack_head = HEAD_V4.pack
 _pack_unit = UNIT.pack
 
@@ -45,7 +57,7 @@ class PlainStager:
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue to stage to; None when its records are none of the plain ones."""
-        if len(self._host) != 8 or len(topic.encode()) > TOPIC_SIZE_MAX_BYTES:
+        if len(self._host) != HOST_V4_SIZE_BYTES or len(topic.encode()) > TOPIC_V1_SIZE_MAX_BYTES:
             return None
         return self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
 
@@ -86,8 +98,8 @@ class PlainStager:
         queue_offset = queue.next_offset
         parts += (
             _pack_head(
-                size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue.queue_id, flag, queue_offset, at, sys_flag & ~0x30,
-                born_timestamp_ms, born_host, store_ms, self._host, 0, 0, body_size,
+                size, MAGIC_V1, crc32(body) & CRC_MASK, queue.queue_id, flag, queue_offset, at,
+                sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0, 0, body_size,
             ),
             body,
             queue.topic_part,
@@ -141,7 +153,9 @@ class PlainStager:
         queue_offset = queue.next_offset
         queue_id, topic_part, overhead = queue.queue_id, queue.topic_part, queue.overhead_bytes
         shared_size = len(shared)
-        middle = _HEAD_MIDDLE.pack(sys_flag & ~0x30, born_timestamp_ms, born_host, store_ms, self._host, 0, 0)
+        middle = HEAD_V4_MIDDLE.pack(
+            sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, self._host, 0, 0
+        )
         tagged = _TAGS in entries
         parts: list[bytes] = []
         units: list[bytes] = []
@@ -152,12 +166,12 @@ class PlainStager:
         try:
             while at < end:
                 size, flag, body_size = _unpack_entry(entries, at)
-                body_end = at + 20 + body_size
+                body_end = at + BATCH_ENTRY_BODY_AT + body_size
                 stop = at + size
                 own_size = entries[body_end] << 8 | entries[body_end + 1]
                 if body_size < 0 or stop > end or body_end + 2 + own_size != stop:
                     return None
-                body = entries[at + 20 : body_end]
+                body = entries[at + BATCH_ENTRY_BODY_AT : body_end]
                 own = entries[body_end + 2 : stop]
                 if own_size and own[-1] != _SEPARATOR:
                     return None
@@ -167,7 +181,7 @@ class PlainStager:
                     last_properties_size, tail = own_size, topic_part + _I16[own_size + shared_size]
                 size = overhead + body_size + own_size + shared_size
                 parts += (
-                    _pack_start(size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, position),
+                    _pack_start(size, MAGIC_V1, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, position),
                     body_head,
                     body,
                     tail,
@@ -203,7 +217,7 @@ class PlainStager:
             queue.queue_id,
             queue.next_offset,
             self._log.staged_end,
-            sys_flag & ~0x30,
+            sys_flag & SYS_FLAG_V4_MASK,
             born_timestamp_ms,
             born_host,
             store_ms,

@@ -6,24 +6,28 @@ Producers that batch mostly send such batches. The result is byte for byte that 
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from pymq.model.properties import PROPERTIES_SIZE_MAX_BYTES, tags_code_of
-from pymq.model.record import BATCH_ENTRY_OVERHEAD_BYTES, HEAD_V4, MAGIC_V1
+from pymq.model.layout import (
+    BATCH_ENTRY_BODY_AT,
+    BATCH_ENTRY_BODY_LENGTH_AT,
+    BATCH_ENTRY_OVERHEAD_BYTES,
+    BATCH_ENTRY_SIZES,
+    HEAD_V4,
+    I32,
+    MAGIC_V1,
+    PROPERTIES_SIZE_MAX_BYTES,
+)
+from pymq.model.layout_dtypes import CRC_MASK, UNITS, batch_entries, batch_records
+from pymq.model.properties import tags_code_of
 
 COUNT_MIN = 8  # below this the loop is faster
 _SEPARATOR = b"\x02"
 _TAGS = b"TAGS\x01"
 _UNIQUE = b"UNIQ_KEY\x01"
-_unpack_entry = struct.Struct(">i8xii").unpack_from  # size, flag, body length
-_BODY_AT = 20
-_CRC_MASK = np.uint32(0x7FFFFFFF)
-_UNIT = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 
 
 class Encoded(NamedTuple):
@@ -62,14 +66,18 @@ def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded 
     """
     if len(entries) < COUNT_MIN * BATCH_ENTRY_OVERHEAD_BYTES:
         return None
-    size, _, body_size = _unpack_entry(entries, 0)
-    if size < BATCH_ENTRY_OVERHEAD_BYTES or len(entries) % size or not 0 <= body_size <= size - 22:
+    size, _, body_size = BATCH_ENTRY_SIZES.unpack_from(entries)
+    if (
+        size < BATCH_ENTRY_OVERHEAD_BYTES
+        or len(entries) % size
+        or not 0 <= body_size <= size - BATCH_ENTRY_OVERHEAD_BYTES
+    ):
         return None
     count = len(entries) // size
-    own_size = size - 22 - body_size
+    own_size = size - BATCH_ENTRY_OVERHEAD_BYTES - body_size
     if count < COUNT_MIN or own_size + len(shared) > PROPERTIES_SIZE_MAX_BYTES:
         return None
-    columns = np.frombuffer(entries, _entry_type(body_size, own_size))
+    columns = np.frombuffer(entries, batch_entries(body_size, own_size))
     joined = columns["own"].tobytes()
     if not _is_uniform(columns, entries, own_size) or not _all_end_properly(joined, own_size, count):
         return None
@@ -81,55 +89,26 @@ def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded 
     total = len(template)
     physical = np.arange(place.physical_offset, place.physical_offset + count * total, total)
     encoded = bytearray(template) * count
-    records = np.frombuffer(encoded, _record_type(body_size, own_size, len(place.topic_part), total))
-    records["crc"] = np.fromiter(map(crc32, columns["body"].tolist()), np.uint32, count) & _CRC_MASK
+    records = np.frombuffer(encoded, batch_records(body_size, own_size, len(place.topic_part), total))
+    records["crc"] = np.fromiter(map(crc32, columns["body"].tolist()), np.uint32, count) & CRC_MASK
     records["flag"] = columns["flag"]
     records["queue_offset"] = np.arange(place.queue_offset, place.queue_offset + count)
     records["physical"] = physical
     records["body"] = columns["body"]
     records["own"] = columns["own"]
-    units = np.empty(count, _UNIT)
+    units = np.empty(count, UNITS)
     units["offset"] = physical
     units["size"] = total
     units["tags"] = code
     return Encoded(bytes(encoded), units.tobytes(), physical.tolist(), own, own_size)
 
 
-@lru_cache(maxsize=256)
-def _entry_type(body_size: int, own_size: int) -> np.dtype[np.void]:
-    """A batch entry. Fields that are compared or copied alone have no number's type."""
-    return np.dtype(
-        [
-            ("size", "V4"),
-            ("magic_and_crc", "V8"),
-            ("flag", "V4"),
-            ("body_size", "V4"),
-            ("body", f"V{body_size}"),
-            ("own_size", "V2"),
-            ("own", f"V{own_size}"),
-        ]
-    )
-
-
-@lru_cache(maxsize=256)
-def _record_type(body_size: int, own_size: int, topic_size: int, total: int) -> np.dtype[np.void]:
-    """What differs from record to record of a batch: see HEAD_V4."""
-    return np.dtype(
-        {
-            "names": ["crc", "flag", "queue_offset", "physical", "body", "own"],
-            "formats": [">u4", "V4", ">i8", ">i8", f"V{body_size}", f"V{own_size}"],
-            "offsets": [8, 16, 20, 28, HEAD_V4.size, HEAD_V4.size + body_size + topic_size + 2],
-            "itemsize": total,
-        }
-    )
-
-
 def _is_uniform(columns: np.ndarray[Any, np.dtype[np.void]], entries: bytes, own_size: int) -> bool:
     """True when every entry has the first one's sizes."""
     count = len(columns)
     return (
-        columns["size"].tobytes() == entries[:4] * count
-        and columns["body_size"].tobytes() == entries[16:20] * count
+        columns["size"].tobytes() == entries[: I32.size] * count
+        and columns["body_size"].tobytes() == entries[BATCH_ENTRY_BODY_LENGTH_AT:BATCH_ENTRY_BODY_AT] * count
         and columns["own_size"].tobytes() == own_size.to_bytes(2, "big") * count
     )
 

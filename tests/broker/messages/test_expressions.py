@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pymq.broker.messages.expressions import Expressions
+from pymq.model.layout import BODY_LENGTH_AT, UNIT_SIZE_BYTES
 from pymq.model.properties import encode_properties
-from pymq.model.record import BODY_LENGTH_AT
 from pymq.model.tables import TopicConfig
-from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.handlers.test_clients import beat

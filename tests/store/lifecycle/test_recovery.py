@@ -13,13 +13,13 @@ import pytest
 
 from pymq.clock import ManualClock
 from pymq.errors import CorruptRecordError, StoreError
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.fs import File
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.lifecycle import recovery
 from pymq.store.lifecycle.recovery import RecoveryReport
-from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.store.scan import scanner as scan
 from pymq.store.store import MessageStore
 from tests.store.support import BORN, ROOT, bodies, die, everything, found_by_key, make_store, put, read_all

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pymq.errors import StoreError, StoreUnavailableError
-from pymq.model.record import BLANK, MAGIC_BLANK
+from pymq.model.layout import MAGIC_BLANK, RECORD_START
 from pymq.store.disk.fs import Files, RealFiles
 from pymq.store.disk.memory_fs import MemoryFiles
 from tests.store.support import bodies, everything, make_store, put, read_all, stage
@@ -31,7 +31,7 @@ def test_segments_roll_with_a_blank(place: tuple[Files, str]) -> None:
     assert [segment.start for segment in store._log.segments] == [0, 4096]
     last = max(p.physical_offset + p.size_bytes for p in ends if p.physical_offset < 4096)
     left = 4096 - last
-    assert BLANK.unpack_from(store._log.segments[0].view(), last) == (left, MAGIC_BLANK)
+    assert RECORD_START.unpack_from(store._log.segments[0].view(), last) == (left, MAGIC_BLANK)
     assert min(p.physical_offset for p in ends if p.physical_offset >= 4096) == 4096
     assert len(read_all(store, "T", 0)) == 10
     store.close()

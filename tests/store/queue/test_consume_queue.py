@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pymq.model.layout import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue, QueueFiles
+from pymq.store.queue.consume_queue import ConsumeQueue, QueueFiles
 
 UNITS_PER_FILE = 10
 GAP = -1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.model.layout import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import BLANK_UNIT_SIZE, PLACEHOLDER_CODE
 from pymq.store.queue.placeholder_units import fill_lost
 from tests.store.support import make_store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.store.queue.consume_queue import UNIT
+from pymq.model.layout import UNIT
 from pymq.store.read import prefilter_cache
 from pymq.store.read.prefilter_cache import KEPT_COUNT_MAX, Memory
 

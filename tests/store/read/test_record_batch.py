@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pymq.model.layout import BLANK_UNIT, UNIT
 from pymq.model.record import decode_records
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.queue.consume_queue import BLANK_UNIT, UNIT
 from pymq.store.read.record_batch import RECORD_BATCH_BYTES_MAX, RECORD_BATCH_COUNT_MIN, RecordBatch, read_record_batch
 from pymq.store.store import MessageStore
 from tests.store.support import make_store, put

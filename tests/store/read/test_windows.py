@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
 from pymq.model.javahash import tags_code
+from pymq.model.layout import UNIT
 from pymq.model.record import decode_records
 from pymq.store.disk.fs import File, RealFiles
 from pymq.store.disk.memory_fs import MemoryFile, MemoryFiles
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
-from pymq.store.queue.consume_queue import UNIT
 from pymq.store.read import windows as windows_module
 from pymq.store.read.windows import CHUNK_BYTES, GAP_BYTES_MAX, WindowReader, read_record
 from pymq.store.store import MessageStore

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from pymq.clock import ManualClock
 from pymq.errors import NotFoundError, StoreError, StoreUnavailableError
+from pymq.model.layout import UNIT_SIZE_BYTES
 from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.checkpoint import CheckpointFile
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.replica import follower as following
 from pymq.store.replica.follower import Follower
-from pymq.store.settings import UNIT_SIZE_BYTES
 from pymq.store.store import MessageStore
 from tests.store.support import (
     BORN,

@@ -1,0 +1,129 @@
+"""The byte layout of stored messages: log record, batch entry, consume queue unit, index file.
+
+This module alone knows it. Encoders and parsers take offsets, Structs, flags and bounds from here, and numpy's types
+from :mod:`pymq.model.layout_dtypes`. Everything is big endian and signed.
+
+A log record with IPv4 hosts (Java: MessageDecoder, CommitLog.DefaultAppendMessageCallback). An IPv6 host takes 20 bytes
+instead of 8, and later fields shift::
+
+     0  i32 total size          20  i64 queue offset        64  host  store host (4 bytes + i32 port)
+     4  i32 magic               28  i64 physical offset     72  i32   reconsume times
+     8  i32 body CRC            36  i32 sysFlag             76  i64   prepared transaction offset
+    12  i32 queue id            40  i64 born timestamp ms   84  i32   body length, then the body
+    16  i32 flag                48  host born host          ..  i8    topic length (v2: i16), then the topic
+                                56  i64 store timestamp ms  ..  i16   properties length, then the properties
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pymq.model import sysflag
+
+I16 = struct.Struct(">h")
+I32 = struct.Struct(">i")
+I64 = struct.Struct(">q")
+
+# -- log record: offsets ----------------------------------------------------------------------------------------------
+
+MAGIC_AT = 4
+BODY_CRC_AT = 8
+QUEUE_ID_AT = 12
+FLAG_AT = 16
+QUEUE_OFFSET_AT = 20
+PHYSICAL_OFFSET_AT = 28
+SYS_FLAG_AT = 36
+BORN_TIMESTAMP_AT = 40
+BORN_HOST_AT = 48
+# From here on with IPv4 hosts.
+STORE_TIMESTAMP_AT = 56
+STORE_HOST_AT = 64
+RECONSUME_TIMES_AT = 72
+BODY_LENGTH_AT = 84
+BODY_AT = 88
+
+HOST_V4_SIZE_BYTES = 8
+HOST_V6_SIZE_BYTES = 20
+HOST_V6_EXTRA_BYTES = HOST_V6_SIZE_BYTES - HOST_V4_SIZE_BYTES
+BODY_AFTER_STORE_HOST_BYTES = BODY_AT - RECONSUME_TIMES_AT
+
+# -- log record: magics, flags, bounds --------------------------------------------------------------------------------
+
+MAGIC_V1 = -626843481  # 0xDAA320A7
+MAGIC_V2 = -626843477  # 0xDAA320AB, for topics longer than TOPIC_V1_SIZE_MAX_BYTES
+MAGIC_BLANK = -875286124  # 0xCBD43194, fills the end of a segment
+RECORD_MAGICS = (I32.pack(MAGIC_V1), I32.pack(MAGIC_V2))
+
+HOST_V6_FLAGS = sysflag.BORN_HOST_V6 | sysflag.STORE_HOST_V6
+SYS_FLAG_V4_MASK = ~HOST_V6_FLAGS  # what a sysFlag keeps when both hosts are IPv4
+# Half messages and rollbacks have this bit of the transaction type. They alone have no consume queue unit.
+NO_UNIT_FLAG = sysflag.TRANSACTION_PREPARED & sysflag.TRANSACTION_ROLLBACK
+
+# Bits that neither a plain record nor its quick parsers know: IPv6 hosts, transactions.
+UNCOMMON_FLAGS = HOST_V6_FLAGS | sysflag.TRANSACTION_MASK
+
+CRC_MASK = 0x7FFFFFFF  # every CRC-32 of RocketMQ has its sign bit cleared
+TOPIC_V1_SIZE_MAX_BYTES = 127  # the length is one byte; version 2 has two
+PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
+RECORD_OVERHEAD_BYTES = 91  # version 1, IPv4 hosts, empty body, topic and properties
+TOPIC_LENGTH_BYTES = 1  # in version 1
+PROPERTIES_LENGTH_BYTES = 2
+BLANK_SIZE_BYTES = 8
+
+# -- log record: Structs ----------------------------------------------------------------------------------------------
+
+RECORD_START = struct.Struct(">ii")  # size, magic: all that a blank record has
+RECORD_PLACE = struct.Struct(">ii4xi4xqq")  # size, magic, queue id, queue offset, physical offset
+RECORD_QUEUE_OFFSET = struct.Struct(">i16xq")  # size, queue offset
+# Size, magic, CRC, queue id, flag, queue offset, physical offset, ...
+HEAD_TO_PHYSICAL = struct.Struct(">iiiiiqq")
+HEAD_TO_SYS_FLAG = struct.Struct(">iiiiiqqi")  # ... sysFlag, ...
+HEAD_TO_BORN_TIMESTAMP = struct.Struct(">iiiiiqqiq")  # ... born timestamp: everything before the first host
+HEAD_AFTER_HOSTS = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
+
+HEAD_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")  # everything before the body
+# The same in three pieces, for records of a batch that share the second: HEAD_TO_PHYSICAL, this, and the body's length.
+HEAD_V4_MIDDLE = struct.Struct(">iq8sq8siq")
+# Size, magic, unsigned CRC, queue id, queue offset, physical offset, sysFlag, store timestamp, body length.
+HEAD_V4_DISPATCH = struct.Struct(">iiIi4xqqi16xq20xi")
+HEAD_V4_FILTER = struct.Struct(">4xi28xi44xi")  # magic, sysFlag, body length
+
+
+def host_extra_bytes(sys_flag: int) -> int:
+    """Return how many bytes a record's IPv6 hosts shift the body by."""
+    return HOST_V6_EXTRA_BYTES * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
+
+
+# -- batch entry: i32 size, magic 0, CRC 0, flag, body length; body; i16 properties length; properties ----------------
+
+BATCH_ENTRY_HEAD = struct.Struct(">iiiii")
+BATCH_ENTRY_SIZES = struct.Struct(">i8xii")  # size, flag, body length
+BATCH_ENTRY_BODY_LENGTH_AT = 16
+BATCH_ENTRY_BODY_AT = 20
+BATCH_ENTRY_OVERHEAD_BYTES = BATCH_ENTRY_BODY_AT + PROPERTIES_LENGTH_BYTES
+BATCH_COUNT_MAX = 32767
+
+# -- consume queue unit -----------------------------------------------------------------------------------------------
+
+UNIT = struct.Struct(">qiq")  # physical offset, record size, tags code
+UNIT_SIZE_BYTES = 20
+UNIT_TAGS_CODE_AT = 12
+BLANK_UNIT_SIZE = 0x7FFFFFFF
+BLANK_UNIT = UNIT.pack(0, BLANK_UNIT_SIZE, 0)  # stands where no record exists (Java: ConsumeQueue.fillPreBlank)
+# The tags code ("PYMQLOST") of a placeholder unit. Its own record is lost, and it leads to a neighbor's instead. At a
+# blank unit RocketMQ passes over all later units of the log's first segment; here it reads the neighbor twice.
+PLACEHOLDER_CODE = 0x50594D514C4F5354
+EXT_ADDRESS_MAX = -2147483649  # a tags code at or below it is an address in consumequeue_ext: any tag may match
+
+# -- index file: header, slots, entries -------------------------------------------------------------------------------
+
+# Begin and end timestamp ms, begin and end physical offset, used slots, number of the next entry.
+INDEX_HEADER = struct.Struct(">qqqqii")
+INDEX_HEADER_SIZE_BYTES = 40
+INDEX_USED_SLOTS_AT = 32
+INDEX_COUNT_AT = 36
+INDEX_SLOT = struct.Struct(">i")  # number of the newest entry of the chain, 0 for none
+INDEX_SLOT_SIZE_BYTES = 4
+INDEX_ENTRY = struct.Struct(">iqii")  # key hash, physical offset, seconds since the begin timestamp, entry before it
+INDEX_ENTRY_SIZE_BYTES = 20
+INDEX_TIME_DIFF_MAX_S = 0x7FFFFFFF
