@@ -1,4 +1,4 @@
-"""The tables that slaves copy: how a master tells each and how a slave takes it. One row a table."""
+"""The tables that slaves copy: how a master sends each one and how a slave takes it over."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DELETIONS = "deletedTopics"
 MASTER_ROLE = "masterRole"
 
 
-# Compared in every turn; made into text for a slave alone.
+# Compared in every turn; converted to text only for an answer to a slave.
 Stamp = tuple[DataVersion | int, ...]
 
 
 class TableRead(NamedTuple):
-    """A table as it stands in its file; ``is_part``: only what changed since a version."""
+    """A table as its file has it; with ``is_part`` only what changed since a version."""
 
     table: dict[str, Any]
     is_part: bool = False
@@ -34,12 +34,13 @@ class TableRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedTable:
-    """``name`` is its file's in ``config/``, if it has one, ``member`` the object in it that holds everything.
+    """One table: its versions, and how to read it and take it over.
 
-    ``start_id`` is another one at each start of a broker; ``stamp`` changes with every change since, and is cheap: it
-    is looked at in every turn. ``read`` gets the version that the slave has, maybe of another master or none.
-    ``take(table, is_part)`` raises StoreError or OSError when the disk fails: the table is asked for again.
-    ``waits_for_log``: the table speaks of messages and must not be ahead of them.
+    ``name`` is the name of its file in ``config/``, if it has one; ``member`` is the JSON object with the content.
+    ``start_id`` differs at each start of a broker. ``stamp`` changes with every change of the table. It runs in every
+    turn, so it is cheap. ``read`` gets the version that the slave has, which may be empty or another master's.
+    ``take(table, is_part)`` raises StoreError or OSError when the disk fails; the slave then asks for the table again.
+    ``waits_for_log``: the table refers to messages, so a slave takes it when its log has them.
     """
 
     name: str
@@ -51,12 +52,12 @@ class ReplicatedTable:
     waits_for_log: bool = False
 
     def version(self) -> str:
-        """Changes with every change, also over restarts."""
+        """Return a text that differs after every change, also across restarts."""
         return ".".join([self.start_id, *map(_text, self.stamp())])
 
 
 class _Side(Protocol):
-    """What a broker does with one of its tables; see :class:`ReplicatedTable`."""
+    """The functions of a :class:`ReplicatedTable` for one of the broker's tables."""
 
     def stamp(self) -> Stamp: ...
 
@@ -66,18 +67,18 @@ class _Side(Protocol):
 
 
 def replicated_tables(parts: BrokerParts, start_id: str) -> list[ReplicatedTable]:
-    """In the order in which a slave takes them. ``start_id`` is another one at each start of a broker."""
+    """Return the tables in the order in which a slave takes them. ``start_id`` differs at each start of a broker."""
 
     def row(name: str, member: str, side: _Side, *, waits_for_log: bool = False) -> ReplicatedTable:
         return ReplicatedTable(name, member, start_id, side.stamp, side.read, side.take, waits_for_log)
 
     return [
-        # First, so that what was committed in a deleted topic is forgotten before offsets of a new one come.
+        # First: offsets of a deleted topic must go before those of a new topic of its name come.
         row(DELETIONS, DELETIONS, _Deletions(parts)),
         row(TOPICS, "topicConfigTable", _Topics(parts)),
         row(GROUPS, "subscriptionGroupTable", _Groups(parts)),
         row(OFFSETS, "offsetTable", _Offsets(parts, start_id)),
-        # A delayed message counts as delivered on the slave once its log has the delivered one.
+        # A slave counts a delayed message as delivered once its log has the delivered copy.
         row(DELAYS, "offsetTable", _Delays(parts), waits_for_log=True),
         row(MASTER_ROLE, MASTER_ROLE, _MasterRole(parts)),
     ]
@@ -88,7 +89,7 @@ def _text(part: DataVersion | int) -> str:
 
 
 class _Topics:
-    """Whole each time, at once."""
+    """The topics; always sent whole."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._topics = parts.topics
@@ -106,7 +107,7 @@ class _Topics:
 
 
 class _Groups:
-    """Whole each time, at once."""
+    """The consumer groups; always sent whole."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._groups = parts.groups
@@ -126,7 +127,7 @@ class _Groups:
 
 
 class _Offsets:
-    """Change often: a slave that has an earlier state of the same start gets what changed since."""
+    """The consumer offsets. They change often, so a slave with a version of the same start gets the changes since."""
 
     def __init__(self, parts: BrokerParts, start_id: str) -> None:
         self._cursors = parts.cursors
@@ -150,7 +151,7 @@ class _Offsets:
 
 
 class _Delays:
-    """How far the delay levels are delivered."""
+    """The offsets up to which each delay level is delivered."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._delays = parts.delays
@@ -166,8 +167,11 @@ class _Delays:
 
 
 class _Deletions:
-    """Topics and the log offsets below which their records are deleted. A slave goes by them in its own queues, for
-    records that are still to come too; it keeps those that its master has forgotten until its own log has."""
+    """Topics and the log offsets below which their records are deleted.
+
+    A slave applies them to its own queues, also to records that are still to come. It keeps an entry that its master
+    has dropped until its own log has passed it.
+    """
 
     def __init__(self, parts: BrokerParts) -> None:
         self._store = parts.store
@@ -186,7 +190,7 @@ class _Deletions:
 
 
 class _MasterRole:
-    """So that whoever takes over goes on with what senders were promised last."""
+    """The master's role, ASYNC_MASTER or SYNC_MASTER: a slave that takes over keeps that promise to senders."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._sync_mode = parts.sync_mode

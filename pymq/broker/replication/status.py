@@ -1,7 +1,7 @@
-"""What a broker tells of replication: one picture for requests 9103 and 907 and for the runtime table (28).
+"""StatusReport: a broker's replication status for requests 9103 and 907 and for the runtime table (28).
 
-Cheap enough to be asked every second: everything but the count of messages a slave lacks is at hand, and that is a
-binary search in each queue that has any.
+It is cheap enough for a request every second. Only the number of messages that a slave lacks needs work: a binary
+search in each queue that lags.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 class HaServiceView(Protocol):
-    """What is asked of a master's feeds."""
+    """The part of a master's HaService that is needed here."""
 
     def states(self) -> list[SlaveState]: ...
 
 
 class HaClientView(Protocol):
-    """What is asked of a slave's link."""
+    """The part of a slave's HaClient that is needed here."""
 
     def state(self) -> HaClientState: ...
 
 
 class TruncationHistory:
-    """What was ever cut from this log. Read when first asked for: nothing is cut while a broker's parts live."""
+    """All truncations of this log. They are read once: nothing truncates the log of an open store."""
 
     def __init__(self, files: Files, root: str) -> None:
         self._files = files
@@ -58,22 +58,22 @@ class TruncationHistory:
         self.problem = ""
 
     def truncations(self) -> list[TruncationState]:
-        """In the order they were made; :attr:`problem` says when they can't be read."""
+        """Return them in the order of time. When they can't be read, :attr:`problem` says why."""
         if self._truncations is None:
             try:
                 self._truncations = [
-                    TruncationState(**asdict(truncate)) for truncate in list_truncations(self._files, self._root)
+                    TruncationState(**asdict(state)) for state in list_truncations(self._files, self._root)
                 ]
             except (OSError, StoreError) as error:
-                self._truncations, self.problem = [], f"what was cut from the log can't be told: {error}"
+                self._truncations, self.problem = [], f"the records of this log's truncations can't be read: {error}"
         return self._truncations
 
 
 class StatusReport:
-    """Puts the picture together. ``ha_service`` is a master's, ``ha_client`` a slave's; either may be missing.
+    """Builds the status. ``ha_service`` is a master's, ``ha_client`` a slave's; either may be missing.
 
-    ``epoch_history`` and ``troubles`` are asked each time; each of the latter is why this broker does not replicate as it
-    should, empty when it does.
+    The callables run for each status. Each text of ``troubles`` is a reason why this broker does not replicate as it
+    should; empty texts don't count.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class StatusReport:
 
     @property
     def role_name(self) -> str:
-        """RocketMQ's name of the role this broker has now."""
+        """RocketMQ's name of the role that this broker has now."""
         if not self._role.is_master:
             return SLAVE
         return SYNC_MASTER if self._sync_mode.is_on else ASYNC_MASTER
 
     def status(self) -> ReplicationStatus:
-        """For request 9103."""
+        """Return the answer to request 9103."""
         config, store = self._config, self._store
         slaves = self._slaves()
         truncations = self._truncations.truncations() if self._truncations is not None else []
@@ -153,7 +153,7 @@ class StatusReport:
         return "; ".join(filter(None, [*self._troubles(), *truncations]))
 
     def _slaves(self) -> list[SlaveState]:
-        """Also those that are gone: what they lack grows meanwhile."""
+        """Return all slaves, also those that are gone: their lag grows meanwhile."""
         states = self._ha_service.states() if self._ha_service is not None else []
         return [replace(state, **self._lag(state)) for state in states]
 
@@ -166,14 +166,14 @@ class StatusReport:
         }
 
     def _messages_behind(self, offset: int) -> int:
-        """-1 when a queue can't be read: whoever asks then wants to know the rest all the more."""
+        """Return -1 when a queue can't be read, so that the rest of the status is still there."""
         try:
             return sum(queue.count_from(offset) for queue in self._store.queue_views())
         except (OSError, StoreError):
             return -1
 
     def ha_status(self) -> HaStatus:
-        """For RocketMQ's request 907."""
+        """Return the answer to RocketMQ's request 907."""
         end = self._store.physical_max_offset
         states = [slave for slave in self._slaves() if slave.is_connected]
         return HaStatus(
@@ -209,7 +209,7 @@ class StatusReport:
         )
 
     def figures(self) -> dict[str, str]:
-        """For the runtime table: RocketMQ has no such keys there, so all begin with ``pymq``."""
+        """Return the entries of the runtime table. RocketMQ has no such keys there; all begin with ``pymq``."""
         status = self.status()
         result = {
             "pymqBrokerId": str(status.broker_id),

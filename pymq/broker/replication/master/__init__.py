@@ -1,1 +1,1 @@
-"""A master's side: which slaves may follow, what they are sent, and how many a send waits for."""
+"""A master's side: which slaves may join, what they are sent, and how many slaves a send waits for."""

@@ -1,7 +1,7 @@
-"""Topics that a new master's log has messages of and its table doesn't.
+"""Creates topics that a new master's log has messages of and its topic table lacks.
 
-A topic that a first send makes is copied to slaves a moment after that send was answered. When its master dies in
-between, the message is in the slave's log and nobody could read it.
+The first send to a topic may create it. The slaves copy the topic a moment after that send was answered. When the
+master dies in between, a slave has the message in its log, but consumers can't read it without the topic.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a client asks for when a send makes a topic (Java: DefaultMQProducer.defaultTopicQueueNums).
+# A client asks for so many when a send creates a topic (Java: DefaultMQProducer.defaultTopicQueueNums).
 QUEUE_COUNT = 4
 
 
 def make_found_topics(store: MessageStore, topics: TopicManager) -> list[str]:
-    """Makes them, with the queues that hold messages at least; returns their names. They are saved soon."""
+    """Create the missing topics with at least the queues that have messages; return their names."""
     missing: dict[str, int] = {}
     for topic, queue_id in store.queues():
         if topics.get(topic) is None and store.min_offset(topic, queue_id) < store.max_offset(topic, queue_id):
             missing[topic] = max(missing.get(topic, _least_count(topic)), queue_id + 1)
     if missing:
         topics.ensure_all_internal(missing)
-        log.warning("the log has messages of topics that were not copied yet, they are made: %s", ", ".join(missing))
+        log.warning(
+            "the log has messages of topics that were not copied yet; these topics are created: %s", ", ".join(missing)
+        )
     return list(missing)
 
 

@@ -1,4 +1,4 @@
-"""HaConnection: a master's side of one HA connection. What the slave has, what it was sent, and the log from there on."""
+"""HaConnection: a master's side of one HA connection. It sends the log and keeps what the slave acknowledged."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pymq.wire.bodies_replication import AHEAD, CATCHING_UP, CONNECTED, FOLLOWIN
 from pymq.wire.ha import ReportReader, Reports, encode_head
 from pymq.wire.streams import Stream
 
-# Bytes that wait in this process for one slave, plus one frame: what a slow slave lacks beyond that is read from the
-# log again when it has taken these.
+# Bytes that wait in this process for one slave, plus one frame. The rest of what a slow slave lacks stays in the log
+# until the slave has taken these.
 UNSENT_BYTES_MAX = 1024 * 1024
-# Sent to one slave in one go while it catches up, so that it holds up neither sends nor the other slaves.
+# Sent to one slave in one turn while it catches up, so that it delays neither sends nor the other slaves.
 TURN_BYTES_MAX = 1024 * 1024
 _JOIN_BYTES_MAX = 32 * 1024  # below this one copied write is cheaper than two
 
 
 class HaStore(Protocol):
-    """What a feed reads of the store."""
+    """The part of the store that an HaConnection reads."""
 
     @property
     def physical_min_offset(self) -> int: ...
@@ -35,22 +35,22 @@ class HaStore(Protocol):
 
 
 class HaConnectionOwner(Protocol):
-    """Whom a feed tells what has happened."""
+    """Receives an HaConnection's events: an HaService."""
 
     def redeem(self, connection: HaConnection, token: int) -> JoinedSlave | None:
-        """What the token stands for; None when it was never given, or is too old."""
+        """Return the slave that the token was given to; None when it was never given, or is too old."""
         ...
 
     def on_following(self, connection: HaConnection) -> None:
-        """A slave follows now."""
+        """A slave follows the log now."""
         ...
 
     def on_ack(self) -> None:
-        """A slave has more than before."""
+        """A slave has acknowledged more than before."""
         ...
 
     def warn(self, connection: HaConnection, what: str) -> None:
-        """Logs a problem."""
+        """Log a problem."""
         ...
 
     def on_closed(self, connection: HaConnection, why: str) -> None: ...
@@ -62,7 +62,7 @@ class HaConnection:
     def __init__(
         self, owner: HaConnectionOwner, store: HaStore, times: LogTimes, *, clock: Clock, config: BrokerConfig
     ) -> None:
-        """``times``: of the master's log, shared by all feeds."""
+        """``times`` belongs to the master's log; all connections share it."""
         self._owner = owner
         self._store = store
         self._times = times
@@ -71,7 +71,7 @@ class HaConnection:
         self._stream: Stream | None = None
         self._reader = ReportReader()
         self.joined_slave = NOT_JOINED
-        self.sent_offset: int | None = None  # the offset that is sent next; None before the first report
+        self.sent_offset: int | None = None  # the log is sent up to here; None before the first report
         self.ack_offset = 0
         self.problem = ""
         self.is_ahead = False
@@ -83,11 +83,11 @@ class HaConnection:
         self._heard_ms = self._sent_ms = now_ms
         self._rate = Rate(now_ms, 0)
 
-    # -- of the stream ---------------------------------------------------------------------------------------------
+    # -- StreamHandler -----------------------------------------------------------------------------------------------
 
     def opened(self, stream: Stream) -> None:
         self._stream = stream
-        if self._is_closed:  # it made room before it was there
+        if self._is_closed:  # another connection took its place before it opened
             stream.close()
         self._heard_ms = self._sent_ms = self._clock.monotonic_ms()
 
@@ -112,12 +112,12 @@ class HaConnection:
         self._is_closed = True
         self._owner.on_closed(self, self.problem or why)
 
-    # -- what the slave says ---------------------------------------------------------------------------------------
+    # -- receiving ---------------------------------------------------------------------------------------------------
 
     def _take_token(self, token: int) -> None:
         joined_slave = self._owner.redeem(self, token)
         if joined_slave is None:
-            self.close("its token is unknown or too old: it has to join again")
+            self.close("its token is unknown or too old: it must join again")
         else:
             self.joined_slave = joined_slave
 
@@ -131,12 +131,12 @@ class HaConnection:
             self.pump()
 
     def _begin(self, offset: int) -> None:
-        """The first report says from where on. Java: DefaultHAConnection's WriteSocketService, but for the checks."""
+        """Start at the offset of the first report. Java: DefaultHAConnection.WriteSocketService, without the checks."""
         start, end = self._store.physical_min_offset, self._store.physical_max_offset
         if self.joined_slave is not NOT_JOINED:
             if offset != self.joined_slave.start:
                 self.close(
-                    f"it joined to go on at {self.joined_slave.start}, but reports {offset}: it has to join again"
+                    f"it joined to continue at {self.joined_slave.start}, but reports {offset}: it must join again"
                 )
                 return
         elif offset == 0:
@@ -144,18 +144,18 @@ class HaConnection:
         if offset > end:
             self.is_ahead = True
             self.problem = (
-                f"its log goes to {offset}, this master's to {end}: it is not the same log, nothing is sent; "
-                f"{_BEGIN_ANEW}"
+                f"its log ends at {offset}, this master's at {end}: these are not the same log, nothing is sent; "
+                f"{_START_EMPTY}"
             )
             self._owner.warn(self, self.problem)
         elif offset < start:
-            self.close(f"its log ends at {offset}, before this master's oldest byte {start}: {_BEGIN_ANEW}")
+            self.close(f"its log ends at {offset}, before this master's oldest byte {start}: {_START_EMPTY}")
             return
         self.sent_offset = self.ack_offset = self._begun_at = offset
         if self.joined_slave is not NOT_JOINED or offset == end:
             self._note_following()
         self._rate = Rate(self._heard_ms, offset)
-        self._beat()  # so that it knows at once that it follows
+        self._beat()  # the slave learns at once that it follows
         self._owner.on_ack()
 
     def _note_ack(self, reports: Reports) -> None:
@@ -166,7 +166,7 @@ class HaConnection:
                 "ha-report", f"it reported offset {offset}, but was sent no more than {self.sent_offset}"
             )
         if reports.went_back:
-            self.problem = f"its reports went back, now to {offset}: has it lost a part of its log?"
+            self.problem = f"its reports went back, now to {offset}: it may have lost a part of its log"
         has_more = offset > self.ack_offset
         self.ack_offset = offset
         if offset > self._begun_at and not self.has_followed:
@@ -178,10 +178,10 @@ class HaConnection:
         self.has_followed = True
         self._owner.on_following(self)
 
-    # -- what it is sent -------------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Sends what is new in the log, as far as the slave takes it."""
+        """Send the new part of the log, until the slave takes no more."""
         stream, at = self._stream, self.sent_offset
         if at is None or stream is None or self._is_waiting or self._is_closed or self.is_ahead:
             return
@@ -193,8 +193,8 @@ class HaConnection:
         except (PymqError, OSError) as error:
             start = self._store.physical_min_offset
             at = self.sent_offset or at
-            lost = f"what it needs next ({at}) was deleted, the log begins at {start}: {_BEGIN_ANEW}"
-            self.close(lost if at < start else f"the log can't be read at {at}: {error}")
+            deleted = f"the offset it needs next ({at}) was deleted, the log begins at {start}: {_START_EMPTY}"
+            self.close(deleted if at < start else f"the log can't be read at {at}: {error}")
 
     def _send(self, stream: Stream, at: int, end: int) -> None:
         stop = at + TURN_BYTES_MAX
@@ -215,16 +215,16 @@ class HaConnection:
             self.sent_offset = at
         self._sent_ms = self._clock.monotonic_ms()
 
-    # -- now and then ----------------------------------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
-        """Heartbeats, silence, rate."""
+        """Send a heartbeat when one is due, close a silent connection, update the rate."""
         self._rate.look(now_ms, self.ack_offset)
         if self._is_closed or self._stream is None:
             return
         silence_ms_max = self._config.ha_housekeeping_interval_ms
         if now_ms - self._heard_ms >= silence_ms_max:
-            self.close(f"nothing was heard of it for {silence_ms_max} ms (haHousekeepingInterval)")
+            self.close(f"it sent nothing for {silence_ms_max} ms (haHousekeepingInterval)")
             return
         self.pump()
         is_due = now_ms - self._sent_ms >= self._config.ha_send_heartbeat_interval_ms
@@ -237,28 +237,28 @@ class HaConnection:
             self._sent_ms = self._clock.monotonic_ms()
 
     def close(self, why: str) -> None:
-        """Ends the connection; ``why`` is logged and shown."""
+        """Close the connection. ``why`` is logged and appears in the status."""
         if not self._is_closed:
             self._is_closed = True
             self.problem = why
             if self._stream is not None:
                 self._stream.close()
 
-    # -- what it is like -------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
-        """Where the slave answers; of one that did not join where its connection comes from."""
+        """The slave's own address; for a slave that did not join, the address of its connection."""
         return self.joined_slave.address or (self._stream.peer_address if self._stream is not None else "")
 
     @property
     def is_slave(self) -> bool:
-        """Whether it joined, or has taken some of our log; eight bytes of zero may come from anybody."""
+        """True when it joined or has taken some of our log. Any program may send eight zero bytes."""
         return self.joined_slave is not NOT_JOINED or self.has_followed
 
     @property
     def name(self) -> str:
-        """For a line in the log."""
+        """The peer, as a log line names it."""
         if not self.is_slave:
             return f"a connection from {self.address} to the HA port"
         return (
@@ -269,12 +269,12 @@ class HaConnection:
 
     @property
     def may_make_room(self) -> bool:
-        """It has said nothing yet, or nothing that we could send something for."""
+        """True when the peer reported no offset yet, or one that nothing can be sent for."""
         return not self._is_closed and (self.sent_offset is None or self.is_ahead)
 
     @property
     def counts(self) -> bool:
-        """Whether its reports speak of our log."""
+        """True when its reports are offsets of our log."""
         return self.sent_offset is not None and not self.is_ahead and not self._is_closed
 
     @property
@@ -310,4 +310,4 @@ class HaConnection:
         return CATCHING_UP if self._is_waiting else FOLLOWING
 
 
-_BEGIN_ANEW = "move its directory away and start it with an empty one"
+_START_EMPTY = "move its directory away and start it with an empty one"

@@ -1,6 +1,6 @@
-"""HaService: a master's slaves. One feed for each HA connection, how many of them have how much, and who is gone.
+"""HaService: a master's slaves, with one HaConnection each, what they acknowledged, and which of them are gone.
 
-What happens for each message is nothing: once a turn each feed is asked to send what is new, with one write.
+There is no work per message: once a turn each connection sends the new part of the log in one write.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pymq.wire.streams import Stream, StreamHandler
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 64
-# Slaves that went are remembered until they come back: as many as may go at once, for UnsyncedReplicas decides by what each
-# was sent whom to ask after a power loss.
+# Slaves that went are kept until they come back, as many as may go at once: UnsyncedReplicas needs to know what each
+# of them was sent.
 GONE_MAX = CONNECTIONS_MAX
 
 
 class HaService:
-    """Belongs to the event loop's thread. ``on_ack`` is called when a slave has more than before, or has gone."""
+    """Belongs to the event loop's thread. ``on_ack`` runs when a slave has acknowledged more, or has gone."""
 
     def __init__(self, *, store: HaStore, clock: Clock, config: BrokerConfig, rng: random.Random) -> None:
         self.on_ack: Callable[[], None] = lambda: None
@@ -47,8 +47,11 @@ class HaService:
     # -- connections -----------------------------------------------------------------------------------------------
 
     def accept(self) -> StreamHandler:
-        """For each incoming HA connection. When there are too many, one that has said nothing yet makes room, the
-        oldest first: whoever only holds connections keeps no slave out."""
+        """Return the handler of a new HA connection.
+
+        Beyond CONNECTIONS_MAX the oldest connection without a usable report is closed first, so that idle connections
+        keep no slave out.
+        """
         if len(self._connections) >= CONNECTIONS_MAX and not self._make_room():
             return _TooMany(self._rate_limited_log)
         connection = HaConnection(self, self._store, self._times, clock=self._clock, config=self._config)
@@ -62,17 +65,17 @@ class HaService:
         silent = [connection for connection in candidates if connection.sent_offset is None]
         connection = (silent or candidates)[0]
         self._connections.remove(connection)
-        connection.close(f"it made room for another one: there are {CONNECTIONS_MAX} connections")
+        connection.close(f"another connection took its place: there are {CONNECTIONS_MAX}")
         self._rate_limited_log.write("all", f"{connection.name} ended: {connection.problem}")
         return True
 
     def joined_slave(self, broker_id: int, address: str, start: int) -> int:
-        """A token for a slave whose joining was accepted: with it in front its connection goes on from ``start``."""
+        """Return the token that a slave's connection begins with, to continue at ``start``."""
         self._rejected_peers.forget(broker_id, address)
         return self._join_tokens.give(JoinedSlave(broker_id, address, start), self._clock.monotonic_ms())
 
     def live_address(self, broker_id: int) -> str:
-        """Where the connected slave of this id answers; empty when there is none."""
+        """Return the address of the connected slave with this id; empty without one."""
         return next(
             (
                 connection.address
@@ -91,15 +94,15 @@ class HaService:
         return joined_slave
 
     def refused(self, broker_id: int, address: str, why: str) -> None:
-        """A joining was refused; ``broker_id`` -1 and where it came from when it can't be read."""
+        """Note a refused JoinRequest. For one that can't be read ``broker_id`` is -1 and ``address`` the connection's."""
         address, why = printable(address), printable(why)
         gone = self._gone.get(_key(broker_id, address))
         if gone is not None and host_of(gone.address) == host_of(address):
             gone.problem = why
         else:
             self._rejected_peers.note(broker_id, address, why)
-        who = f"slave {broker_id} at {address}" if broker_id >= 0 else f"a joining from {address}"
-        self._rate_limited_log.write(_who(broker_id, address), f"{who} was refused: {why}")
+        name = f"slave {broker_id} at {address}" if broker_id >= 0 else f"a join request from {address}"
+        self._rate_limited_log.write(_source(broker_id, address), f"{name} was refused: {why}")
 
     def on_following(self, connection: HaConnection) -> None:
         self._log(connection, f"{connection.name} follows from offset {connection.sent_offset} on", logging.INFO)
@@ -111,7 +114,7 @@ class HaService:
         if connection.is_slave:
             self._remember(connection, why)
             self.warn(connection, f"its connection ended: {why}")
-        elif connection.problem:  # without one it only looked whether somebody listens
+        elif connection.problem:  # without one it was a check whether the port is open
             self._rejected_peers.note(connection.joined_slave.broker_id, connection.address, why)
             self.warn(connection, why)
         self.on_ack()
@@ -121,24 +124,24 @@ class HaService:
 
     def _log(self, connection: HaConnection, text: str, level: int) -> None:
         self._rate_limited_log.write(
-            _who(connection.joined_slave.broker_id, connection.address),
+            _source(connection.joined_slave.broker_id, connection.address),
             text,
             level,
             is_trusted=connection.joined_slave.broker_id >= 0,
         )
 
     def close(self, why: str) -> None:
-        """Ends all connections: the broker stops, or is no master any more. Who has caught up gets the last bytes."""
+        """Close all connections, because the broker stops or is no longer the master; send the last bytes before."""
         self.committed()
         for connection in list(self._connections):
             if not connection.is_slave:
-                self._connections.remove(connection)  # who it was needs no line any more
+                self._connections.remove(connection)  # it needs no log line
             connection.close(why)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def committed(self) -> None:
-        """At the end of each turn: sends what it brought."""
+        """Send what the turn added to the log. Call it at the end of each turn."""
         if self._connections and self._store.physical_max_offset != self._seen_end:
             self._seen_end = self._store.physical_max_offset
             self._times.note(self._clock.monotonic_ms(), self._seen_end)
@@ -146,7 +149,7 @@ class HaService:
                 connection.pump()
 
     def tick(self) -> None:
-        """Some times a second: heartbeats, silent slaves."""
+        """Run the connections' timers. Call it several times a second."""
         now_ms = self._clock.monotonic_ms()
         self._rate_limited_log.tick()
         for connection in self._connections:
@@ -155,10 +158,10 @@ class HaService:
         if acks:
             self._times.forget_below(min(acks))
 
-    # -- what they have --------------------------------------------------------------------------------------------
+    # -- what the slaves have ----------------------------------------------------------------------------------------
 
     def offset_acked_by(self, slave_count: int) -> int:
-        """The log offset that at least ``slave_count`` slaves have; 0 when there are fewer."""
+        """Return the log offset that at least ``slave_count`` slaves acknowledged; 0 when there are fewer slaves."""
         acks = sorted([connection.ack_offset for connection in self._connections if connection.counts], reverse=True)
         if slave_count <= 0:
             return self._store.physical_max_offset
@@ -166,26 +169,26 @@ class HaService:
 
     @property
     def in_sync_count(self) -> int:
-        """Slaves that are less than ``haMaxGapNotInSync`` behind."""
+        """The number of slaves that are less than ``haMaxGapNotInSync`` behind."""
         return sum(connection.is_in_sync for connection in self._connections)
 
     @property
     def are_all_there(self) -> bool:
-        """No slave has gone and is not back yet."""
-        self._forget_back()
+        """True when every slave that went has come back."""
+        self._forget_returned()
         return not self._gone
 
     def states(self) -> list[SlaveState]:
-        """Each slave, also those that went and did not come back (state "gone", and why), and who was sent away
-        lately (state "refused")."""
-        self._forget_back()
+        """Return the state of each slave, of those that went and did not come back ("gone"), and of rejected peers
+        ("refused")."""
+        self._forget_returned()
         return [
             *(connection.state() for connection in self._connections),
             *self._gone.values(),
             *self._rejected_peers.states(),
         ]
 
-    def _forget_back(self) -> None:
+    def _forget_returned(self) -> None:
         for connection in self._connections:
             if connection.sent_offset is not None:
                 self._gone.pop(_key(connection.joined_slave.broker_id, connection.address), None)
@@ -198,21 +201,21 @@ class HaService:
         state.state, state.problem, state.in_sync, state.bytes_per_second = GONE, why, False, 0
         self._gone.pop(key, None)
         self._gone[key] = state
-        if len(self._gone) > GONE_MAX:  # those that never joined go first
+        if len(self._gone) > GONE_MAX:  # slaves that never joined go first
             del self._gone[next((key for key in self._gone if key[0] < 0), next(iter(self._gone)))]
 
 
 def _key(broker_id: int, address: str) -> tuple[int, str]:
-    """One slave's: its id, wherever it moves; of RocketMQ's, which tell none, the host."""
+    """Return a slave's key: its id, as its address may change; the host for RocketMQ's slaves, which send no id."""
     return (broker_id, "" if broker_id >= 0 else host_of(address))
 
 
-def _who(broker_id: int, address: str) -> str:
+def _source(broker_id: int, address: str) -> str:
     return f"{broker_id} {host_of(address)}"
 
 
 class _TooMany:
-    """A connection beyond ``CONNECTIONS_MAX``: closed at once."""
+    """Closes a connection beyond ``CONNECTIONS_MAX`` at once."""
 
     def __init__(self, rate_limited_log: RateLimitedLog) -> None:
         self._rate_limited_log = rate_limited_log
@@ -220,9 +223,9 @@ class _TooMany:
     def opened(self, stream: Stream) -> None:
         address = stream.peer_address
         self._rate_limited_log.write(
-            _who(-1, address),
-            f"a connection from {address} to the HA port: there are {CONNECTIONS_MAX} already, no more are taken: stop "
-            "some slaves, or who else connects here",
+            _source(-1, address),
+            f"a connection from {address} to the HA port was closed: the limit of {CONNECTIONS_MAX} is reached: stop "
+            "other programs that connect here, or some slaves",
         )
         stream.close()
 

@@ -1,4 +1,4 @@
-"""A master's decision whether a slave may follow, and from where: a pure function of what both say of their logs."""
+"""A master's decision whether a slave may join, and where it continues: a pure function of facts about both logs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from pymq.wire.codes import ResponseCode
 
 
 class MasterLog(NamedTuple):
-    """What a master knows of itself. ``tail_digest(end, size)``: of ``size`` bytes of the log before ``end``;
-    ``live_address``: where the slave with the asked id answers that is connected already, else empty."""
+    """A master's facts about itself and its log.
+
+    ``tail_digest(end, size)`` returns the digest of the ``size`` bytes before ``end``. ``live_address`` is the address
+    of a connected slave with the id in question; empty without one.
+    """
 
     cluster: str
     broker_name: str
@@ -31,16 +34,16 @@ class MasterLog(NamedTuple):
 
 
 def decide(request: JoinRequest, own: MasterLog) -> int:
-    """The offset the slave goes on from; below its log's end: it must cut its log there first.
+    """Return the offset where the slave continues. If it is below its log's end, the slave must truncate its log.
 
     Raises Refusal with a text that names the values, see the table in docs/replication-protocol.md.
     """
     _check_identity(request, own)
-    _check_sense(request, own)
+    _check_tail_size(request, own)
     _check_epoch(request, own)
     if request.log_start == request.log_end:
         return own.start if request.full_sync else last_segment_start(own.start, own.end, own.segment_size_bytes)
-    return _place_in_log(request, own)
+    return _offset_in_log(request, own)
 
 
 def _check_identity(request: JoinRequest, own: MasterLog) -> None:
@@ -58,54 +61,54 @@ def _check_identity(request: JoinRequest, own: MasterLog) -> None:
         if theirs != ours:
             raise _refusal(f"{what} is {theirs} on the slave and {ours} on this master: make them equal")
     if not MASTER_ID < request.broker_id <= BROKER_ID_MAX:
-        raise _refusal(f"a slave's brokerId is {MASTER_ID + 1} to {BROKER_ID_MAX}, this one says {request.broker_id}")
+        raise _refusal(f"the slave's brokerId is {request.broker_id}, use {MASTER_ID + 1} to {BROKER_ID_MAX}")
     try:
         parse_address(request.address)
     except ValueError as error:
         raise _refusal(f"the slave's own address: {error}") from None
     if own.live_address and own.live_address != request.address:
         raise _refusal(
-            f"brokerId {request.broker_id} is that of the slave at {own.live_address}, which is connected: "
-            f"give the one at {request.address} another"
+            f"brokerId {request.broker_id} belongs to the slave at {own.live_address}, which is connected: "
+            f"give the one at {request.address} another id"
         )
 
 
-def _check_sense(request: JoinRequest, own: MasterLog) -> None:
+def _check_tail_size(request: JoinRequest, own: MasterLog) -> None:
     whole = tail_size(request.log_start, request.log_end, own.segment_size_bytes)
     if not 0 <= request.log_start <= request.log_end or request.tail_bytes != whole:
         raise _refusal(
-            f"a log from {request.log_start} to {request.log_end} with a tail of {request.tail_bytes} bytes makes no "
-            f"sense: the tail has {whole}"
+            f"a log from {request.log_start} to {request.log_end} with a tail of {request.tail_bytes} bytes is not "
+            f"possible: its tail has {whole}"
         )
 
 
 def _check_epoch(request: JoinRequest, own: MasterLog) -> None:
-    """Whoever has followed a newer master may have confirmed messages that this one never saw: it must not cut them."""
+    """Refuse a slave that has followed a newer master: it may have confirmed messages that this master never had."""
     theirs, ours = history_of_body(request.epoch_history).epoch, own.epoch_history.epoch
     if 0 < ours < theirs:
         raise _refusal(
             f"the slave at {request.address} has followed a master of epoch {theirs}, this one's epoch is {ours}: "
-            "another broker was made master since; start that one, or promote this slave"
+            "another broker became the master since; start that one, or promote this slave"
         )
 
 
-def _place_in_log(request: JoinRequest, own: MasterLog) -> int:
+def _offset_in_log(request: JoinRequest, own: MasterLog) -> int:
     theirs = history_of_body(request.epoch_history)
     common = common_point(own.epoch_history, own.end, theirs, request.log_end)
     end = request.log_end
     if end < own.start:
-        raise _refusal(f"the slave's log ends at {end}, before this master's oldest byte {own.start}: {_BEGIN_ANEW}")
+        raise _refusal(f"the slave's log ends at {end}, before this master's oldest byte {own.start}: {_START_EMPTY}")
     if common.is_known and common.offset < end:
         if common.offset < max(own.start, request.log_start):
             raise _refusal(
-                f"the logs are the same up to {common.offset} alone; the slave's begins at {request.log_start}, this "
-                f"master's at {own.start}: {_BEGIN_ANEW}"
+                f"the logs are equal up to {common.offset} only; the slave's begins at {request.log_start}, this "
+                f"master's at {own.start}: {_START_EMPTY}"
             )
         return common.offset
     if common.offset < end:
         raise _refusal(
-            f"the slave's log goes to {end}, but no master in its epoch history is in this one's, and nothing behind "
-            f"{common.offset} can be the same: {_BEGIN_ANEW}"
+            f"the slave's log ends at {end}, but its epoch history shares no entry with this master's, and nothing "
+            f"after {common.offset} can be equal: {_START_EMPTY}"
         )
     _compare_tails(request, own, is_known=common.is_known)
     return end
@@ -117,17 +120,17 @@ def _compare_tails(request: JoinRequest, own: MasterLog, *, is_known: bool) -> N
         if is_known:
             return
         raise _refusal(
-            f"the slave's log ends at {end}, where this master's begins: nothing is left to compare: {_BEGIN_ANEW}"
+            f"the slave's log ends at {end}, where this master's begins: nothing is left to compare: {_START_EMPTY}"
         )
     ours = own.tail_digest(end, size)
     if request.tail_digest != ours:
         raise _refusal(
-            f"the {size} bytes before offset {end} are others: digest {request.tail_digest} on the slave, {ours} here: "
-            f"{_BEGIN_ANEW}"
+            f"the {size} bytes before offset {end} differ: digest {request.tail_digest} on the slave, {ours} here: "
+            f"{_START_EMPTY}"
         )
 
 
-_BEGIN_ANEW = "move its directory away and start the slave with an empty one"
+_START_EMPTY = "move its directory away and start the slave with an empty one"
 
 
 def _refusal(text: str) -> Refusal:

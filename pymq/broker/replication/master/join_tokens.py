@@ -1,4 +1,4 @@
-"""JoinTokens: what a slave was told when it joined, kept until it opens its HA connection with the token."""
+"""JoinTokens: connects a slave's JoinRequest with the HA connection that the slave opens afterwards."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from typing import NamedTuple
 
 from pymq.wire.ha import OFFSET_MAX
 
-# More than any group has slaves; the oldest goes, and its slave joins again.
+# More than the slaves of any group. The oldest token goes, and its slave joins again.
 JOIN_TOKENS_MAX = 64
 TOKEN_BITS = OFFSET_MAX.bit_length() - 1
 
 
 class JoinedSlave(NamedTuple):
-    """``broker_id`` and ``address`` ("host:port") of the slave, and the offset it goes on from."""
+    """A slave's ``broker_id``, its ``address`` ("host:port"), and the log offset where it continues."""
 
     broker_id: int
     address: str
     start: int
 
 
-NOT_JOINED = JoinedSlave(-1, "", 0)
+NOT_JOINED = JoinedSlave(-1, "", 0)  # a peer without a token, for instance a RocketMQ slave
 
 
 class JoinTokens:
-    """Tokens are negative: no report ever is. Each works once, for ``lifetime_ms``."""
+    """Gives tokens. A token is negative, which no report is, and works once, for ``lifetime_ms``."""
 
     def __init__(self, rng: random.Random, lifetime_ms: int) -> None:
         self._rng = rng
         self._lifetime_ms = lifetime_ms
-        self._open: dict[
-            int, tuple[JoinedSlave, int]
-        ] = {}  # in the order of their making, with the monotonic ms of that
+        self._open: dict[int, tuple[JoinedSlave, int]] = {}  # by token, oldest first, with its monotonic ms
 
     def give(self, joined_slave: JoinedSlave, now_ms: int) -> int:
-        """A token. An older one of the same slave id is void."""
+        """Return a token for the slave. Older tokens of the same slave id become void."""
         self._open = {
             token: given for token, given in self._open.items() if given[0].broker_id != joined_slave.broker_id
         }
@@ -45,6 +43,6 @@ class JoinTokens:
         return token
 
     def take(self, token: int, now_ms: int) -> JoinedSlave | None:
-        """What the token was given for, once."""
+        """Return the slave that the token was given to, once; None for an unknown or old token."""
         joined_slave, given_ms = self._open.pop(token, (None, 0))
         return joined_slave if now_ms - given_ms < self._lifetime_ms else None

@@ -1,7 +1,6 @@
-"""Strays: who came to a master and is no slave of it: joinings that were refused, and whatever else found the HA port.
+"""RejectedPeers: peers that a master rejected: refused join requests, and other programs at the HA port.
 
-They are shown beside the slaves for as long as they keep coming, and a minute longer; what is kept of slaves is not
-touched by them.
+The status shows them beside the slaves while they keep coming, and for a minute after that.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from pymq.model.hosts import host_of
 from pymq.wire.bodies_replication import REFUSED, SlaveState
 
 SHOWN_MS = 60_000
-REJECTED_PEERS_MAX = 8  # the one that came longest ago is forgotten
+REJECTED_PEERS_MAX = 8  # the oldest one is dropped
 
 
 class RejectedPeers:
-    """By id (-1: none was told) and host."""
+    """Keeps them by id (-1 without one) and host."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._found: dict[tuple[int, str], tuple[SlaveState, int]] = {}  # with the monotonic ms of its last coming
+        self._found: dict[tuple[int, str], tuple[SlaveState, int]] = {}  # with the monotonic ms of the last time
 
     def note(self, broker_id: int, address: str, why: str) -> None:
-        """It came from ``address`` ("host:port"), and was sent away."""
+        """Note a peer at ``address`` ("host:port") that was rejected because of ``why``."""
         self.forget(broker_id, address)
         if len(self._found) >= REJECTED_PEERS_MAX:
             del self._found[next(iter(self._found))]
@@ -30,11 +29,11 @@ class RejectedPeers:
         self._found[_key(broker_id, address)] = (state, self._clock.monotonic_ms())
 
     def forget(self, broker_id: int, address: str) -> None:
-        """It is a slave now."""
+        """Drop a peer that is a slave now."""
         self._found.pop(_key(broker_id, address), None)
 
     def states(self) -> list[SlaveState]:
-        """Those of the last minute."""
+        """Return the rejected peers of the last minute."""
         oldest_ms = self._clock.monotonic_ms() - SHOWN_MS
         self._found = {key: found for key, found in self._found.items() if found[1] > oldest_ms}
         return [state for state, _ in self._found.values()]

@@ -1,9 +1,9 @@
-"""SyncMode: what SYNC_MASTER asks of a send: how many slaves must have it, whether they can, and what is said if not.
+"""SyncMode: the rule of SYNC_MASTER: how many slaves a send waits for, and what the sender gets without them.
 
-Other than RocketMQ's, a PyMQ master stores nothing while too few slaves are in sync: a message that is stored and not
-confirmed would be unseen until a slave comes, or lost with the master. The refusal is SERVICE_NOT_AVAILABLE, with which
-every client tries another broker; SLAVE_NOT_AVAILABLE and FLUSH_SLAVE_TIMEOUT say to all of them that the message *is*
-stored (Java: MQClientAPIImpl.processSendResponse makes them a SendResult and reads its fields).
+Unlike RocketMQ's, a PyMQ master stores nothing while too few slaves are in sync. A message that is stored but not
+confirmed would be invisible until a slave comes, or lost with the master. The refusal is SERVICE_NOT_AVAILABLE, after
+which every client tries another broker. SLAVE_NOT_AVAILABLE and FLUSH_SLAVE_TIMEOUT mean to all clients that the
+message *is* stored (Java: MQClientAPIImpl.processSendResponse turns them into a SendResult).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 
-# Log bytes that may wait for slaves. What waits also takes memory: a unit and keys for each message, held answers.
+# Log bytes that may wait for slaves. They also take memory: a queue unit, keys and a waiting answer for each message.
 UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
 _REFUSER = SYNC_MASTER
 
 
 class Slaves(Protocol):
-    """What is asked of the feeds."""
+    """The part of an HaService that is needed here."""
 
     @property
     def in_sync_count(self) -> int:
-        """Slaves that are connected and near the log's end."""
+        """The number of slaves that are connected and near the log's end."""
         ...
 
     def offset_acked_by(self, slave_count: int) -> int:
@@ -40,27 +40,26 @@ class Slaves(Protocol):
 
 
 class NoSlaves:
-    """Stands in where nobody can follow."""
+    """Replaces an HaService on a broker that no slave can follow."""
 
     in_sync_count = 0
 
     def offset_acked_by(self, slave_count: int) -> int:
-        """Nobody has anything."""
+        """Return 0."""
         return 0
 
 
 class LateReply(NamedTuple):
-    """What a sender is told whose message is stored, but not confirmed in time."""
+    """The answer to a sender whose message is stored, but not confirmed in time."""
 
     code: int
     remark: str
 
 
 class SyncMode:
-    """The rule, and the gate in front of the store. ``slaves`` may be set after the start, before the first send.
+    """Decides how many slaves a send waits for, and closes the store to writes when there are too few.
 
-    Everything is asked anew each time: ``brokerRole``, ``inSyncReplicas`` and their like may change at any time, and
-    slaves come and go.
+    Each answer uses the current settings, because ``brokerRole``, ``inSyncReplicas`` and others may change at any time.
     """
 
     def __init__(self, *, config: BrokerConfig, store: MessageStore, role: Role) -> None:
@@ -78,17 +77,18 @@ class SyncMode:
 
     @property
     def is_concerned(self) -> bool:
-        """True when :meth:`check` may change something: the mode is on, or was when it closed the store."""
+        """True when :meth:`check` may change something: the mode is on, or was on when it closed the store."""
         return self.is_on or self.is_refusing
 
     @property
     def required_slaves(self) -> int:
-        """How many slaves must have a message as the operator set it (``inSyncReplicas`` less the master)."""
+        """The number of slaves that must have a message by configuration (``inSyncReplicas`` less the master)."""
         return self._config.in_sync_replicas - 1 if self.is_on else 0
 
     @property
     def needed_slaves(self) -> int:
-        """How many it are now: fewer where ``enableAutoInSyncReplicas`` allows it and no more are in sync."""
+        """The number of slaves that a send waits for right now: fewer than required where
+        ``enableAutoInSyncReplicas`` allows it and no more are in sync."""
         config, wanted = self._config, self.required_slaves
         if wanted == 0 or not config.auto_in_sync_replicas:
             return wanted
@@ -96,21 +96,21 @@ class SyncMode:
 
     @property
     def is_degraded(self) -> bool:
-        """True while sends wait for fewer slaves than the operator wants."""
+        """True while sends wait for fewer slaves than required."""
         return self.needed_slaves < self.required_slaves
 
     @property
     def timeout_ms(self) -> int:
-        """How long an answer waits for slaves."""
+        """The time an answer waits for slaves, in milliseconds."""
         return self._config.slave_timeout_ms
 
     def confirm_offset(self) -> int:
-        """The log offset that as many slaves as are needed have; the log's end when none is."""
+        """Return the log offset that enough slaves acknowledged; the log's end when no slave is needed."""
         needed = self.needed_slaves
         return self.slaves.offset_acked_by(needed) if needed else self._store.physical_max_offset
 
     def late_reply(self) -> LateReply:
-        """For a message that was stored ``slaveTimeout`` ago and that too few slaves have."""
+        """Return the answer for a message that was stored ``slaveTimeout`` ago and that too few slaves have."""
         count, needed = self.slaves.in_sync_count, self.needed_slaves
         if count < needed:
             return LateReply(
@@ -125,20 +125,20 @@ class SyncMode:
         )
 
     def check(self) -> None:
-        """Opens or closes the store to writes. Called after each commit and from time to time."""
+        """Open or close the store to writes. Call it after each commit and from time to time."""
         self._note_degraded()
         why = self._reason() if self.is_on else None
         if why is None:
             if self._refused_for is not None:
                 self._refused_for = None
                 self._store.refuse_writes(None, by=_REFUSER)
-                log.info("SYNC_MASTER: sends are taken again")
+                log.info("SYNC_MASTER: sends are accepted again")
             return
-        # The first text stays while its reason lasts: other figures in it would change all the time.
+        # The first text stays while its reason lasts, because the figures in it change all the time.
         if why[0] != self._refused_for:
             self._refused_for = why[0]
             self._store.refuse_writes(why[1], by=_REFUSER)
-            log.warning("SYNC_MASTER: no send is taken: %s", why[1])
+            log.warning("SYNC_MASTER: sends are refused: %s", why[1])
 
     def _note_degraded(self) -> None:
         may_be = self._config.auto_in_sync_replicas or self._was_degraded
@@ -147,21 +147,21 @@ class SyncMode:
         self._was_degraded = self.is_degraded
         if self._was_degraded:
             log.warning(
-                "SYNC_MASTER: degraded: sends wait for %d of the %d slaves that inSyncReplicas wants, no more are in "
-                "sync (enableAutoInSyncReplicas)",
+                "SYNC_MASTER: degraded: sends wait for %d of the %d slaves that inSyncReplicas requires, no more are "
+                "in sync (enableAutoInSyncReplicas)",
                 self.needed_slaves,
                 self.required_slaves,
             )
         else:
-            log.info("SYNC_MASTER: degraded no more: sends wait for %d slaves", self.required_slaves)
+            log.info("SYNC_MASTER: no longer degraded, sends wait for %d slaves", self.required_slaves)
 
     @property
     def is_refusing(self) -> bool:
-        """True while the store is closed to writes for want of slaves."""
+        """True while the store is closed to writes because slaves are missing."""
         return self._refused_for is not None
 
     def _reason(self) -> tuple[tuple[object, ...], str] | None:
-        """(what it depends on, text) of why nothing more can be promised now."""
+        """Return (a key of the reason, its text) when no more sends can be accepted now."""
         needed, count = self.needed_slaves, self.slaves.in_sync_count
         if count < needed:
             config = self._config
@@ -173,14 +173,14 @@ class SyncMode:
         waiting = self._store.unconfirmed_bytes
         if waiting >= UNCONFIRMED_BYTES_MAX:
             return ("too much",), (
-                f"{waiting} bytes wait for slaves to have them, the limit is {UNCONFIRMED_BYTES_MAX}: send again in a "
+                f"{waiting} bytes wait for slaves, the limit is {UNCONFIRMED_BYTES_MAX}: send again in a "
                 "moment; look at the slaves' lag with `pymq broker status`"
             )
         return None
 
 
 def check_role_setting(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
-    """Raises ConfigError for a change of ``brokerRole`` at run time that would be a change of roles."""
+    """Raise ConfigError for a change of ``brokerRole`` at run time that would turn a master into a slave or back."""
     role = wanted.get("brokerRole")
     if role is None or role == config.broker_role:
         return

@@ -1,5 +1,7 @@
-"""TableRequests: slaves' questions for tables. Each is answered at once when a table differs from the slave's, else it
-is held until one changes: a change is on its way in the turn it was made, and an idle pair exchanges next to nothing.
+"""TableRequests: slaves' requests for tables, answered by long polling.
+
+A request is answered at once when a table differs from the slave's. Otherwise it waits for a change. So a change is
+sent in the turn that made it, and an idle pair of brokers exchanges next to nothing.
 """
 
 from __future__ import annotations
@@ -19,20 +21,20 @@ if TYPE_CHECKING:
     from pymq.broker.replication.replicated_tables import ReplicatedTable, Stamp
     from pymq.store.store import MessageStore
 
-# An answer that has this much gets no more tables: frames end at 16 MB. One table goes whole, whatever its size.
+# An answer of this size gets no further table, because a frame has at most 16 MB. One table is sent whole.
 ANSWER_BYTES = 4 * 1024 * 1024
 HOLD_MS_MAX = 10_000
-# One a slave; there are no more slaves than HA connections (feeds.CONNECTIONS_MAX).
+# One per slave; there are no more slaves than HA connections (ha_service.CONNECTIONS_MAX).
 HELD_COUNT_MAX = 64
-# A slave that is behind knows from these answers by how much: the log's growth answers them too.
+# The log's growth also answers requests, because a slave computes its lag from the answers.
 HELD_LOG_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
 class _Held:
-    """One question that waits. ``stamps``: of the tables, and ``log_end``: how far the log went, when it came.
+    """One waiting request, with the tables' ``stamps`` and the ``log_end`` at the time it came.
 
-    Of what a slave may send at any length nothing is kept: who waits has no other versions than ours.
+    Nothing that a slave may send at any length is kept: a request waits only if its versions are ours.
     """
 
     peer: Peer
@@ -45,7 +47,7 @@ class _Held:
 
 
 class TableRequests:
-    """A master's. Call :meth:`end_turn` at the end of each turn and :meth:`tick` some times a second."""
+    """Serves a master's slaves. Call :meth:`end_turn` after each turn and :meth:`tick` several times a second."""
 
     def __init__(
         self,
@@ -55,8 +57,10 @@ class TableRequests:
         clock: Clock,
         is_fenced: Callable[[], bool],
     ) -> None:
-        """``is_fenced``: the master takes no writes so that a slave can take over, which waits for answers that were
-        asked for since: nothing is held then."""
+        """``is_fenced`` returns True while the master takes no writes for a hand-over.
+
+        No request waits then, because the new master needs the answers.
+        """
         self._tables = tables
         self._store = store
         self._clock = clock
@@ -66,13 +70,13 @@ class TableRequests:
 
     @property
     def held_count(self) -> int:
-        """Questions that wait."""
+        """The number of waiting requests."""
         return len(self._held)
 
     def ask(self, slave: str, known: Mapping[str, str], wait_ms: int, request: Command, peer: Peer) -> Reply | None:
-        """What differs from the versions ``known``; None when nothing does and the answer comes later.
+        """Return the tables that differ from the versions ``known``; None when the answer comes later.
 
-        ``slave``: who asks, "host:port"; of each one question is held, an older one is answered now.
+        ``slave`` is the asking broker's "host:port". One request of each slave waits; an older one is answered now.
         """
         self._release(slave)
         answer = self._difference(known)
@@ -91,7 +95,7 @@ class TableRequests:
         return None
 
     def end_turn(self) -> None:
-        """Answers whom the turn concerns."""
+        """Answer the requests that the turn's changes concern."""
         if not self._held:
             return
         is_fenced, stamps = self._is_fenced(), self._stamps()
@@ -101,14 +105,14 @@ class TableRequests:
             self._release(slave)
 
     def tick(self) -> None:
-        """Answers whose time is over; who is gone is forgotten."""
+        """Answer requests whose time is over, and drop those of closed connections."""
         now_ms = self._clock.monotonic_ms()
         for slave, held in list(self._held.items()):
             if held.peer.closed or now_ms >= held.deadline_ms:
                 self._release(slave)
 
     def close(self) -> None:
-        """Answers all; nothing is held any more."""
+        """Answer all requests; from now on none waits."""
         self._is_closed = True
         for slave in list(self._held):
             self._release(slave)
@@ -130,7 +134,7 @@ class TableRequests:
         held.peer.answer(held.request, Reply(body=msgspec.json.encode(answer)))
 
     def _difference(self, known: Mapping[str, str]) -> MetadataTables:
-        """The tables whose versions are not the known ones."""
+        """Return the tables whose versions differ from the known ones."""
         answer = MetadataTables(log_end=self._store.physical_max_offset)
         size = 0
         for table in self._tables:

@@ -162,7 +162,7 @@ def test_a_slave_ahead_gets_heartbeats_alone_and_counts_for_nothing(cable: Cable
     assert peer.frames() == [(1000, b"")] * 2
     (state,) = master.ha_service.states()
     assert state.state == "ahead"
-    assert "its log goes to 1000, this master's to 0: it is not the same log" in state.problem
+    assert "its log ends at 1000, this master's at 0: these are not the same log" in state.problem
     assert (master.ha_service.offset_acked_by(1), master.ha_service.in_sync_count) == (0, 0)
 
 
@@ -254,7 +254,7 @@ def test_a_token_is_good_for_the_offset_it_was_given_for(cable: Cable, clock: Ma
     master.put(b"x" * 100)
     peer = Peer(cable, master.ha_service.joined_slave(3, "h:1", 50), 60)
     assert peer.why
-    assert "it joined to go on at 50, but reports 60" in master.ha_service.states()[0].problem
+    assert "it joined to continue at 50, but reports 60" in master.ha_service.states()[0].problem
 
 
 def test_the_same_slave_again_replaces_its_older_connection(cable: Cable, clock: ManualClock) -> None:
@@ -274,14 +274,14 @@ def test_who_says_nothing_is_closed(cable: Cable, clock: ManualClock, caplog: py
         master.ha_service.tick()
         cable.settle()
     assert mute.why and not slave.why
-    assert "nothing was heard of it for 20000 ms (haHousekeepingInterval)" in caplog.text
+    assert "it sent nothing for 20000 ms (haHousekeepingInterval)" in caplog.text
 
 
 def test_so_many_connections_are_taken(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     Master(cable, clock)
     peers = [Peer(cable, 0) for _ in range(CONNECTIONS_MAX + 2)]
     assert [bool(peer.why) for peer in peers] == [False] * CONNECTIONS_MAX + [True] * 2
-    assert len([record for record in caplog.records if f"there are {CONNECTIONS_MAX} already" in record.message]) == 1
+    assert len([record for record in caplog.records if f"limit of {CONNECTIONS_MAX} is reached" in record.message]) == 1
     peers[0].stream.close()
     cable.settle()
     assert not Peer(cable, 0).why
@@ -367,7 +367,7 @@ def test_those_that_make_room_are_told_once_a_minute(
     for number in range(3 * CONNECTIONS_MAX):
         Peer(cable).masters_end.peer_address = f"10.0.0.{number}:1"
     (line,) = [record.message for record in caplog.records]
-    assert line.endswith(f"it made room for another one: there are {CONNECTIONS_MAX} connections")
+    assert line.endswith(f"another connection took its place: there are {CONNECTIONS_MAX}")
     assert len(master.ha_service._connections) == len(master.ha_service.states()) == CONNECTIONS_MAX
 
 
@@ -432,7 +432,7 @@ def test_a_joining_that_can_not_be_read_is_told(
 ) -> None:
     master = Master(cable, clock)
     master.ha_service.refused(-1, "10.0.0.1:5", "it can't be read")
-    assert "a joining from 10.0.0.1:5 was refused: it can't be read" in caplog.text
+    assert "a join request from 10.0.0.1:5 was refused: it can't be read" in caplog.text
     assert [(state.address, state.state) for state in master.ha_service.states()] == [("10.0.0.1:5", "refused")]
 
 

@@ -108,22 +108,20 @@ def test_a_log_ahead_of_its_master_in_the_same_epoch_is_cut() -> None:
 
 
 def test_nothing_is_cut_when_nothing_would_be_left_to_go_on_from() -> None:
-    assert "the same up to 150000 alone" in refusal(slave(280_000), master(start=200_000)).remark
+    assert "equal up to 150000 only" in refusal(slave(280_000), master(start=200_000)).remark
     assert "the slave's begins at 160000" in refusal(slave(180_000, log_start=160_000), master()).remark
 
 
 def test_other_bytes_are_refused_with_and_without_epoch_history() -> None:
     for epoch_history in (FIRST, EpochHistory()):
         error = refusal(slave(120_000, epoch_history, tail_digest="feed"), master())
-        assert "the 20000 bytes before offset 120000 are others: digest feed on the slave, 120000-20000 here" in str(
-            error
-        )
+        assert "the 20000 bytes before offset 120000 differ: digest feed on the slave, 120000-20000 here" in str(error)
 
 
 def test_logs_without_epoch_history_are_compared_by_their_ends() -> None:
     assert decide(slave(120_000, EpochHistory()), master()) == 120_000
     assert decide(slave(120_000), master(epoch_history=EpochHistory())) == 120_000
-    assert "nothing behind 250000 can be the same" in refusal(slave(260_000, EpochHistory()), master()).remark
+    assert "nothing after 250000 can be equal" in refusal(slave(260_000, EpochHistory()), master()).remark
 
 
 def test_epoch_histories_without_a_common_epoch() -> None:
@@ -132,7 +130,7 @@ def test_epoch_histories_without_a_common_epoch() -> None:
     late = EpochHistory().begin(150_000, "y")
     assert decide(slave(120_000, other), master(epoch_history=late)) == 120_000
     assert (
-        "no master in its epoch history is in this one's"
+        "its epoch history shares no entry with this master's"
         in refusal(slave(130_000, other), master(epoch_history=late)).remark
     )
 
@@ -143,12 +141,12 @@ def test_epoch_histories_without_a_common_epoch() -> None:
         ({"cluster": "other"}, "brokerClusterName is other on the slave and c on this master"),
         ({"broker_name": "other"}, "brokerName is other on the slave and b on this master"),
         ({"segment_size_bytes": 5}, f"mappedFileSizeCommitLog is 5 on the slave and {SEGMENT} on this master"),
-        ({"broker_id": 0}, "brokerId is 1 to 2147483647, this one says 0"),
-        ({"broker_id": BROKER_ID_MAX + 1}, "this one says 2147483648"),
+        ({"broker_id": 0}, "brokerId is 0, use 1 to 2147483647"),
+        ({"broker_id": BROKER_ID_MAX + 1}, "brokerId is 2147483648, use"),
         ({"address": "nowhere"}, "'nowhere' is not an address"),
         ({"tail_bytes": 7}, "a tail of 7 bytes"),
-        ({"log_start": 5, "log_end": 4}, "makes no sense"),
-        ({"log_start": -5}, "makes no sense"),
+        ({"log_start": 5, "log_end": 4}, "is not possible"),
+        ({"log_start": -5}, "is not possible"),
     ],
 )
 def test_who_does_not_belong_here_is_refused(changes: dict[str, Any], what: str) -> None:
@@ -164,5 +162,5 @@ def test_another_version_is_refused() -> None:
 
 
 def test_one_id_is_one_slave() -> None:
-    assert "brokerId 1 is that of the slave at h:2" in refusal(slave(), master(live_address="h:2")).remark
+    assert "brokerId 1 belongs to the slave at h:2" in refusal(slave(), master(live_address="h:2")).remark
     assert decide(slave(), master(live_address="h:1")) == 200_000

@@ -316,15 +316,15 @@ def test_going_without_slaves_is_told_once_and_so_is_its_end(caplog: pytest.LogC
     caplog.clear()
     slaves.leave()
     world.parts.sync_mode.check()
-    assert caplog.text.count("degraded: sends wait for 0 of the 1 slaves that inSyncReplicas wants") == 1
+    assert caplog.text.count("degraded: sends wait for 0 of the 1 slaves that inSyncReplicas requires") == 1
     slaves.come()
     world.parts.sync_mode.check()
-    assert caplog.text.count("degraded no more: sends wait for 1 slaves") == 1
+    assert caplog.text.count("no longer degraded, sends wait for 1 slaves") == 1
     slaves.leave()
     world.parts.sync_mode.check()
     change(world, brokerRole="ASYNC_MASTER")
     world.parts.sync_mode.check()
-    assert caplog.text.count("degraded no more") == 2
+    assert caplog.text.count("no longer degraded") == 2
     assert caplog.text.count("degraded:") == 2
 
 

@@ -231,7 +231,7 @@ def test_one_id_is_one_slave_while_it_lives(cable: Cable, clock: ManualClock) ->
     second = Slave(cable, clock, listenPort=20999)
     second.ha_client.note_master(MASTER, MASTER_HA)
     second.run(20)
-    assert "brokerId 1 is that of the slave at 127.0.0.1:20911" in second.ha_client.state().problem
+    assert "brokerId 1 belongs to the slave at 127.0.0.1:20911" in second.ha_client.state().problem
     first.ha_client.close()
     second.run(2 * REFUSED_RETRY_MS)
     assert second.ha_client.is_following
@@ -268,7 +268,7 @@ def test_other_bytes_are_refused(cable: Cable, clock: ManualClock) -> None:
     other.put(b"two", b"three")
     other.epoch_file.history = master.epoch_file.history
     slave.run(RETRY_MAX_MS)
-    assert "are others: digest" in slave.ha_client.state().problem
+    assert "differ: digest" in slave.ha_client.state().problem
     assert not slave.role_changes
 
 
