@@ -7,16 +7,16 @@ import pytest
 from pymq.store.disk.abort_file import AbortFile
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch import quick_dispatcher
-from pymq.store.scan import scanner
-from pymq.store.scan.scanner import has_index_entries
+from pymq.store.log import log_record
+from pymq.store.log.log_record import has_index_entries
 from tests.planting import Bug, Seam, SeedMismatchError, Text, gives
 
 
 def test_a_function_is_swapped_wherever_it_was_imported() -> None:
     importer = vars(quick_dispatcher)
-    with Bug("no keys", Seam(scanner.has_index_entries, gives(False)), ()).planted():
-        assert not scanner.has_index_entries(0) and not importer["has_index_entries"](0)
-    assert scanner.has_index_entries is importer["has_index_entries"] is has_index_entries
+    with Bug("no keys", Seam(log_record.has_index_entries, gives(False)), ()).planted():
+        assert not log_record.has_index_entries(0) and not importer["has_index_entries"](0)
+    assert log_record.has_index_entries is importer["has_index_entries"] is has_index_entries
 
 
 def test_a_method_and_a_property_are_swapped_in_their_class() -> None:
@@ -33,10 +33,10 @@ def test_a_method_and_a_property_are_swapped_in_their_class() -> None:
 
 
 def test_a_text_is_replaced_in_its_function_alone() -> None:
-    bug = Bug("a magic number too many", Text(scanner.magic_positions, "return", "return [7] or"), ())
+    bug = Bug("a magic number too many", Text(log_record.magic_positions, "return", "return [7] or"), ())
     with bug.planted():
-        assert scanner.magic_positions(b"") == [7]
-    assert scanner.magic_positions(b"") == []
+        assert log_record.magic_positions(b"") == [7]
+    assert log_record.magic_positions(b"") == []
     assert str(bug) == "a magic number too many (magic_positions: 'return' -> 'return [7] or')"
 
 

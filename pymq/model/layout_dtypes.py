@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymq.model import layout
+
+Int64s = NDArray[np.int64]
 
 CRC_MASK = np.uint32(layout.CRC_MASK)
 BE_INT32 = np.dtype(">i4")

@@ -12,7 +12,7 @@ from pymq.model.properties import KEYS, TAGS
 from pymq.model.record import StoredMessage, decode_record
 from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, Damaged, LogEnd, record_at, walk
-from pymq.store.scan.scanner import Scanned
+from pymq.store.log.log_record import Scanned
 
 CLOCK_SLACK_MS = 3_600_000  # no record is missed if a broker's clock was set back by at most this
 OFFSET_LAST = (1 << 63) - 1

@@ -16,7 +16,7 @@ from pymq.offline.findings import Report
 from pymq.offline.index_reader import IndexReader
 from pymq.offline.log_walk import record_at
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows
-from pymq.store.scan.scanner import Scanned, has_index_entries
+from pymq.store.log.log_record import Scanned, has_index_entries
 
 if TYPE_CHECKING:
     import numpy as np

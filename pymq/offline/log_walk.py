@@ -24,7 +24,7 @@ from pymq.model.layout import (
     host_extra_bytes,
 )
 from pymq.offline.log_files import LogFiles, SegmentFile
-from pymq.store.scan.scanner import Scanned, magic_positions, parse_record
+from pymq.store.log.log_record import Scanned, magic_positions, parse_record
 
 WINDOW_BYTES = 4 << 20
 # No broker takes longer records: frames end at 16 MiB in RocketMQ and PyMQ. A larger size is damage, and is not read.

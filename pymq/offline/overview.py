@@ -11,7 +11,7 @@ from pymq.offline.log_files import LogFiles, SegmentFile
 from pymq.offline.log_walk import LogEnd, last_record, record_at, walk
 from pymq.offline.queue_files import QueueReader, is_blank
 from pymq.offline.table_check import TABLES_MEMBER
-from pymq.store.scan.scanner import Scanned
+from pymq.store.log.log_record import Scanned
 
 
 def overview(directory: Directory, topic: str | None = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from pymq.offline.directory import Directory
 from pymq.offline.findings import LostMessage, Report
 from pymq.offline.log_walk import record_at
 from pymq.offline.queue_files import QueueReader, is_blank
-from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
+from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import is_schedule_topic
 
 if TYPE_CHECKING:

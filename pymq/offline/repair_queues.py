@@ -9,10 +9,10 @@ from pymq.offline.log_files import LogFiles
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.queue_check import QueueCheck
 from pymq.store.disk.fs import Files
+from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.placeholder_units import fill_lost
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import StoreSettings
 
 

@@ -20,7 +20,7 @@ from pymq.offline.findings import Finding, Report
 from pymq.offline.log_walk import Block, walk
 from pymq.offline.verify import verify
 from pymq.store.disk.fs import RealFiles
-from pymq.store.scan.scanner import Scanned
+from pymq.store.log.log_record import Scanned
 from pymq.store.store import MessageStore
 from tests.store.support import die, make_store, put
 

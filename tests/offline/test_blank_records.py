@@ -7,7 +7,7 @@ import pytest
 from pymq.model.layout import BLANK_SIZE_BYTES, MAGIC_BLANK, RECORD_START
 from pymq.model.record import decode_record
 from pymq.offline.blank_records import BLANK_RECORD_BYTES_MAX, BLANK_RECORD_BYTES_MIN, blank_record, fill
-from pymq.store.scan.scanner import has_index_entries, has_queue_unit, parse_record
+from pymq.store.log.log_record import has_index_entries, has_queue_unit, parse_record
 
 
 @pytest.mark.parametrize("size", [BLANK_RECORD_BYTES_MIN, 93, 101, 102, 103, 150, 5000, BLANK_RECORD_BYTES_MAX])

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from pymq.model.layout import RECORD_OVERHEAD_BYTES
 from pymq.model.names import topic_problem
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.log.log_record import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.placeholder_units import fill_lost, traps
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.scan.scanner import Scanned, has_queue_unit, unit_tags_code
 from pymq.store.settings import StoreSettings
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from pymq.model.layout import (
 from pymq.model.properties import TAGS, find_property
 from pymq.store.dispatch.queue_dispatcher import OnGrown, QueueDispatcher
 from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.log.log_record import has_index_entries, parse_record
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.scan.scanner import has_index_entries, parse_record
 from pymq.store.settings import is_schedule_topic
 
 _TOPIC_AT = BODY_AT + TOPIC_LENGTH_BYTES  # behind an empty body

@@ -14,9 +14,10 @@ from pymq.store.disk.checkpoint import Checkpoint
 from pymq.store.disk.fs import Files, make_directory
 from pymq.store.index.index_file import IndexFile
 from pymq.store.index.keyed_records import KeyColumns, KeyedRecords, KeyRows, joined
+from pymq.store.integrity.checked_read import read_record
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.read.windows import read_record
-from pymq.store.scan.scanner import End, Scanned, has_index_entries, parse_record, scan
+from pymq.store.log.log_record import Scanned, has_index_entries, parse_record
+from pymq.store.scan.scanner import End, scan
 from pymq.store.settings import StoreSettings
 
 _BULK_COUNT_MIN = 32  # below this numpy costs more than it saves, and a quiet broker need not import it

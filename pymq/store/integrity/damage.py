@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from xxhash import xxh3_64_digest
 
@@ -12,7 +11,8 @@ from pymq.errors import CorruptRecordError
 from pymq.model.layout import I32, MAGIC_AT, MAGIC_BLANK, RECORD_START
 from pymq.store.integrity.digest_file import BAD
 from pymq.store.log.commit_log import Segment
-from pymq.store.scan.scanner import magic_positions, parse_record
+from pymq.store.log.doubts import Span
+from pymq.store.log.log_record import magic_positions, parse_record
 
 log = logging.getLogger(__name__)
 
@@ -23,33 +23,6 @@ _SEARCH_BACK_BYTES = (
     1 << 20,
     1 << 24,
 )  # how far before a block the record that reaches into it may start
-
-Span = tuple[int, int]  # physical offsets, the second exclusive
-
-
-class Doubts(NamedTuple):
-    """Where a window of the log can't be taken at its word.
-
-    ``damaged``: bytes that are wrong; a record with any of them is refused. ``unproven``: bytes without a digest, or of
-    a damaged block; a record with any of them has to prove itself by its own checksum and structure.
-    """
-
-    damaged: list[Span]
-    unproven: list[Span]
-
-    def touch(self, start: int, end: int) -> bool:
-        """True when some of the bytes are damaged."""
-        return any(start < to and a < end for a, to in self.damaged)
-
-    def refuse(self, record: memoryview, offset: int, topic: str | None = None) -> bool:
-        """True when the record at this physical offset must not be served. ``topic``: whose queue led there."""
-        end = offset + len(record)
-        if self.touch(offset, end):
-            return True
-        if not any(offset < to and start < end for start, to in self.unproven):
-            return False
-        parsed = parse_record(record, 0, offset, True)
-        return parsed is None or (topic is not None and parsed.topic != topic)
 
 
 class Refusals:

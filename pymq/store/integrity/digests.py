@@ -14,7 +14,7 @@ from threading import Lock
 from xxhash import xxh3_64_digest
 
 from pymq.store.disk.fs import Files, make_directory, sync_if_there
-from pymq.store.integrity.damage import Doubts, Span, explain, find_flip
+from pymq.store.integrity.damage import explain, find_flip
 from pymq.store.integrity.digest_file import (
     BAD,
     BLOCK_SIZE_BYTES,
@@ -26,6 +26,7 @@ from pymq.store.integrity.digest_file import (
     split_digests,
 )
 from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.log.doubts import Doubts, Span
 
 WORK_BYTES = 8 << 20  # digested in one call of :meth:`Digests.work`: about a millisecond
 CATCH_UP_BYTES_MAX = 64 << 20  # more than this behind the log's end at a start is left to the scrubber

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 
-from pymq.store.integrity.damage import Span, uncovered
+from pymq.store.integrity.damage import uncovered
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES, DIGEST_SIZE_BYTES, UNKNOWN, split_digests
 from pymq.store.integrity.digests import Digests, block_digests
 from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.log.doubts import Span
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from pymq.store.disk.fs import File
 
 if TYPE_CHECKING:
-    from pymq.store.integrity.damage import Doubts
+    from pymq.store.log.doubts import Doubts
 
 
 class Segment:

@@ -21,8 +21,8 @@ from pymq.model.layout import (
     UNIT_SIZE_BYTES,
 )
 from pymq.model.record import MalformedRecordError
-from pymq.store.integrity.damage import Doubts
 from pymq.store.log.commit_log import CommitLog, Segment
+from pymq.store.log.doubts import Doubts
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.read.prefilter_cache import STEP_COUNT
 from pymq.store.read.windows import CHUNK_SHIFT, NO_WINDOW, Unit, WindowReader

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from pymq.model.layout import RECORD_OVERHEAD_BYTES, UNIT, UNIT_SIZE_BYTES
 from pymq.model.layout_dtypes import UNITS
-from pymq.store.read.windows import NO_WINDOW, Unit, Window, WindowReader, read_window
+from pymq.store.integrity.checked_read import Window, read_window
+from pymq.store.read.windows import NO_WINDOW, Unit, WindowReader
 
 RECORD_BATCH_BYTES_MAX = 1 << 20  # stays in the processor's caches
 RECORD_BATCH_COUNT_MIN = 8  # fewer records are looked at one by one

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
 from pymq.model import sysflag
 from pymq.model.layout import HOST_V6_EXTRA_BYTES, I32, I64, STORE_TIMESTAMP_AT, SYS_FLAG_AT
+from pymq.store.integrity.checked_read import read_record
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
-from pymq.store.read.windows import read_record
 
 _BAD_RECORDS_MAX = 64  # read in a row on the search for a good one
 

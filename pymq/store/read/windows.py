@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from pymq.errors import CorruptRecordError, NotFoundError, UnreadableError
-from pymq.model.layout import MAGIC_V1, MAGIC_V2, RECORD_OVERHEAD_BYTES, RECORD_PLACE
-from pymq.store.integrity.damage import Doubts
-from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
+from pymq.errors import CorruptRecordError
+from pymq.model.layout import RECORD_PLACE
+from pymq.store.integrity.checked_read import Window, read_window
 from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.read.prefilter_cache import Memory
 
 Unit = tuple[int, int, int]  # physical offset, record size, tags code
-# Bytes, the physical offsets of their begin and end, and doubts about them: None when they are as written.
-Window = tuple[memoryview, int, int, Doubts | None]
 NO_WINDOW: Window = (memoryview(b""), 0, 0, None)
 
 # Measured with a warm page cache: a read of its own costs as much as copying and comparing 16 KiB that nobody wanted.
@@ -23,7 +20,6 @@ CHUNK_SHIFT = 16
 CHUNK_BYTES = 1 << CHUNK_SHIFT
 CHUNK_COUNT_MAX = 256  # 16 MiB
 _LARGE_BYTES = 1 << 20  # a unit that promises a larger record is compared with the record's head first
-_FIRST_READ_BYTES = 4096  # holds most records whole
 
 
 class WindowReader:
@@ -124,52 +120,3 @@ def _reach(units: Sequence[Unit], number: int, bytes_left: int) -> int:
             break
         end = offset + size
     return end
-
-
-def read_window(log: CommitLog, segment: Segment, start: int, end: int) -> Window:
-    """Physical offsets ``start`` to ``end`` of a segment, widened to whole blocks. Raises UnreadableError."""
-    base = segment.start
-    at = (start - base) // BLOCK_SIZE_BYTES * BLOCK_SIZE_BYTES
-    to = min(-(-(end - base) // BLOCK_SIZE_BYTES) * BLOCK_SIZE_BYTES, segment.end - base)
-    try:
-        data = segment.read(at, to - at)
-        guard = log.guard
-        doubts = guard.check(segment, data, at) if guard is not None else None
-    except OSError as error:
-        raise UnreadableError(
-            f"{segment.file.path} can't be read at {at}: {error.strerror} (errno {error.errno}); messages elsewhere "
-            f"are served; mend the disk, or go on behind this message"
-        ) from error
-    if not segment.sealed:
-        segment.note_read(to - at, log.resident_bytes_max)
-    return data, base + at, base + to, doubts
-
-
-def read_record(log: CommitLog, offset: int) -> memoryview:
-    """The record that starts at a physical offset, as it was written.
-
-    Raises NotFoundError outside the log, CorruptRecordError when no whole record of this position is there or it was
-    damaged, UnreadableError when the disk fails.
-    """
-    segment = log.find(offset)
-    if segment is None or offset >= log.max_offset:
-        raise NotFoundError(f"the log holds {log.min_offset} to {log.max_offset}, not offset {offset}")
-    room = min(segment.end, log.max_offset) - offset
-    if room < RECORD_OVERHEAD_BYTES:
-        raise CorruptRecordError(offset, f"no message record starts at offset {offset}")
-    data, start, end, doubts = read_window(log, segment, offset, offset + min(room, _FIRST_READ_BYTES))
-    size, magic, _, _, physical_offset = RECORD_PLACE.unpack_from(data, offset - start)
-    fits = RECORD_OVERHEAD_BYTES <= size <= room
-    if magic not in (MAGIC_V1, MAGIC_V2) or not fits or physical_offset != offset:
-        error = CorruptRecordError(offset, f"no message record starts at offset {offset}, or it is corrupt")
-        if doubts is not None and doubts.touch(offset, offset + RECORD_OVERHEAD_BYTES):
-            log.on_corrupt(error)  # an offset that somebody made up counts for nothing
-        raise error
-    if offset + size > end:
-        data, start, end, doubts = read_window(log, segment, offset, offset + size)
-    record = data[offset - start : offset - start + size]
-    if doubts is not None and doubts.refuse(record, offset):
-        error = CorruptRecordError(offset, f"the record at offset {offset} is corrupt: its bytes are not those written")
-        log.on_corrupt(error)
-        raise error
-    return record

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from pymq.errors import StoreError
 from pymq.store.log.commit_log import CommitLog
-from pymq.store.scan.scanner import End, Scanned, find_later_record, has_queue_unit, scan_fast
+from pymq.store.log.log_record import Scanned, has_queue_unit
+from pymq.store.scan.fast_scanner import scan_fast
+from pymq.store.scan.scanner import End, find_later_record
 
 
 class Boundary(NamedTuple):

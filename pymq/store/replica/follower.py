@@ -23,18 +23,10 @@ from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.integrity.digests import Digests
 from pymq.store.lifecycle.store_times import StoreTimes
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.log.log_record import Scanned, has_index_entries
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.scan.scanner import (
-    End,
-    Scanned,
-    Window,
-    could_go_on,
-    find_later_record,
-    has_index_entries,
-    read_piece,
-    scan,
-)
+from pymq.store.scan.scanner import End, Window, could_go_on, find_later_record, read_piece, scan
 from pymq.store.settings import StoreSettings
 from pymq.store.write.appender import Appender
 

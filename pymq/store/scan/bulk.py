@@ -7,6 +7,7 @@ ends; a property test holds both ways equal.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,14 +26,18 @@ from pymq.model.layout import (
     RECORD_OVERHEAD_BYTES,
     STORE_TIMESTAMP_AT,
 )
-from pymq.model.layout_dtypes import BE_INT32, BE_INT64, HEADS_V4
+from pymq.model.layout_dtypes import BE_INT32, BE_INT64, HEADS_V4, HEADS_V4_RAW, Int64s
 from pymq.store.log.commit_log import CommitLog, Segment
-from pymq.store.scan.columns import Int64s, Records, checksums_fit, gather
-from pymq.store.scan.scanner import End, Scanned, Window, is_blank, is_torn, read_piece
-from pymq.store.scan.templates import templated_records
+from pymq.store.log.log_record import Scanned
+from pymq.store.scan.columns import Records, checksums_fit, gather
+from pymq.store.scan.scanner import End, Window, is_blank, is_torn, read_piece
+from pymq.store.scan.templates import RecordTemplate, TemplatedRecords, template_of
 
 PIECE_BYTES = 1 << 20  # columns of larger pieces leave the processor's caches: a third slower at 4 MiB
 _TEMPLATED_COUNT = 4  # neighbours of one size before more of them are looked for
+_MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
+_FIT_PART_MIN = 0.75  # with fewer records of the template all are looked at in the other way
+_PROBE_COUNT = 8  # records that are asked first
 RUN_COUNT_MIN = 8  # fewer neighbours than this are not worth their columns
 _unpack_size = I32.unpack_from
 
@@ -173,6 +178,53 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
         heads["sys_flag"].astype(np.int64),
         store_ms,
         properties,
+    )
+    return records, good
+
+
+def _share_a_template(template: RecordTemplate, piece: bytes, ends: Int64s) -> bool:
+    """A look at the topics of some: most mixed pieces need no more than that."""
+    step = max(len(ends) // _PROBE_COUNT, 1)
+    probed = [piece.startswith(template.head, end - template.tail_bytes) for end in ends[::step].tolist()]
+    return sum(probed) >= _FIT_PART_MIN * len(probed)
+
+
+def templated_records(
+    piece: bytes, offset: int, edges: Int64s, check_crc: bool
+) -> tuple[Records, NDArray[np.bool_]] | None:
+    """The records between the ``edges`` of a piece at physical offset ``offset``, and which of them are good beyond
+    doubt: those of the first one's mold. None when these are too few.
+    """
+    starts, ends = edges[:-1], edges[1:]
+    template = template_of(piece, int(starts[0]), int(ends[0]), offset)
+    if template is None or not _share_a_template(template, piece, ends):
+        return None
+    heads = gather(piece, starts, HEADS_V4)
+    raw, sizes, body_sizes = heads.view(HEADS_V4_RAW), ends - starts, heads["body_size"].astype(np.int64)
+    good: NDArray[np.bool_] = (body_sizes >= 0) & (sizes - body_sizes == BODY_AT + template.tail_bytes)
+    good &= (raw["magic"] == _MAGIC) & (raw["sys_flag"] == raw["sys_flag"][0])
+    good &= heads["physical"] == starts + offset
+    tails = (
+        gather(piece, ends - template.width, np.dtype((np.void, template.width)))
+        .view(np.uint8)
+        .reshape(-1, template.width)
+    )
+    if not (good.all() and template.all_fit(tails)):
+        good &= template.fit(tails)
+        if np.count_nonzero(good) < _FIT_PART_MIN * len(good):
+            return None
+    if check_crc:
+        good &= checksums_fit(piece, starts + BODY_AT, ends - template.tail_bytes, heads["crc"])
+    records = Records(
+        starts + offset,
+        sizes,
+        [template.topic],
+        np.zeros(len(starts), np.int64),
+        heads["queue"].astype(np.int64),
+        heads["queue_offset"].astype(np.int64),
+        np.full(len(starts), int(heads["sys_flag"][0]), np.int64),
+        heads["store_ms"].astype(np.int64),
+        TemplatedRecords(template, tails),
     )
     return records, good
 

@@ -8,13 +8,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.model.layout_dtypes import CRC_MASK
-from pymq.store.scan.scanner import Scanned
+from pymq.model.layout_dtypes import CRC_MASK, Int64s
+from pymq.store.log.log_record import Scanned
 
 if TYPE_CHECKING:
     from pymq.store.scan.templates import TemplatedRecords
-
-Int64s = NDArray[np.int64]
 
 
 def gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:

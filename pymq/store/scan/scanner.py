@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
-from pymq.model import sysflag
-from pymq.model.javahash import tags_code
 from pymq.model.layout import (
     BODY_AT,
     BODY_LENGTH_AT,
-    CRC_MASK,
-    HEAD_TO_SYS_FLAG,
     HOST_V6_EXTRA_BYTES,
-    HOST_V6_FLAGS,
-    I16,
     I32,
     I64,
     MAGIC_AT,
@@ -24,86 +16,27 @@ from pymq.model.layout import (
     MAGIC_V1,
     MAGIC_V2,
     PHYSICAL_OFFSET_AT,
-    PROPERTIES_LENGTH_BYTES,
-    RECORD_MAGICS,
     RECORD_OVERHEAD_BYTES,
     RECORD_START,
-    STORE_TIMESTAMP_AT,
     SYS_FLAG_AT,
-    TOPIC_LENGTH_BYTES,
     host_extra_bytes,
 )
-from pymq.model.properties import DELAY, TAGS, find_property
 from pymq.store.log.commit_log import CommitLog, Segment
-from pymq.store.settings import StoreSettings, is_schedule_topic
+from pymq.store.log.log_record import Scanned, magic_positions, parse_record
 
 if TYPE_CHECKING:
-    from pymq.store.scan.columns import Records
+    pass
 
-_TAGS, _DELAY = TAGS.encode(), DELAY.encode()
 SECTOR_SIZE_BYTES = 512
 PIECE_BYTES = 1 << 20  # read at a time
-PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
 _HEAD_PIECE_BYTES = 4096  # holds most records whole
 _HEAD_BYTES = BODY_AT + 2 * HOST_V6_EXTRA_BYTES  # everything before the body, with IPv6 hosts
-
-
-class Scanned(NamedTuple):
-    """The parts of a record that queues and index are made from. Times are ms."""
-
-    offset: int
-    size: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    sys_flag: int
-    store_ms: int
-    properties: bytes
 
 
 class End(NamedTuple):
     """Where a scan stopped: ``offset`` is the first byte that is no part of a good record."""
 
     offset: int
-
-
-def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Scanned | None:
-    """The record at ``at`` of a segment's view; None when the bytes are none, are damaged or belong elsewhere."""
-    try:
-        size, magic, crc, queue_id, _, queue_offset, physical, sys_flag = HEAD_TO_SYS_FLAG.unpack_from(view, at)
-        if (
-            magic not in (MAGIC_V1, MAGIC_V2)
-            or physical != offset
-            or not RECORD_OVERHEAD_BYTES <= size <= len(view) - at
-        ):
-            return None
-        store_at = at + STORE_TIMESTAMP_AT
-        body_at = at + BODY_AT
-        if sys_flag & HOST_V6_FLAGS:
-            store_at += HOST_V6_EXTRA_BYTES if sys_flag & sysflag.BORN_HOST_V6 else 0
-            body_at += host_extra_bytes(sys_flag)
-        body_size = I32.unpack_from(view, body_at - I32.size)[0]
-        topic_at = body_at + body_size + TOPIC_LENGTH_BYTES
-        if body_size < 0 or topic_at > at + size:
-            return None
-        topic_size = view[topic_at - 1]
-        if magic == MAGIC_V2:
-            topic_size = I16.unpack_from(view, topic_at - 1)[0]
-            topic_at += 1
-        properties_at = topic_at + topic_size + PROPERTIES_LENGTH_BYTES
-        properties_size = I16.unpack_from(view, properties_at - PROPERTIES_LENGTH_BYTES)[0]
-        if topic_size < 0 or properties_size < 0 or properties_at + properties_size != at + size:
-            return None
-        if check_crc and crc32(view[body_at : body_at + body_size]) & CRC_MASK != crc:
-            return None
-        topic = str(view[topic_at : topic_at + topic_size], "utf-8")
-        if "\0" in topic:
-            return None
-        store_ms = I64.unpack_from(view, store_at)[0]
-        properties = bytes(view[properties_at : properties_at + properties_size])
-    except (struct.error, IndexError, UnicodeDecodeError):
-        return None
-    return Scanned(offset, size, topic, queue_id, queue_offset, sys_flag, store_ms, properties)
 
 
 def read_piece(segment: Segment, at: int, size: int) -> memoryview:
@@ -202,23 +135,6 @@ def scan(
     yield End(offset)
 
 
-def scan_fast(
-    log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
-) -> Iterator[Records | Scanned | End]:
-    """As :func:`scan`: the first records one by one, the rest in columns, for most walks are short."""
-    plain_end = start + PLAIN_BYTES_MAX
-    for part in scan(log, start, check_crc=check_crc, torn_from=torn_from, stop=stop):
-        if isinstance(part, Scanned) and part.offset >= plain_end:
-            start = part.offset
-            break
-        yield part
-    else:
-        return
-    from pymq.store.scan.bulk import scan_bulk  # noqa: PLC0415 - it needs numpy
-
-    yield from scan_bulk(log, start, check_crc=check_crc, torn_from=torn_from, stop=stop)
-
-
 def could_go_on(window: Window, at: int) -> bool:
     """True when the bytes from a segment position to the window's end may begin a record, or blank, that is cut there.
 
@@ -293,34 +209,3 @@ def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned
             at = segment.file.next_data(at + PIECE_BYTES) if at + PIECE_BYTES < size else None
         offset = segment.end
     return None
-
-
-def magic_positions(chunk: bytes) -> list[int]:
-    """Where the magic number of a record stands, in order: a record may begin 4 bytes before each."""
-    found = []
-    for magic in RECORD_MAGICS:
-        at = chunk.find(magic)
-        while at >= 0:
-            found.append(at)
-            at = chunk.find(magic, at + 1)
-    return sorted(found)
-
-
-def unit_tags_code(record: Scanned, settings: StoreSettings) -> int:
-    """The tags code of a record's consume queue unit (Java: CommitLog.checkMessageAndReturnSize)."""
-    if is_schedule_topic(record.topic):
-        level = find_property(record.properties, _DELAY)
-        if level is not None and level.isdigit():
-            return settings.schedule_deliver_ms(int(level), record.store_ms)
-    tags = find_property(record.properties, _TAGS)
-    return tags_code(tags.decode("utf-8", "replace")) if tags else 0
-
-
-def has_queue_unit(sys_flag: int) -> bool:
-    """False for half messages and rollbacks, which no queue shows."""
-    return sys_flag & sysflag.TRANSACTION_MASK in (sysflag.TRANSACTION_NONE, sysflag.TRANSACTION_COMMIT)
-
-
-def has_index_entries(sys_flag: int) -> bool:
-    """False for rollbacks, which can't be looked up by key."""
-    return sys_flag & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK

@@ -8,24 +8,19 @@ hold them equal.
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.model.layout import BODY_AT, MAGIC_V1, PROPERTIES_LENGTH_BYTES, TOPIC_LENGTH_BYTES, UNCOMMON_FLAGS
-from pymq.model.layout_dtypes import HEADS_V4, HEADS_V4_RAW
-from pymq.store.scan.columns import Int64s, Records, checksums_fit, gather
-from pymq.store.scan.scanner import parse_record
+from pymq.model.layout import BODY_AT, PROPERTIES_LENGTH_BYTES, TOPIC_LENGTH_BYTES, UNCOMMON_FLAGS
+from pymq.model.layout_dtypes import Int64s
+from pymq.store.log.log_record import parse_record
 
 Bytes = NDArray[np.uint8]
 _WORD_BYTES = 8
 _SEPARATOR, _NAME_END = b"\x02", b"\x01"
 _LOW = 2  # zeros, name ends and separators: no value of a mold's records has one of these bytes
-_MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
-_FIT_PART_MIN = 0.75  # with fewer records of the mold all are looked at in the other way
-_PROBE_COUNT = 8  # records that are asked first
 
 
 class RecordTemplate:
@@ -110,50 +105,3 @@ def template_of(piece: bytes, start: int, end: int, offset: int) -> RecordTempla
         return None
     template = RecordTemplate(record.topic, piece[tail_at:end], properties_at - tail_at)
     return template if template.is_usable and template.width <= end - start else None
-
-
-def _share_a_template(template: RecordTemplate, piece: bytes, ends: Int64s) -> bool:
-    """A look at the topics of some: most mixed pieces need no more than that."""
-    step = max(len(ends) // _PROBE_COUNT, 1)
-    probed = [piece.startswith(template.head, end - template.tail_bytes) for end in ends[::step].tolist()]
-    return sum(probed) >= _FIT_PART_MIN * len(probed)
-
-
-def templated_records(
-    piece: bytes, offset: int, edges: Int64s, check_crc: bool
-) -> tuple[Records, NDArray[np.bool_]] | None:
-    """The records between the ``edges`` of a piece at physical offset ``offset``, and which of them are good beyond
-    doubt: those of the first one's mold. None when these are too few.
-    """
-    starts, ends = edges[:-1], edges[1:]
-    template = template_of(piece, int(starts[0]), int(ends[0]), offset)
-    if template is None or not _share_a_template(template, piece, ends):
-        return None
-    heads = gather(piece, starts, HEADS_V4)
-    raw, sizes, body_sizes = heads.view(HEADS_V4_RAW), ends - starts, heads["body_size"].astype(np.int64)
-    good: NDArray[np.bool_] = (body_sizes >= 0) & (sizes - body_sizes == BODY_AT + template.tail_bytes)
-    good &= (raw["magic"] == _MAGIC) & (raw["sys_flag"] == raw["sys_flag"][0])
-    good &= heads["physical"] == starts + offset
-    tails = (
-        gather(piece, ends - template.width, np.dtype((np.void, template.width)))
-        .view(np.uint8)
-        .reshape(-1, template.width)
-    )
-    if not (good.all() and template.all_fit(tails)):
-        good &= template.fit(tails)
-        if np.count_nonzero(good) < _FIT_PART_MIN * len(good):
-            return None
-    if check_crc:
-        good &= checksums_fit(piece, starts + BODY_AT, ends - template.tail_bytes, heads["crc"])
-    records = Records(
-        starts + offset,
-        sizes,
-        [template.topic],
-        np.zeros(len(starts), np.int64),
-        heads["queue"].astype(np.int64),
-        heads["queue_offset"].astype(np.int64),
-        np.full(len(starts), int(heads["sys_flag"][0]), np.int64),
-        heads["store_ms"].astype(np.int64),
-        TemplatedRecords(template, tails),
-    )
-    return records, good

@@ -27,9 +27,9 @@ from pymq.model.record import encode_record, record_size
 from pymq.store.index.index_service import IndexService
 from pymq.store.index.keyed_records import KeyedRecords
 from pymq.store.log.commit_log import CommitLog
+from pymq.store.log.log_record import has_index_entries, has_queue_unit
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
-from pymq.store.scan.scanner import has_index_entries, has_queue_unit
 from pymq.store.settings import StoreSettings
 from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
 

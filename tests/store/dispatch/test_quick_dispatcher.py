@@ -12,7 +12,8 @@ from pymq.store.dispatch import quick_dispatcher as quick_feed
 from pymq.store.dispatch.queue_dispatcher import QueueDispatcher
 from pymq.store.dispatch.quick_dispatcher import QuickDispatcher
 from pymq.store.index.keyed_records import KeyedRecords
-from pymq.store.scan.scanner import Scanned, has_index_entries, scan
+from pymq.store.log.log_record import Scanned, has_index_entries
+from pymq.store.scan.scanner import scan
 from pymq.store.store import MessageStore
 from tests.store.scan.test_bulk import MESSAGES, store_of
 from tests.store.support import make_store

@@ -16,9 +16,10 @@ from pymq.model.layout import UNIT
 from pymq.model.record import decode_records
 from pymq.store.disk.fs import File, RealFiles
 from pymq.store.disk.memory_fs import MemoryFile, MemoryFiles
+from pymq.store.integrity.checked_read import read_record
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
 from pymq.store.read import windows as windows_module
-from pymq.store.read.windows import CHUNK_BYTES, GAP_BYTES_MAX, WindowReader, read_record
+from pymq.store.read.windows import CHUNK_BYTES, GAP_BYTES_MAX, WindowReader
 from pymq.store.store import MessageStore
 from tests.store.support import ROOT, make_store, put, stage
 

@@ -18,11 +18,13 @@ from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch.bulk_dispatch import append_units, record_keys
 from pymq.store.index.bulk_keys import Properties
 from pymq.store.index.keyed_records import KeyRows
+from pymq.store.log.log_record import Scanned, has_index_entries, unit_tags_code
 from pymq.store.scan import bulk as bulk_scan
+from pymq.store.scan import fast_scanner
 from pymq.store.scan import scanner as scan
 from pymq.store.scan.bulk import scan_bulk
 from pymq.store.scan.columns import Records
-from pymq.store.scan.scanner import End, Scanned, has_index_entries, unit_tags_code
+from pymq.store.scan.scanner import End
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore
 from tests.store.support import BORN, ROOT, everything, found_by_key, make_store
@@ -205,7 +207,7 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
         for path, content in before.items():
             files.makedirs(path.rpartition("/")[0])
             files.open(path, create=True).pwrite(0, content)
-        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", plain_bytes)
+        monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", plain_bytes)
         # Digests would refuse what both ways can't see: damage outside bodies.
         store = make_store(files, ManualClock(), segment_size_bytes=SEGMENT_BYTES, digests_enabled=False)
         report = store.open()
@@ -220,6 +222,6 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
 def test_numpy_is_left_alone_by_a_short_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     store, _ = store_of([("T", 0, b"body", b"", 0, BORN)], 50)
     size = store.physical_max_offset // 50
-    monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 20 * size)
-    kinds = [type(part) for part in scan.scan_fast(store._log, 0, check_crc=True)]
+    monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 20 * size)
+    kinds = [type(part) for part in fast_scanner.scan_fast(store._log, 0, check_crc=True)]
     assert kinds == [Scanned] * 20 + [Records, End]

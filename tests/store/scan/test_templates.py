@@ -13,10 +13,10 @@ from pymq.model.names import SCHEDULE_TOPIC
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.dispatch.bulk_dispatch import append_units, record_keys
 from pymq.store.index.keyed_records import KeyRows
+from pymq.store.log.log_record import unit_tags_code
 from pymq.store.scan import scanner as scan
 from pymq.store.scan.bulk import scan_bulk
 from pymq.store.scan.columns import Records
-from pymq.store.scan.scanner import unit_tags_code
 from pymq.store.scan.templates import template_of
 from pymq.store.settings import StoreSettings
 from tests.store.scan.test_bulk import LOG, spread, store_of
