@@ -29,7 +29,7 @@ def run(admin: WorldAdmin, name: str, changes: dict[str, str] | None = None, key
     return asyncio.run(apply(admin, name, changes or {}, key))  # type: ignore[arg-type]
 
 
-def test_all_brokers_of_a_name_are_shown() -> None:
+def test_every_broker_of_a_name_is_listed() -> None:
     admin, _, addresses = group(0, 1)
     found = run(admin, GROUP, key="insyncREPLICAS")
     assert {record["key"] for record in found} == {"enableAutoInSyncReplicas", "inSyncReplicas", "minInSyncReplicas"}
@@ -46,7 +46,7 @@ def test_a_name_changes_its_master_and_an_address_that_broker() -> None:
     assert [world.config.in_sync_replicas for world in worlds] == [3, 4]
 
 
-def test_nothing_is_changed_where_it_is_not_clear_which_broker_is_meant() -> None:
+def test_an_ambiguous_broker_name_changes_nothing() -> None:
     admin, worlds, _ = group(1, 2)
     with pytest.raises(NotFoundError, match="no master of broker-a is registered"):
         run(admin, GROUP, {"inSyncReplicas": "3"})
@@ -55,7 +55,7 @@ def test_nothing_is_changed_where_it_is_not_clear_which_broker_is_meant() -> Non
     assert [world.config.in_sync_replicas for world in worlds] == [2, 2]
 
 
-def test_all_of_the_changes_or_none() -> None:
+def test_changes_apply_all_or_none() -> None:
     admin, (world,), _ = group(0)
     with pytest.raises(RefusedError, match="listenPort"):
         run(admin, GROUP, {"inSyncReplicas": "3", "listenPort": "1"})

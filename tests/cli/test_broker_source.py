@@ -12,7 +12,7 @@ from pymq.wire.ha import OFFSET_MAX
 
 
 @pytest.mark.parametrize("size", [0, 101])
-def test_bytes_that_were_not_asked_for_are_no_log(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_unrequested_bytes_are_refused(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     async def read_log(admin: ReplicationAdmin, address: str, start: int, size_bytes: int) -> bytes:
         return bytes(size)
 
@@ -24,7 +24,7 @@ def test_bytes_that_were_not_asked_for_are_no_log(monkeypatch: pytest.MonkeyPatc
         source.read(700, 800)
 
 
-def test_an_answer_may_bring_less_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_may_be_shorter_than_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async def read_log(admin: ReplicationAdmin, address: str, start: int, size_bytes: int) -> bytes:
         return bytes([start % 251]) * min(size_bytes, 7)
 
@@ -46,7 +46,7 @@ def test_an_answer_may_bring_less_than_was_asked_for(monkeypatch: pytest.MonkeyP
         (1000, 0, OFFSET_MAX + 1, False),
     ],
 )
-def test_what_is_said_of_a_log_must_be_one(
+def test_impossible_log_bounds_are_refused(
     monkeypatch: pytest.MonkeyPatch, size: int, start: int, end: int, is_one: bool
 ) -> None:
     async def status(admin: ReplicationAdmin, address: str) -> ReplicationStatus:

@@ -65,7 +65,7 @@ def test_equal_replicas_pass_and_say_how_much_was_compared() -> None:
     assert record["in_sync"] is True
 
 
-def test_a_damaged_log_is_told_with_its_place_and_whose_it_is() -> None:
+def test_a_damaged_log_is_reported_with_broker_and_offset() -> None:
     pair = Pair(blockDigestEnable=True)
     for world in (pair.master, pair.slave):
         assert world.parts.store._digests is not None
@@ -76,14 +76,14 @@ def test_a_damaged_log_is_told_with_its_place_and_whose_it_is() -> None:
     assert "damaged on the slave from offset 0" in record["problems"][0] and "recover" in record["problems"][0]
 
 
-def test_other_bytes_without_proof_whose_are_wrong() -> None:
+def test_differing_logs_without_digests_name_no_culprit() -> None:
     pair = Pair(blockDigestEnable=False)
     pair.flip(pair.master, 5000)
     (problem,) = pair.check(full=True)["problems"]
     assert "the logs differ from offset 0" in problem
 
 
-def test_a_difference_of_the_last_bytes_is_found_without_any_sample() -> None:
+def test_a_difference_in_the_last_bytes_is_found_without_samples() -> None:
     pair = Pair(blockDigestEnable=False)
     pair.flip(pair.slave, pair.slave.parts.store.physical_max_offset - 1)
     assert not pair.check(samples=0)["ok"]
@@ -114,7 +114,7 @@ def test_old_tables_fail() -> None:
     assert "table of topics differs" in problem and "new" in problem
 
 
-def test_a_table_of_another_version_with_the_same_entries_is_the_same() -> None:
+def test_equal_tables_of_different_versions_are_equal() -> None:
     pair = Pair()
 
     def counted_anew(_: Command) -> Command:
@@ -127,7 +127,7 @@ def test_a_table_of_another_version_with_the_same_entries_is_the_same() -> None:
     assert pair.check()["ok"]
 
 
-def test_a_link_that_is_refused_is_told_as_the_slave_tells_it() -> None:
+def test_a_refused_slave_reports_its_own_reason() -> None:
     pair = Pair()
     pair.told[pair.slave_address].ha_client = HaClientState(state="refused", problem="id 1 is taken")
     assert pair.check()["problems"] == ["id 1 is taken"]
@@ -171,7 +171,7 @@ def test_missing_masters_and_slaves_fail() -> None:
         asyncio.run(check_replicas(admin, "nobody", 1, full=False))  # type: ignore[arg-type]
 
 
-def test_slaves_that_are_gone_are_to_be_started_again() -> None:
+def test_missing_slaves_are_to_be_restarted() -> None:
     pair = Pair()
     pair.seen.state, pair.seen.problem = "gone", "the peer closed it"
     del pair.admin.cluster.known["broker-a"].broker_addrs[1]

@@ -30,7 +30,7 @@ def test_every_exit_code_is_documented() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_tells_one_to_type_is_there(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_on_a_documentation_page_exists(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = page.read_text()
     spans = re.findall(r"`pymq ([^`\n]+)`", text)
     for words in [line.split() for line in [*re.findall(r"^pymq (.+)$", text, re.MULTILINE), *spans]]:

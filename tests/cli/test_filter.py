@@ -158,7 +158,7 @@ def test_lines_are_answered_as_they_come() -> None:
     assert seen == [b"", b"a", b"ab"]
 
 
-def test_a_line_that_is_too_long_is_an_error_and_the_next_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overlong_line_is_an_error_and_reading_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filter_eval, "LINE_SIZE_MAX_BYTES", 4)
     assert answers(b"1234\n") == [b"1234!"]
     for pieces in ((b"12345\nab\n",), (b"123", b"45", b"678", b"9\nab\n"), (b"12345", b"\nab\n")):

@@ -36,12 +36,12 @@ def test_it_starts_without_its_broker_and_stops_cleanly(tmp_path: Path) -> None:
         ([], "--broker"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_options_are_refused(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["filter-server", *arguments]) == EXIT_USAGE
     assert text in capsys.readouterr().err
 
 
-def test_a_tail_without_a_filter_server_is_told_how_to_start_one(pymq: Pymq, server: StandaloneProcess) -> None:
+def test_tail_without_a_filter_server_names_the_command_to_start_one(pymq: Pymq, server: StandaloneProcess) -> None:
     assert pymq("topic", "create", "tail_unserved", "--wq", "1").code == EXIT_OK
     assert pymq("send", "tail_unserved", "x").code == EXIT_OK
     outcome = pymq("tail", "tail_unserved", "-F", "--filter", "regex", "--expr", "x", "--via", "filter-server")
@@ -64,7 +64,9 @@ def test_the_options_that_name_a_filter() -> None:
         (("regex:a", None, "broker"), "only filter-server is possible"),
     ],
 )
-def test_options_that_can_not_be_meant(arguments: tuple[str | None, str | None, str | None], text: str) -> None:
+def test_filter_options_that_contradict_each_other_are_refused(
+    arguments: tuple[str | None, str | None, str | None], text: str
+) -> None:
     with pytest.raises(UsageError, match=text):
         parse_plugin(*arguments)
 

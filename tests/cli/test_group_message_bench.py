@@ -75,7 +75,7 @@ def test_get_by_each_id(pymq: Pymq) -> None:
         assert words in text
 
 
-def test_get_of_what_is_not_there(pymq: Pymq) -> None:
+def test_get_of_a_missing_message(pymq: Pymq) -> None:
     pymq("topic", "create", "no_id")
     sent = pymq("send", "no_id", "hello", "-o", "json").json()
     for arguments in (

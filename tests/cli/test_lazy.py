@@ -13,7 +13,7 @@ from .test_main import ALL_COMMANDS
 
 
 @pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
-def test_whatever_prints_json_takes_the_flag(path: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_that_prints_json_takes_the_flag(path: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*path, "--help"]) == EXIT_OK
     options = capsys.readouterr().out.split("Options:")[1]
     takes_it = "table|json" in options or "text|json" in options

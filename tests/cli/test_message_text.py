@@ -50,7 +50,7 @@ def test_text_has_place_labels_and_body_on_one_line() -> None:
     assert line.count("\n") == 1
 
 
-def test_text_of_bytes_that_are_no_text() -> None:
+def test_text_of_bytes_that_are_not_text() -> None:
     assert b"<3 bytes: ff fe 00>" in text_line(stored(b"\xff\xfe\x00"))
 
 
@@ -60,7 +60,7 @@ def test_a_message_can_not_steer_the_terminal() -> None:
     assert b"\x07" not in line
 
 
-def test_colour_only_surrounds() -> None:
+def test_color_codes_only_surround_the_text() -> None:
     message = stored(b"body", {"TAGS": "t"})
     line = formatter(MessageFormat.text, color=True)(message).decode()
     assert line.startswith("\033[2m")
@@ -103,7 +103,7 @@ def test_json_carries_the_whole_message() -> None:
 
 
 @given(st.binary(min_size=1, max_size=200), st.text("abc", max_size=5))
-def test_what_tail_prints_send_can_send_again(body: bytes, tag: str) -> None:
+def test_send_accepts_what_tail_prints(body: bytes, tag: str) -> None:
     again = message_from_json("copy", json_line(stored(body, {"TAGS": tag, "UNIQ_KEY": "U", "colour": "red"})))
     assert again.topic == "copy"
     assert again.tags == tag
@@ -136,11 +136,11 @@ def test_labels_of_json_lines() -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"text", b"[]", b"{}", b'{"body": "x", "tags": 1}', b'{"body": "!", "body_encoding": "base64"}']
 )
-def test_lines_that_are_no_message(line: bytes) -> None:
+def test_lines_that_are_not_messages_are_refused(line: bytes) -> None:
     with pytest.raises(UsageError, match="no message"):
         message_from_json("t", line)
 
 
 @given(st.text())
-def test_printable_is(text: str) -> None:
+def test_printable_text(text: str) -> None:
     assert printable(text).isprintable()

@@ -240,13 +240,13 @@ def test_a_filter_server(servers: Servers) -> None:
     }
 
 
-def test_nothing_is_served_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_metrics_are_off_by_default(tmp_path: Path) -> None:
     with process("namesrv", "--port", "0", "--json", home=tmp_path) as server:
         assert json.loads(first_line(server)).keys() == {"namesrv", "pid"}
 
 
 @pytest.mark.parametrize("role", ["broker", "namesrv", "filter-server"])
-def test_a_port_that_is_taken_ends_the_start(
+def test_a_port_in_use_stops_the_start(
     role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -269,12 +269,12 @@ def test_a_port_that_is_taken_ends_the_start(
         (["--set", "metricsOtelCardinalityLimit=99"], "from 100"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_options_are_refused(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["broker", *arguments]) == EXIT_USAGE
     assert text in capsys.readouterr().err
 
 
-def test_keys_of_rocketmq_say_where(servers: Servers, tmp_path: Path) -> None:
+def test_rocketmq_metrics_keys_set_host_and_labels(servers: Servers, tmp_path: Path) -> None:
     config = tmp_path / "namesrv.conf"
     config.write_text(
         "listenPort=0\nmetricsExporterType=PROM\nmetricsPromExporterHost=127.0.0.2\nmetricsLabel=zone:a\n"

@@ -29,7 +29,7 @@ def test_json_holds_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == RECORDS
 
 
-def test_nothing_found_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_results_are_reported_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     print_listing([], COLUMNS, OutputFormat.table, "nothing here")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "nothing here\n")

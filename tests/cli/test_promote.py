@@ -75,7 +75,7 @@ async def promote(namesrv: str, *flags: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
-def test_a_hand_over_under_load_loses_nothing(group: Brokers, capsys: Capture, role: str) -> None:
+def test_a_handover_under_load_loses_no_message(group: Brokers, capsys: Capture, role: str) -> None:
     group.start("a", "--id", "0", brokerRole=role)
     group.start("b", "--id", "1")
     group.start("c", "--id", "2")
@@ -107,7 +107,7 @@ def test_a_hand_over_under_load_loses_nothing(group: Brokers, capsys: Capture, r
     assert not (group.directory("a") / "divergent").exists(), "nothing had to be cut"
 
 
-def test_a_dead_master_is_replaced_by_force_and_rejoins_with_its_old_flags(group: Brokers, capsys: Capture) -> None:
+def test_a_master_replaced_by_force_rejoins_with_its_old_flags(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0")
     b = group.start("b", "--id", "1")
     group.wait_for(capsys, a=0, b=1)
@@ -145,7 +145,7 @@ def test_a_dead_master_is_replaced_by_force_and_rejoins_with_its_old_flags(group
     assert group.log("a") == group.log("b")
 
 
-def test_a_master_that_was_only_asleep_makes_room_when_it_wakes(group: Brokers, capsys: Capture) -> None:
+def test_a_suspended_master_steps_down_when_it_resumes(group: Brokers, capsys: Capture) -> None:
     group.start("a", "--id", "0")
     b = group.start("b", "--id", "1")
     group.wait_for(capsys, a=0, b=1)
@@ -195,7 +195,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(group: Brokers, capsys: Ca
     group.wait_for(capsys, a=0, b=1)
 
 
-def test_what_can_not_be_promoted_has_its_exit_code(group: Brokers, capsys: Capture) -> None:
+def test_refused_promotions_have_their_exit_code(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0")
     for arguments, code, words in (
         (["nobody", "--yes"], EXIT_NOT_FOUND, "broker-a"),

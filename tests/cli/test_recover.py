@@ -83,7 +83,7 @@ def flip_bytes(path: Path) -> None:
             file.write(b"damage")
 
 
-def test_a_master_s_directory_is_rebuilt_whatever_was_lost(group: Group, shell: Shell) -> None:
+def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell) -> None:
     shell.run("topic", "create", "orders", "--wq", "4", "--rq", "4")
     shell.run("topic", "create", "gone", "--wq", "1", "--rq", "1")
     shell.run("send", "gone", "deleted with its topic")
@@ -148,7 +148,7 @@ def _show(group: Group, shell: Shell) -> None:
     assert code == EXIT_OK and "COMPARED" in text
 
 
-def test_what_can_t_be_recovered_is_refused(group: Group, shell: Shell, tmp_path: Path) -> None:
+def test_an_impossible_recovery_is_refused(group: Group, shell: Shell, tmp_path: Path) -> None:
     root = str(tmp_path / "0")
     assert shell.run("store", "recover", root, "--from", "127.0.0.1:1")[0] == EXIT_UNREACHABLE
     assert shell.run("store", "recover", root, "--from", "a:1;b:2")[0] == EXIT_USAGE
@@ -160,7 +160,7 @@ def test_what_can_t_be_recovered_is_refused(group: Group, shell: Shell, tmp_path
     assert code == EXIT_FAILED and "locked" in text
 
 
-def test_bytes_are_read_ahead_and_come_as_they_are(group: Group, shell: Shell) -> None:
+def test_bytes_are_read_ahead_and_arrive_unchanged(group: Group, shell: Shell) -> None:
     shell.run("topic", "create", "orders")
     shell.run("send", "orders", "--batch", "50", stdin="".join(f"{number}\n" for number in range(2000)))
     with BrokerSource(group.addresses[0]) as source:

@@ -35,14 +35,14 @@ def view(told: ReplicationStatus | None, broker_id: int = 0, error: str = "") ->
     return BrokerView(CLUSTER, "broker-a", broker_id, f"10.0.0.{broker_id + 1}:10911", told, {}, error)
 
 
-def test_a_slave_s_lag_is_what_its_master_says_of_it() -> None:
+def test_the_lag_of_a_slave_comes_from_its_master() -> None:
     seen = SlaveState(address="10.0.0.2:5", broker_id=1, lag_bytes=30, lag_messages=3, lag_ms=40, in_sync=True)
     other = SlaveState(address="10.0.0.2:6", broker_id=2, lag_bytes=999)
     leader = view(status(0, 100, 10, slaves=[seen, other]))
     assert lag_of(view(status(1, 70, 7), 1), leader) == Lag(30, 3, 40, True)
 
 
-def test_a_slave_that_does_not_say_its_id_is_known_by_its_host_when_it_is_the_only_one_there() -> None:
+def test_a_slave_without_an_id_is_matched_by_host_if_unambiguous() -> None:
     unnamed = SlaveState(address="10.0.0.2:5", lag_bytes=30, lag_ms=-1, in_sync=True)
     slave = view(status(1, 70, -1), 1)
     assert lag_of(slave, view(status(0, 100, -1, slaves=[unnamed]))) == Lag(30, None, None, True)
@@ -53,17 +53,17 @@ def test_a_slave_that_does_not_say_its_id_is_known_by_its_host_when_it_is_the_on
 @pytest.mark.parametrize(
     ("log_end", "count", "expected"), [(60, 7, Lag(40, 3, None, False)), (100, 10, Lag(0, 0, 0, False))]
 )
-def test_without_a_connection_the_ends_of_the_logs_tell(log_end: int, count: int, expected: Lag) -> None:
+def test_without_a_connection_the_lag_comes_from_the_log_ends(log_end: int, count: int, expected: Lag) -> None:
     assert lag_of(view(status(1, log_end, count), 1), view(status(0, 100, 10))) == expected
 
 
-def test_without_a_master_the_slave_s_own_view_tells() -> None:
+def test_without_a_master_the_lag_comes_from_the_slave() -> None:
     ha_client = HaClientState(lag_bytes=5, lag_ms=7)
     assert lag_of(view(status(1, 60, 7, ha_client=ha_client), 1), None) == Lag(5, None, 7, None)
     assert lag_of(view(None, 1), None) == Lag()
 
 
-def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
+def test_problems_from_all_brokers_are_listed_once() -> None:
     ha_client = HaClientState(state="refused", problem="another cluster")
     slave = view(status(1, 0, 0, ha_client=ha_client, problem="another cluster"), 1)
     slave.runtime = {"storeProblems": "the disk is full"}
@@ -81,7 +81,7 @@ def test_problems_are_gathered_from_all_sides_and_told_once() -> None:
     assert problems_of(view(status(1, 0, 0, ha_client=HaClientState(state="following")), 1)) == []
 
 
-def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:
+def test_a_degraded_master_and_missing_slaves_are_problems() -> None:
     slaves = [
         SlaveState(address="h:1", problem="the peer closed it", state="gone"),
         SlaveState(address="h:2", broker_id=3, problem="another cluster", state="refused"),
@@ -94,14 +94,14 @@ def test_a_degraded_master_and_slaves_that_are_not_there_are_told() -> None:
     ]
 
 
-def test_strangers_are_told_in_one_line() -> None:
+def test_rejected_peers_are_one_problem() -> None:
     strangers = [SlaveState(address=f"h:{port}", problem="garbage", state="refused") for port in (1, 2)]
     leader = view(status(0, 100, 9, slaves=strangers))
     assert problems_of(leader) == ["2 peers rejected at the HA port lately, last h:2: garbage"]
     assert lag_of(view(status(1, 60, 7), 1), leader) == Lag(40, 2, None, None), "none of them is that slave"
 
 
-def test_every_broker_is_listed_also_one_that_does_not_answer() -> None:
+def test_every_broker_is_listed_even_if_unreachable() -> None:
     leader, follower = slave_of(master())
     leader.put("orders", b"more")
     admin = WorldAdmin()

@@ -90,7 +90,7 @@ def test_json_lines(pymq: Pymq) -> None:
     assert (second["body"], second["tags"]) == ("text", "default")
 
 
-def test_a_line_that_is_no_message_is_named(pymq: Pymq) -> None:
+def test_a_line_that_is_not_a_message_is_named(pymq: Pymq) -> None:
     topic = make(pymq, "badline")
     outcome = pymq("send", topic, "--json-lines", stdin='{"body": "ok"}\n{oops\n')
     assert outcome.code == EXIT_USAGE
@@ -116,7 +116,7 @@ def test_a_refused_send(pymq: Pymq) -> None:
     assert pymq("send", topic, "--queue", "broker-a:0", stdin=lines(10)).code == outcome.code
 
 
-def test_part_of_the_messages_fails(pymq: Pymq) -> None:
+def test_a_send_may_fail_in_part(pymq: Pymq) -> None:
     topic = make(pymq, "partly")
     too_large = json.dumps({"body": "x" * (5 * 1024 * 1024)})
     outcome = pymq("send", topic, "--json-lines", "-o", "json", stdin=f'{{"body": "ok"}}\n{too_large}\n')
@@ -243,7 +243,7 @@ def wait_until(condition: object, what: str) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_following_shows_what_comes_and_ends_on_a_signal(
+def test_following_shows_new_messages_and_ends_on_a_signal(
     pymq: Pymq, server: StandaloneProcess, tmp_path: Path, how: signal.Signals
 ) -> None:
     topic = make(pymq, f"followed{how}", 2)
@@ -289,7 +289,7 @@ def test_following_everything_notices_a_new_topic(pymq: Pymq, server: Standalone
         process.wait(DEADLINE_S)
 
 
-def test_a_reader_that_has_enough_is_no_error(pymq: Pymq, server: StandaloneProcess, stored: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(pymq: Pymq, server: StandaloneProcess, stored: str) -> None:
     process = subprocess.run(
         f"{sys.executable} -m pymq tail {stored} -F --from start | head -1; echo ${{PIPESTATUS[0]}}",
         shell=True,
@@ -303,9 +303,7 @@ def test_a_reader_that_has_enough_is_no_error(pymq: Pymq, server: StandaloneProc
     assert process.stdout.splitlines()[-1] == "0"
 
 
-def test_a_reader_of_stdin_whose_command_has_ended_ends_quietly(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_stdin_reader_ends_quietly_after_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "stdin").write_text("one\ntwo\n")
     loop = asyncio.new_event_loop()
     chunks: asyncio.Queue[bytes | Exception] = asyncio.Queue()
@@ -316,7 +314,7 @@ def test_a_reader_of_stdin_whose_command_has_ended_ends_quietly(
     assert chunks.empty()
 
 
-def test_so_many_chunks_of_stdin_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_waiting_chunks_of_stdin_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "stdin").write_bytes(b"a line\n" * 1000)
     monkeypatch.setattr(send_work, "READ_SIZE_BYTES", 70)
     read: list[list[bytes]] = []

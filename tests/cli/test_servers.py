@@ -85,7 +85,7 @@ def accepts(address: str) -> bool:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_standalone_says_when_it_is_ready_and_stops_cleanly(tmp_path: Path, how: signal.Signals) -> None:
+def test_standalone_prints_a_ready_line_and_stops_cleanly(tmp_path: Path, how: signal.Signals) -> None:
     data = tmp_path / "data"
     with process(
         "standalone", "--dir", str(data), "--namesrv-port", "0", "--port", "0", "--json", home=tmp_path
@@ -118,7 +118,7 @@ def test_a_signal_during_the_start_is_a_clean_stop_too(tmp_path: Path, how: sign
     assert not (data / "abort").exists(), "a clean stop leaves no abort file"
 
 
-def test_standalone_for_people(tmp_path: Path) -> None:
+def test_standalone_output_for_people(tmp_path: Path) -> None:
     with process("standalone", "--namesrv-port", "0", "--port", "0", home=tmp_path) as running:
         line = first_line(running)
         assert line.startswith("ready: name server 127.0.0.1:")
@@ -154,7 +154,7 @@ def test_settings_reach_the_broker(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "unmade" in capsys.readouterr().err
 
 
-def test_a_standalone_goes_by_free_bytes_unless_told_otherwise() -> None:
+def test_a_standalone_limits_disk_use_by_free_bytes_by_default() -> None:
     async def retention(server: StandaloneProcess) -> list[str]:
         async with Admin(namesrv=server.namesrv) as admin:
             config = await admin.brokers.config(server.broker)
@@ -191,7 +191,7 @@ def test_a_broker_alone_says_where_its_data_is(tmp_path: Path) -> None:
     assert str(tmp_path / ".pymq" / "broker-a-0") in line
 
 
-def test_a_configuration_file_and_what_wins(tmp_path: Path) -> None:
+def test_flags_win_over_the_configuration_file(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(f"brokerName = from-file\nlistenPort=0\nstorePathRootDir={tmp_path / 'from-file'}\nnamesrvAddr=\n")
     with process(
@@ -202,7 +202,7 @@ def test_a_configuration_file_and_what_wins(tmp_path: Path) -> None:
     assert str(tmp_path / "from-file") in line
 
 
-def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()

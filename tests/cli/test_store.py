@@ -104,7 +104,7 @@ def test_dump_to_stdout_and_to_a_file(golden: Path, tmp_path: Path, capfdbinary:
     assert not target.with_name("out.jsonl.part").exists()
 
 
-def test_dump_of_what_was_cut(golden: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_dump_of_a_truncated_log_tail(golden: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     place = records(golden)[570].offset
     cut = truncate_log(RealFiles(), str(golden), SETTINGS, place, ManualClock(1_800_000_000_000))
     assert cli.run(["store", "dump", cut.path]) == EXIT_OK
@@ -124,7 +124,7 @@ def test_dump_to_parquet(golden: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert run(capsys, "dump", golden, "-o", "csv")[0] == EXIT_USAGE
 
 
-def test_dump_tells_damage_on_stderr_and_by_its_exit_code(
+def test_dump_reports_damage_on_stderr_and_by_exit_code(
     damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, "dump", damaged, "--out", tmp_path / "out")
@@ -149,7 +149,7 @@ def test_offsets_and_times(begin: str | None, end: str | None, wanted: DumpSelec
 
 
 @pytest.mark.parametrize(("begin", "end"), [("5", "5"), ("now", "-1h")])
-def test_an_empty_range_is_a_slip(begin: str, end: str) -> None:
+def test_an_empty_range_is_a_usage_error(begin: str, end: str) -> None:
     with pytest.raises(UsageError, match="--from is not before --to"):
         parse_selection((), begin, end, 10_000_000)
 
@@ -169,7 +169,7 @@ def test_repair(damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "exists already" in err
 
 
-def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_brokers_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = small_store(tmp_path / "s", 5)
     lock = RealFiles().lock(str(root / "lock"))
     for arguments in (["verify"], ["inspect"], ["dump"], ["repair", "--to", tmp_path / "new"]):
@@ -182,7 +182,7 @@ def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
     lock.release()
 
 
-def test_what_is_no_store_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_a_store_is_not_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "verify", tmp_path)
     assert code == EXIT_NOT_FOUND
     assert "storePathCommitLog" in err

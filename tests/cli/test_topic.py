@@ -57,7 +57,7 @@ def test_unknown_cluster_and_broker(pymq: Pymq) -> None:
         assert where[1] in outcome.err
 
 
-def test_what_exists_is_not_made_again(pymq: Pymq) -> None:
+def test_creating_an_existing_topic_is_refused(pymq: Pymq) -> None:
     pymq("topic", "create", "twice")
     outcome = pymq("topic", "create", "twice")
     assert outcome.code == EXIT_REFUSED
@@ -127,7 +127,7 @@ def test_stats_by_queue(pymq: Pymq) -> None:
     assert pymq("topic", "stats", "counted").out.splitlines()[1].endswith("-")
 
 
-def test_delete_needs_a_yes(pymq: Pymq) -> None:
+def test_delete_requires_a_confirmation(pymq: Pymq) -> None:
     pymq("topic", "create", "deleted")
     assert pymq("topic", "delete", "deleted").code == EXIT_USAGE
     outcome = pymq("topic", "delete", "deleted", "--yes")

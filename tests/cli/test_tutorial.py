@@ -50,7 +50,7 @@ def test_every_step_works(server: StandaloneProcess, pymq: Pymq, tmp_path: Path)
             consumer.kill()
 
 
-def test_the_steps_that_are_not_run_are_known() -> None:
+def test_skipped_steps_are_listed() -> None:
     """A server of its own is the fixture; an export starts a JVM, tests/spark and scripts/demo run it."""
     run = {"topic", "send", "message", "tail", "group"}
     assert {line[0] for line in COMMANDS} - run == {"standalone", "spark-export"}

@@ -66,7 +66,7 @@ def test_broker_mode_gives_each_broker_its_own(run: Any) -> None:
     assert queues(run("topic", "route", "own")) == {"broker-a": (2, 2), "broker-b": (3, 2)}, "all that hold the topic"
 
 
-def test_several_clusters_must_be_told_apart(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_clusters_require_a_cluster_option(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["topic", "create", "where"]) == EXIT_USAGE
     assert "East, West" in capsys.readouterr().err
     assert queues(run("topic", "create", "where", "-c", "East", "-c", "West", "--wq", "1")).keys() == {

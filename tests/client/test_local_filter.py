@@ -139,7 +139,7 @@ def test_stop_ends_the_consumer_before_the_message() -> None:
     run(scenario, b"first", expression="4", on_error="stop")
 
 
-def test_stop_hands_over_what_comes_before_the_message() -> None:
+def test_stop_delivers_the_messages_before_the_failed_one() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         with pytest.raises(FilterStopError, match="b/0@2: it is a riddle"):
             await asyncio.wait_for(consumer.wait(), 20)
@@ -190,7 +190,7 @@ def test_a_pull_ends_before_a_message_that_stops() -> None:
     pulling(scenario, b"long", b"s", b"?", b"longer")
 
 
-def test_a_filter_is_compiled_once_and_forgotten_when_many_others_came() -> None:
+def test_a_filter_is_compiled_once_and_evicted_after_many_others() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         kept = pull._subscriptions
         for number in (1, 1, *range(1, SUBSCRIPTION_COUNT_MAX + 1)):
@@ -218,7 +218,7 @@ def subscribed(name: str, expression: str, on_error: str = "skip") -> Any:
     return filtered_subscription("T", name, expression, 7, clock=ManualClock(), on_error=on_error)
 
 
-def test_filters_that_brokers_know_are_left_to_them() -> None:
+def test_broker_side_filters_stay_on_the_broker() -> None:
     tags = subscribed("tag", "a || b")
     assert (tags.tags, tags.local) == ({"a", "b"}, None)
     sql = subscribed("SQL92", "a > 5")
@@ -226,7 +226,7 @@ def test_filters_that_brokers_know_are_left_to_them() -> None:
     assert isinstance(subscribed("length", "4").local, LocalFilter)
 
 
-def test_what_is_wrong_is_refused_before_anything_starts() -> None:
+def test_invalid_filters_are_refused_before_the_start() -> None:
     with pytest.raises(UsageError, match=r"no filter 'lenght'.*did you mean length"):
         subscribed("lenght", "4")
     with pytest.raises(ExpressionError, match="'x' is no number"):

@@ -38,7 +38,7 @@ class FakeRequests(QueueOffsets):
         self.offsets[queue] = offset
 
 
-def test_offsets_only_go_forward_unless_told() -> None:
+def test_offsets_only_go_forward_unless_forced() -> None:
     store = FileOffsets(None)
     store.move(QUEUE, 5)
     store.move(QUEUE, 3)
@@ -121,7 +121,7 @@ def test_a_newer_offset_is_sent_once_the_older_one_is_answered() -> None:
     asyncio.run(main())
 
 
-def test_what_could_not_be_stored_is_tried_again() -> None:
+def test_a_failed_commit_is_retried() -> None:
     async def main() -> None:
         requests = FakeRequests()
         store = BrokerOffsets("G", requests)
@@ -135,7 +135,7 @@ def test_what_could_not_be_stored_is_tried_again() -> None:
     asyncio.run(main())
 
 
-def test_a_file_keeps_offsets_over_a_restart(tmp_path: Path) -> None:
+def test_an_offset_file_survives_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "deep" / "offsets.json"
         store = FileOffsets(path)

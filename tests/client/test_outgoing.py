@@ -12,7 +12,7 @@ from pymq.wire.header import decode_header, encode_header
 from pymq.wire.headers.send import SendMessageV2Header, send_v2_fields
 
 
-def test_the_short_way_to_the_named_fields_equals_the_typed_header() -> None:
+def test_the_fast_field_encoder_equals_the_typed_header() -> None:
     values: dict[str, Any] = {
         "producer_group": "P",
         "topic": "T",

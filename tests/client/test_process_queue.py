@@ -73,7 +73,7 @@ def test_removing_twice_changes_nothing() -> None:
     assert queue.size_bytes == messages[1].size_bytes
 
 
-def test_a_drop_wakes_everyone_but_those_who_wait_for_running_handlers() -> None:
+def test_a_drop_wakes_all_waiters_except_wait_until_done() -> None:
     async def main() -> None:
         queue = make(count_max=1)
         messages = fill(queue, [5])

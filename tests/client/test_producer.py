@@ -287,7 +287,7 @@ def test_a_batch_is_one_request_and_lists_the_keys() -> None:
         ([Message("T", b"")], "body is empty"),
     ],
 )
-def test_what_can_not_be_a_batch_is_refused_here(messages: Any, problem: Any) -> None:
+def test_invalid_batches_are_refused_by_the_client(messages: Any, problem: Any) -> None:
     async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         with pytest.raises(UsageError, match=problem):
             await producer.send_batch(messages)
@@ -309,7 +309,7 @@ def test_what_can_not_be_a_batch_is_refused_here(messages: Any, problem: Any) ->
         (Message("T", b"x", properties={"a": "v" * 33_000}), "32767"),
     ],
 )
-def test_what_no_broker_would_take_is_refused_here(message: Message, problem: Any) -> None:
+def test_messages_that_no_broker_accepts_are_refused_by_the_client(message: Message, problem: Any) -> None:
     async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         with pytest.raises(UsageError, match=problem):
             await producer.send(message)
@@ -318,7 +318,7 @@ def test_what_no_broker_would_take_is_refused_here(message: Message, problem: An
     run(scenario, body_size_max_bytes=1000)
 
 
-def test_brokers_learn_of_the_producer_and_hear_goodbye() -> None:
+def test_a_producer_registers_with_brokers_and_unregisters() -> None:
     async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         await producer.send(Message("T", b"x"))
         command = await brokers[0].wait_for(RequestCode.HEART_BEAT)
@@ -365,7 +365,7 @@ def test_routes_are_kept_without_name_servers_and_renewed_with_them() -> None:
 
 
 @pytest.mark.parametrize("namesrv", ["", " ; ", "host", "host:port"])
-def test_name_server_lists_that_are_none(namesrv: Any) -> None:
+def test_invalid_name_server_lists_are_refused(namesrv: Any) -> None:
     with pytest.raises(UsageError):
         Producer("PG", namesrv=namesrv)
 

@@ -49,7 +49,7 @@ def test_a_pull_carries_its_subscription_and_joins_no_group() -> None:
     run(scenario)
 
 
-def test_waiting_is_asked_of_the_broker() -> None:
+def test_long_polling_is_requested_from_the_broker() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         waiting = asyncio.ensure_future(pull.pull(QUEUE, 0, suspend_ms=7000))
         command = await group.server.wait_for(RequestCode.PULL_MESSAGE)
@@ -62,7 +62,7 @@ def test_waiting_is_asked_of_the_broker() -> None:
     run(scenario)
 
 
-def test_tags_that_share_a_hash_are_told_apart() -> None:
+def test_tags_that_share_a_hash_are_distinguished() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.put(b"no", TAGS="BBBB")
         only_others = await pull.pull(QUEUE, 0, expression="AaAa")
@@ -97,7 +97,7 @@ def test_offsets() -> None:
     run(scenario)
 
 
-def test_the_broker_that_was_suggested_is_asked_next() -> None:
+def test_the_suggested_broker_is_pulled_from_next() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         answer = PullMessageAnswer(suggest_which_broker_id=1, next_begin_offset=0, min_offset=0, max_offset=0)
         group.server.on(RequestCode.PULL_MESSAGE, lambda _: Reply(ResponseCode.PULL_NOT_FOUND, ext=answer))
@@ -107,7 +107,7 @@ def test_the_broker_that_was_suggested_is_asked_next() -> None:
     run(scenario)
 
 
-def test_queues_are_those_the_name_server_knows_now() -> None:
+def test_queues_come_from_the_current_route() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         assert await pull.queues("T") == [MessageQueue("T", "b", i) for i in range(3)]
         with pytest.raises(NotFoundError, match="Ghost"):

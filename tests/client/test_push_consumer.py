@@ -73,7 +73,7 @@ def pulls(group: FakeGroup, topic: str = "T") -> Any:
     return [header for header in headers if header.topic == topic]
 
 
-def test_brokers_hear_of_the_subscription_before_the_first_pull() -> None:
+def test_a_heartbeat_precedes_the_first_pull() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(b"1", TAGS="TagA")
         await until(lambda: inbox.messages, "the message")
@@ -90,7 +90,7 @@ def test_brokers_hear_of_the_subscription_before_the_first_pull() -> None:
     run(scenario, expression="TagA || TagB")
 
 
-def test_a_pull_asks_to_be_parked() -> None:
+def test_a_pull_requests_long_polling() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: pulls(group), "the first pull")
         first = pulls(group)[0]
@@ -100,7 +100,7 @@ def test_a_pull_asks_to_be_parked() -> None:
     run(scenario)
 
 
-def test_a_pull_that_commits_on_the_way_is_not_parked() -> None:
+def test_a_pull_that_carries_a_commit_is_not_parked() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
@@ -148,7 +148,7 @@ def test_stopping_waits_for_a_pull_that_carries_an_older_offset() -> None:
     run(scenario, pull_count_max=1, commit_interval_s=1000)
 
 
-def test_stopping_commits_what_is_done_and_says_goodbye() -> None:
+def test_stopping_commits_finished_messages_and_unregisters() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         group.put()
@@ -161,7 +161,7 @@ def test_stopping_commits_what_is_done_and_says_goodbye() -> None:
     run(scenario)
 
 
-def test_the_goodbye_follows_the_answer_to_a_heartbeat() -> None:
+def test_unregistering_follows_the_answer_to_a_heartbeat() -> None:
     release = asyncio.Event()
 
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
@@ -183,7 +183,7 @@ def test_the_goodbye_follows_the_answer_to_a_heartbeat() -> None:
     run(scenario)
 
 
-def test_the_goodbye_also_goes_where_a_heartbeat_was_refused() -> None:
+def test_unregistering_includes_brokers_that_refused_a_heartbeat() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.server.refuse(RequestCode.HEART_BEAT, ResponseCode.SYSTEM_ERROR)
         await consumer._instance.heartbeat_all()
@@ -194,7 +194,7 @@ def test_the_goodbye_also_goes_where_a_heartbeat_was_refused() -> None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns: Any) -> None:
+def test_rebalancing_can_be_canceled_just_as_it_wakes(turns: Any) -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         rebalancing = asyncio.ensure_future(consumer._rebalancer.run())
         await asyncio.sleep(0)  # its first step waits
@@ -208,7 +208,7 @@ def test_rebalancing_ends_when_it_is_cancelled_just_as_it_wakes(turns: Any) -> N
     run(scenario, rebalance_interval_s=1000)
 
 
-def test_running_handlers_may_finish_when_the_consumer_stops_and_the_rest_is_left() -> None:
+def test_stopping_lets_running_handlers_finish_and_leaves_the_rest() -> None:
     gate = asyncio.Event()
     started = []
 
@@ -249,7 +249,7 @@ def test_where_a_group_starts(consume_from: Any, stored: Any, expected: Any) -> 
     run(scenario, prepare=prepare, consume_from=consume_from)
 
 
-def test_a_retry_topic_is_read_from_its_start_by_a_group_that_starts_last() -> None:
+def test_a_group_that_starts_last_reads_its_retry_topic_from_the_start() -> None:
     def prepare(group: FakeGroup) -> None:
         group.put(topic=retry_topic(GROUP), RETRY_TOPIC="T")
 
@@ -261,7 +261,7 @@ def test_a_retry_topic_is_read_from_its_start_by_a_group_that_starts_last() -> N
 
 
 @pytest.mark.parametrize("code", [ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST])
-def test_a_broker_that_knows_no_current_subscription_gets_a_heartbeat_and_another_pull(code: int) -> None:
+def test_an_outdated_subscription_is_renewed_and_the_pull_repeated(code: int) -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: pulls(group), "the first pull")
         heartbeats = group.server.count(RequestCode.HEART_BEAT)
@@ -312,7 +312,7 @@ def test_a_committed_offset_beyond_the_end_goes_back() -> None:
     run(scenario, prepare=prepare)
 
 
-def test_messages_whose_tag_only_shares_the_hash_are_skipped_and_committed() -> None:
+def test_messages_with_a_colliding_tag_hash_are_skipped_and_committed() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put(b"no", TAGS="BBBB")
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the skipped message to count as done")
@@ -375,7 +375,7 @@ def test_a_failed_message_is_sent_back_and_counts_as_done() -> None:
     run(scenario, handler=handle, delay_level=2)
 
 
-def test_a_message_that_can_not_be_sent_back_goes_to_the_retry_topic_as_a_copy() -> None:
+def test_a_message_that_cannot_be_sent_back_is_copied_to_the_retry_topic() -> None:
     async def handle(messages: list[StoredMessage]) -> Never:
         raise ValueError("no")
 
@@ -395,7 +395,7 @@ def test_a_message_that_can_not_be_sent_back_goes_to_the_retry_topic_as_a_copy()
     run(scenario, handler=handle, prepare=prepare, max_reconsume_times=5)
 
 
-def test_a_message_that_nobody_takes_back_stays_here_and_holds_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_no_broker_takes_back_is_kept_and_holds_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrent_module, "KEPT_RETRY_INTERVAL_S", 0.02)
     tries = []
 
@@ -416,7 +416,7 @@ def test_a_message_that_nobody_takes_back_stays_here_and_holds_the_offset(monkey
     run(scenario, handler=handle, prepare=prepare)
 
 
-def test_a_notice_of_changed_members_shares_the_queues_anew() -> None:
+def test_a_notice_of_changed_members_triggers_a_rebalance() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         assert len(consumer.assigned) == 5
         group.members = [consumer.client_id, "0.0.0.0@another"]
@@ -437,7 +437,7 @@ def test_a_notice_for_another_group_changes_nothing() -> None:
     run(scenario, rebalance_interval_s=1000)
 
 
-def test_a_queue_that_is_given_up_is_committed_before() -> None:
+def test_a_revoked_queue_is_committed_first() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the message to be done")
@@ -449,7 +449,7 @@ def test_a_queue_that_is_given_up_is_committed_before() -> None:
     run(scenario, rebalance_interval_s=1000, commit_interval_s=1000)
 
 
-def test_a_client_the_broker_does_not_list_keeps_what_it_has() -> None:
+def test_a_client_the_broker_does_not_list_keeps_its_queues() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         assigned = consumer.assigned
         group.members = ["0.0.0.0@another"]
@@ -461,7 +461,7 @@ def test_a_client_the_broker_does_not_list_keeps_what_it_has() -> None:
     run(scenario, rebalance_interval_s=1000)
 
 
-def test_a_lost_connection_is_made_again_with_a_heartbeat() -> None:
+def test_a_lost_connection_is_reopened_with_a_heartbeat() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         heartbeats = group.server.count(RequestCode.HEART_BEAT)
         group.server.drop_connections()
@@ -529,7 +529,7 @@ def test_orderly_queues_are_locked_first_and_unlocked_last() -> None:
     run(scenario, queue_count=2, orderly=True, prepare=prepare)
 
 
-def test_orderly_failures_come_again_before_the_next_message() -> None:
+def test_orderly_failures_are_retried_before_the_next_message() -> None:
     seen = []
 
     async def handle(messages: list[StoredMessage]) -> Any:
@@ -548,7 +548,7 @@ def test_orderly_failures_come_again_before_the_next_message() -> None:
     run(scenario, handler=handle, orderly=True, suspend_ms=5, prepare=prepare)
 
 
-def test_an_orderly_message_beyond_its_tries_goes_to_the_dead_letters() -> None:
+def test_an_orderly_message_without_tries_left_is_a_dead_letter() -> None:
     async def handle(messages: list[StoredMessage]) -> Any:
         return LATER
 
@@ -574,7 +574,7 @@ def queue_json(offset: Any) -> bytes:
     ],
 )
 @pytest.mark.parametrize("orderly", [False, True])
-def test_an_operators_reset_starts_the_queue_anew(body: Any, orderly: Any) -> None:
+def test_an_operators_reset_restarts_the_queue(body: Any, orderly: Any) -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         for n in range(3):
             group.put(b"%d" % n)
@@ -646,7 +646,7 @@ def test_a_consumer_without_subscription_does_not_start() -> None:
 @pytest.mark.parametrize(
     "settings", [{"consume_from": "yesterday"}, {"batch_count_max": 0}, {"no_such": 1}, {"strategy": "RANDOM"}]
 )
-def test_settings_that_can_not_work_are_refused(settings: Any) -> None:
+def test_invalid_settings_are_refused(settings: Any) -> None:
     with pytest.raises(UsageError):
         PushConsumer(GROUP, namesrv="127.0.0.1:1", on_message=print, **settings)
 

@@ -18,14 +18,14 @@ def setup() -> Any:
     return clock, health, QueuePicker(health, random.Random(1))
 
 
-def test_all_queues_in_turn() -> None:
+def test_queues_are_picked_round_robin() -> None:
     _, _, picker = setup()
     picked = [picker.pick("T", QUEUES) for _ in range(8)]
     assert sorted(picked[:4]) == QUEUES
     assert picked[:4] == picked[4:]
 
 
-def test_topics_have_turns_of_their_own() -> None:
+def test_each_topic_has_its_own_rotation() -> None:
     _, _, picker = setup()
     first = picker.pick("T", QUEUES)
     picker.pick("U", [MessageQueue("U", "a", 0)])
@@ -67,7 +67,7 @@ def test_success_clears_the_record() -> None:
     assert health.is_usable("a")
 
 
-def test_when_all_rest_one_is_picked_all_the_same() -> None:
+def test_a_broker_is_picked_even_when_all_rest() -> None:
     _, health, picker = setup()
     health.failed("a")
     health.failed("b")

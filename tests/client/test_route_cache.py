@@ -98,7 +98,7 @@ JAVA_ROUTE = (
 )
 
 
-def test_routes_with_bare_broker_ids_are_read_and_addresses_chosen_by_id() -> None:
+def test_routes_with_bare_broker_ids_are_read() -> None:
     async def scenario(server: FakeServer, cache: Any, changed: Any) -> None:
         queue = MessageQueue("T", "a", 0)
         assert await cache.read_address(queue) == "m:1"

@@ -50,7 +50,7 @@ def test_tags_and_sql_exclude_each_other() -> None:
         parse_subscription("T", "TagA", 1, sql="a > 1")
 
 
-def test_a_broker_without_sql_is_told_with_the_switch() -> None:
+def test_a_broker_without_sql_is_reported_with_its_setting() -> None:
     subscription = parse_subscription("T", "*", 1, sql="a > 1")
     remark = "The broker does not support consumer to filter message by SQL92"
     error = explained(RefusedError(1, remark, "h:1"), subscription)

@@ -26,7 +26,7 @@ def test_all_threads_share_one_loop_thread() -> None:
     assert names == {"pymq-client"}
 
 
-def test_a_blocking_call_on_the_loop_itself_is_an_error_not_a_deadlock() -> None:
+def test_a_blocking_call_on_the_loop_raises_an_error() -> None:
     loop = LoopThread()
 
     async def misuse() -> None:
@@ -36,7 +36,7 @@ def test_a_blocking_call_on_the_loop_itself_is_an_error_not_a_deadlock() -> None
         loop.call(misuse())
 
 
-def test_errors_come_through() -> None:
+def test_errors_are_raised_in_the_caller() -> None:
     with SyncProducer("P", namesrv=NOBODY) as producer:
         with pytest.raises(UnreachableError, match="no name server answers"):
             producer.send(Message("T", b"x"))

@@ -10,7 +10,7 @@ import pytest
 from pymq.client.uninterrupted import uninterrupted
 
 
-def test_a_result_and_a_failure_come_through() -> None:
+def test_results_and_failures_are_passed_on() -> None:
     async def fail() -> Never:
         raise ValueError("no")
 

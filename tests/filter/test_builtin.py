@@ -34,7 +34,7 @@ def test_bars_without_a_tag_are_refused() -> None:
 
 @settings(deadline=None)  # the first example imports the parser
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "1", "7", "x"]))))
-def test_sql92_judges_as_the_broker_does(all_properties: list[dict[str, str]]) -> None:
+def test_sql92_results_equal_the_brokers(all_properties: list[dict[str, str]]) -> None:
     text = "a > 5 AND b IS NOT NULL OR c = 'x'"
     outcomes = Sql92Filter().compile(text).match([FilterMessage(properties=one) for one in all_properties])
     for properties, outcome in zip(all_properties, outcomes, strict=True):

@@ -46,7 +46,7 @@ def test_equal_to_finding_one_by_one(raws: list[str], in_body: bool) -> None:
         assert all(empty in source for source, value in zip(sources, found, strict=True) if value == "?")
 
 
-def test_what_a_place_begins_with() -> None:
+def test_begins_with_compares_value_prefixes() -> None:
     table = table_of([record(b"a\x01red\x02"), record(b"a\x01redder"), record(b"a\x01blue\x02b\x01red\x02")])
     starts = table.column("a").starts
     assert table.begins_with(starts, b"red").tolist() == [True, True, False]
@@ -54,7 +54,7 @@ def test_what_a_place_begins_with() -> None:
     assert table.begins_with(starts, b"r" * 100).tolist() == [False, False, False]
 
 
-def test_records_that_are_no_common_ones_are_left_to_a_closer_look() -> None:
+def test_uncommon_records_are_left_to_the_plain_reader() -> None:
     good = record(b"a\x015\x02")
     v2 = good[:4] + MAGIC_V2.to_bytes(4, "big", signed=MAGIC_V2 < 0) + good[8:]
     v6 = good[:36] + sysflag.BORN_HOST_V6.to_bytes(4, "big") + good[40:]

@@ -29,7 +29,7 @@ def test_integers(text: str, number: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "+", "-", "5.0", "1_0", " 5", "5 ", "0x5", "5L", "1e3", "²", "𝟓", "--5", "9" * 30000, "x"]
 )
-def test_what_is_no_integer(text: str) -> None:
+def test_texts_that_are_not_integers(text: str) -> None:
     for read in (to_integer, to_long):
         with pytest.raises(ValueError, match="number"):
             read(text.encode())
@@ -72,7 +72,7 @@ def test_doubles(text: str, number: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", ".", "e5", "1e", "inf", "nan", "infinity", "1_0", "0x1", "0x.p1", "5ff", "5L", "٣", "5\u00a0", "NaNf"]
 )
-def test_what_is_no_double(text: str) -> None:
+def test_texts_that_are_not_doubles(text: str) -> None:
     with pytest.raises(ValueError, match="number"):
         to_double(text.encode())
 

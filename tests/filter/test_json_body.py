@@ -32,7 +32,7 @@ def test_values_come_back_and_are_never_undercounted(value: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"{", b"\xff", b'"\\ud800"', b"[" * 100_000])
-def test_what_is_no_json_is_an_error(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_an_error(body: bytes) -> None:
     with pytest.raises(FilterError, match="the body is"):
         json_body(FilterMessage(body=body))
 

@@ -69,7 +69,7 @@ def test_errors_name_the_column(text: str, column: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column"), [("a = 5", None), ("a = 5 b = 6", 7), ("a = 5 -3", 7), ("a = 5)", 6), ("a like 'x'", 3)]
 )
-def test_what_is_ignored_behind_an_expression_is_told(text: str, column: int | None) -> None:
+def test_ignored_text_behind_an_expression_is_reported(text: str, column: int | None) -> None:
     assert parse(text).ignored_from == column
 
 
@@ -120,6 +120,6 @@ def test_hostile_texts_are_refused(part: str) -> None:
     refusal(part * (EXPRESSION_LENGTH_MAX // len(part)) + "#")
 
 
-def test_letters_that_only_look_like_key_words() -> None:
+def test_letters_that_fold_to_ascii_are_refused() -> None:
     for text in ("a ıs null", "a ın ('x')", "ſ = 5"):
         assert "unexpected character" in str(refusal(text))

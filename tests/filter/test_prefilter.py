@@ -68,7 +68,7 @@ def test_every_match_is_kept(tree: nodes.Node, raws: list[tuple[str, bool]]) -> 
         ("size IN ('5') AND color = size", {5}),
     ],
 )
-def test_the_others_are_left_out(sql: str, numbers: set[int]) -> None:
+def test_non_matching_records_are_dropped(sql: str, numbers: set[int]) -> None:
     raws = [f"size\x01{number}\x02color\x01{('red', 'blue')[number % 2]}\x02" for number in range(10)]
     assert kept(parse(sql).tree, [record(raw.encode()) for raw in raws]) == numbers
 
@@ -88,7 +88,7 @@ def test_the_others_are_left_out(sql: str, numbers: set[int]) -> None:
         ("'red' = color AND 3 > size", {0, 2}),
     ],
 )
-def test_what_is_known_of_each_condition(sql: str, numbers: set[int]) -> None:
+def test_each_condition_keeps_the_right_records(sql: str, numbers: set[int]) -> None:
     """Few records, so that no condition is left to the look at each."""
     raws = [f"size\x01{number}\x02color\x01{('red', 'blue')[number % 2]}\x02" for number in range(10)]
     raws[3] += "on\x01TRUE"
@@ -96,7 +96,7 @@ def test_what_is_known_of_each_condition(sql: str, numbers: set[int]) -> None:
     assert kept(parse(sql).tree, [record(raw.encode()) for raw in raws]) == numbers
 
 
-def test_conditions_are_asked_until_few_records_are_left() -> None:
+def test_conditions_are_tried_until_few_records_are_left() -> None:
     raws = [f"size\x01{number}\x02color\x01red\x02".encode() for number in range(200)]
     records = list(map(record, raws))
     few = int(len(records) * FEW_SHARE)
@@ -105,12 +105,12 @@ def test_conditions_are_asked_until_few_records_are_left() -> None:
 
 
 @pytest.mark.parametrize("sql", ["a = b", "a = b AND a < b", "b = a OR NOT (a < b)", "(a = b) = TRUE"])
-def test_what_has_to_be_looked_at_one_by_one_is_not_narrowed(sql: str) -> None:
+def test_conditions_without_a_prefilter(sql: str) -> None:
     assert make_prefilter(parse(sql).tree) is None
 
 
 @pytest.mark.parametrize("value", ["+5", "05", "-1", "5000000000", "five", "", "5.0", "x" * 40])
-def test_what_it_can_t_read_is_kept_unless_it_is_plain(value: str) -> None:
+def test_unreadable_values_are_kept_unless_plainly_different(value: str) -> None:
     tree = parse("size = 5").tree
     plain = {"+5": True, "05": True, "-1": False}
     found = kept(tree, [record(f"size\x01{value}\x02".encode()), record(b"size\x016\x02")])
@@ -135,7 +135,7 @@ def test_records_with_many_properties_are_kept(extra: int) -> None:
     assert kept(parse("size = 5").tree, [record(b"size\x016\x02"), large]) == ({1} if extra else set())
 
 
-def test_it_is_asked_for_more_the_more_it_leaves_out() -> None:
+def test_the_batch_grows_with_the_share_of_records_dropped() -> None:
     prefilter = make_prefilter(parse("size = 0").tree)
     assert prefilter is not None and prefilter.count(32) == RECORD_COUNT_MIN
     records = [record(f"size\x01{number % 10}\x02".encode()) for number in range(RECORD_COUNT_MIN * 10)]
@@ -146,7 +146,7 @@ def test_it_is_asked_for_more_the_more_it_leaves_out() -> None:
     assert prefilter.count(1000) == RECORD_COUNT_MAX
 
 
-def test_it_rests_where_nothing_is_won() -> None:
+def test_the_prefilter_rests_when_it_drops_too_few() -> None:
     prefilter = make_prefilter(parse("size > 0").tree)
     assert prefilter is not None
     records = [record(f"size\x01{number % 2}\x02".encode()) for number in range(RECORD_COUNT_MIN)]
@@ -158,7 +158,7 @@ def test_it_rests_where_nothing_is_won() -> None:
     assert prefilter.count(32) == RECORD_COUNT_MIN
 
 
-def test_nothing_that_apache_takes_is_left_out() -> None:
+def test_every_match_of_apache_is_kept() -> None:
     corpus = load_corpus()
     records = [record(message.encode()) for message in corpus.messages]
     prefiltered_count = 0

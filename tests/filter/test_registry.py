@@ -63,7 +63,7 @@ def test_filters_of_packages_are_found_in_any_case() -> None:
     assert (source.name, source.package, source.version, source.error) == ("all", "pymq-filter-x", "1.2", None)
 
 
-def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"no filter 'sql'; there are sql92, tag: did you mean sql92\?"):
         registry().find("sql")
     with pytest.raises(UsageError, match="install the package that brings it"):
@@ -78,7 +78,7 @@ def test_a_package_that_can_not_be_imported_is_listed_with_its_error() -> None:
         filters.find("broken")
 
 
-def test_a_name_belongs_to_the_first_who_uses_it() -> None:
+def test_a_name_belongs_to_the_first_package_that_uses_it() -> None:
     filters = registry(Entry("tag", One("tag"), "other"), Entry("a", One("a"), "first"), Entry("a", One("a"), "second"))
     assert filters.find("tag").doc.startswith("The message's tag")
     errors = [(source.package, source.error) for source in filters.sources() if source.error]
@@ -89,7 +89,7 @@ def test_a_name_belongs_to_the_first_who_uses_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "with blank", "a" * 64, "-a"])
-def test_a_name_has_to_be_typed_easily(name: str) -> None:
+def test_a_name_must_be_easy_to_type(name: str) -> None:
     [*_, source] = registry(Entry("x", One(name))).sources()
     assert source.error is not None and "is not a valid filter name" in source.error
 

@@ -86,7 +86,7 @@ def test_errors_stop() -> None:
         filter.keep(batch[3:], batch[3:])
 
 
-def test_the_words_of_the_policy() -> None:
+def test_policy_names() -> None:
     assert [parse_on_error(one.value) for one in OnError] == [*OnError]
     with pytest.raises(UsageError, match="on_error is 'Skip': use one of skip, deliver, stop"):
         parse_on_error("Skip")
@@ -100,7 +100,7 @@ def test_an_exception_of_a_plugin_is_an_error_of_its_messages() -> None:
     assert str(outcome) == "filter own failed: ZeroDivisionError: by zero"
 
 
-def test_an_exception_costs_the_message_that_made_it_alone() -> None:
+def test_an_exception_affects_only_its_own_message() -> None:
     def match(batch: Sequence[FilterMessage]) -> list[Outcome]:
         if any(message.queue_offset == 2 for message in batch):
             raise RecursionError("deep")
@@ -119,7 +119,7 @@ def test_nothing_to_match() -> None:
     assert start(each(third)).match([]) == []
 
 
-def test_a_batch_over_its_time_ends_in_errors_that_name_filter_and_limit() -> None:
+def test_a_batch_over_its_time_fails_with_filter_and_limit_named() -> None:
     def slow(message: FilterMessage) -> bool:
         plugin.clock.advance(running.BATCH_TIME_MAX_MS // running.SLICE_COUNT)
         return True

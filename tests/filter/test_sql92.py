@@ -33,7 +33,7 @@ def test_evaluation_over_a_mapping() -> None:
         expression.evaluate({"color": "red", "size": "large"})
 
 
-def test_what_is_ignored_is_told() -> None:
+def test_ignored_text_is_reported() -> None:
     assert compile_sql("a = 5").ignored_from is None
     assert compile_sql("a = 5 b = 6").ignored_from == 7
 

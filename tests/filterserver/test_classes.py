@@ -39,7 +39,7 @@ def test_a_class_name_selects_a_filter(class_name: str, source: str | None, text
         ("jsonpath", None, ResponseCode.FILTER_DATA_NOT_EXIST, '"jsonpath:EXPRESSION"'),
     ],
 )
-def test_what_names_no_filter_is_refused(class_name: str, source: str | None, code: int, why: str) -> None:
+def test_a_class_that_names_no_filter_is_refused(class_name: str, source: str | None, code: int, why: str) -> None:
     with pytest.raises(Refusal, match=why) as caught:
         parse_class(class_name, source)
     assert caught.value.code == code
@@ -51,7 +51,7 @@ def put(table: ClassTable, number: int) -> Filter:
     return made
 
 
-def test_filters_that_pulls_carry_stand_beside_the_groups_own() -> None:
+def test_filters_of_pulls_and_of_the_group_coexist() -> None:
     removed: list[Filter] = []
     table = ClassTable(ManualClock(), removed.append)
     own = table.put("G", "T", FilterText("tag", "a"), Filter("tag", "a"), 7)
@@ -64,7 +64,7 @@ def test_filters_that_pulls_carry_stand_beside_the_groups_own() -> None:
     assert removed == [carried[0].filter] and table.find("G", "T", texts[0]) is again
 
 
-def test_the_table_is_bounded_and_forgets_only_what_is_not_in_use() -> None:
+def test_the_table_is_bounded_and_drops_only_unused_classes() -> None:
     clock, removed = ManualClock(), list[Filter]()
     table = ClassTable(clock, removed.append)
     filters = [put(table, number) for number in range(CLASS_COUNT_MAX)]
@@ -78,7 +78,7 @@ def test_the_table_is_bounded_and_forgets_only_what_is_not_in_use() -> None:
     assert table.find("G0", "T") is not None and table.find("G1", "T") is None
 
 
-def test_a_groups_new_class_takes_the_place_of_the_one_before() -> None:
+def test_a_new_class_replaces_the_groups_former_one() -> None:
     removed = list[Filter]()
     table = ClassTable(ManualClock(), removed.append)
     old, new = put(table, 1), put(table, 1)

@@ -68,7 +68,7 @@ def read_all(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], coun
     st.integers(1, 17),
     st.sampled_from(OnError),
 )
-def test_a_consumer_gets_what_it_should_whatever_fails(queue: list[bytes], count: int, policy: OnError) -> None:
+def test_a_consumer_gets_every_match_whatever_fails(queue: list[bytes], count: int, policy: OnError) -> None:
     got, stopped_by = read_all(FakeWorkers(), make_class(policy), queue, count)
     failing = [index for index, body in enumerate(queue) if body in (b"bad", KILLER)]
     if policy is OnError.STOP and failing:
@@ -104,7 +104,7 @@ def test_readers_of_one_queue_do_not_hide_each_others_killers() -> None:
     assert got == [b"yes"] * 7 and wanted.suspects == {}
 
 
-def test_suspects_are_remembered_up_to_a_limit() -> None:
+def test_suspected_messages_are_bounded() -> None:
     wanted = make_class()
     for offset in range(SUSPECT_COUNT_MAX + 1):
         wanted.note_suspects(0, offset, offset + 2)
@@ -119,14 +119,14 @@ def test_a_killer_under_stop_costs_no_worker_the_second_time() -> None:
     assert first.stopped_by == again.stopped_by and "a worker died" in first.stopped_by
 
 
-def test_bad_messages_are_remembered_up_to_a_limit() -> None:
+def test_known_bad_messages_are_bounded() -> None:
     wanted = make_class()
     for offset in range(BAD_MESSAGE_COUNT_MAX + 1):
         wanted.note_bad(0, offset, "x")
     assert len(wanted.bad_messages) == BAD_MESSAGE_COUNT_MAX and (0, 0) not in wanted.bad_messages
 
 
-def test_records_are_handed_on_as_they_were_and_counted() -> None:
+def test_records_pass_unchanged_and_are_counted() -> None:
     wanted = make_class()
     raw = records([b"yes", b"no", b"bad", b"yes"])
     filtered = asyncio.run(Filtering(FakeWorkers()).run(wanted, 0, raw))
@@ -137,12 +137,12 @@ def test_records_are_handed_on_as_they_were_and_counted() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 50, 90])
-def test_an_answer_that_is_cut_short_is_refused(cut: int) -> None:
+def test_a_truncated_answer_is_refused(cut: int) -> None:
     with pytest.raises(MalformedRecordError):
         record_spans(records([b"yes", b"no"])[:-cut])
 
 
-def test_a_class_that_says_nothing_has_the_servers_policy() -> None:
+def test_a_class_without_a_policy_uses_the_servers() -> None:
     filtering = Filtering(FakeWorkers(), on_error=OnError.DELIVER)
     filtered = asyncio.run(filtering.run(make_class(), 0, records([b"bad", b"no"])))
     assert bodies(b"".join(filtered.parts)) == [b"bad"]

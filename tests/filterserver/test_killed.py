@@ -85,7 +85,7 @@ def test_a_pull_consumer(server: StandaloneProcess, pair: Pair) -> None:
     assert asyncio.run(read()) == WANTED
 
 
-def test_a_task_of_spark(server: StandaloneProcess, pair: Pair) -> None:
+def test_a_spark_task(server: StandaloneProcess, pair: Pair) -> None:
     settings = ReadSettings(columns=("body",), selection=Selection(**FILTER), batch_rows=10, pull_count_max=100)
     got: list[int] = []
     with RemoteCluster(server.namesrv) as view:

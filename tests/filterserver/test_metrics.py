@@ -15,7 +15,7 @@ from tests.filterserver.test_server import run as run_cluster
 from tests.filterserver.test_workers import run as run_workers
 
 
-def test_what_a_groups_filter_did(tmp_path: Path) -> None:
+def test_figures_of_a_groups_filter(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         assert (await cluster.bring("hostile", "obey")).code == 0
         await cluster.send(b"yes", b"no", b"no", b"bad")
@@ -39,7 +39,7 @@ def test_what_a_groups_filter_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("order", "kills"), [(b"hang", 1), (b"die", 0)])
-def test_who_was_killed_and_who_died(order: bytes, kills: int) -> None:
+def test_kills_and_other_deaths_are_counted_apart(order: bytes, kills: int) -> None:
     async def scenario(pool: WorkerPool) -> None:
         assert (pool.running_count, pool.kill_count) == (0, 0)
         with pytest.raises(WorkerFailedError):

@@ -132,7 +132,7 @@ def next_offset(answer: Command) -> int:
     return int(answer.ext["nextBeginOffset"])
 
 
-def test_only_what_the_filter_lets_through_comes_and_offsets_move_on(tmp_path: Path) -> None:
+def test_only_matches_arrive_and_offsets_advance(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"no", b"bad", b"pass", b"no")
         assert (await made.bring("pymq.filters.hostile", "obey")).code == 0
@@ -176,7 +176,7 @@ def test_a_worker_that_dies_costs_the_queue_one_message_at_most(tmp_path: Path) 
     run(tmp_path, scenario)
 
 
-def test_under_stop_a_consumer_is_told_and_does_not_move(tmp_path: Path) -> None:
+def test_under_stop_a_consumer_gets_the_error_and_stays(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"bad", b"yes")
         await made.bring("stop.hostile", "obey")
@@ -201,7 +201,7 @@ def test_under_stop_a_consumer_is_told_and_does_not_move(tmp_path: Path) -> None
         ("tag", "x" * (128 * 1024 + 1), {}, "the limit is 131072"),
     ],
 )
-def test_a_class_that_can_not_be_used_is_refused(
+def test_an_unusable_class_is_refused(
     tmp_path: Path, class_name: str, source: str, fields: dict[str, str], why: str
 ) -> None:
     async def scenario(made: Cluster) -> None:
@@ -225,7 +225,7 @@ async def heartbeat(made: Cluster, class_name: str, version: int, *, class_filte
     assert answer.code == 0, answer.remark
 
 
-def test_a_class_that_nobody_brings_is_taken_from_the_groups_heartbeats(tmp_path: Path) -> None:
+def test_without_a_given_class_heartbeats_supply_it(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"no")
         unknown = await made.pull(0)
@@ -246,7 +246,7 @@ def test_a_class_that_nobody_brings_is_taken_from_the_groups_heartbeats(tmp_path
     run(tmp_path, scenario)
 
 
-def test_what_the_broker_refuses_is_passed_on(tmp_path: Path) -> None:
+def test_refusals_of_the_broker_are_passed_on(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.bring("hostile", "obey")
         answer = await made.pull(0)
@@ -255,7 +255,7 @@ def test_what_the_broker_refuses_is_passed_on(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_it_registers_again_with_a_broker_that_was_away(tmp_path: Path) -> None:
+def test_it_registers_again_when_the_broker_returns(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes")
         await made.bring("hostile", "obey")
@@ -271,7 +271,7 @@ def test_it_registers_again_with_a_broker_that_was_away(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_figures_are_in_the_log_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_figures_are_logged_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"no", b"bad")
         await made.bring("hostile", "obey")
@@ -282,7 +282,7 @@ def test_figures_are_in_the_log_at_the_end(tmp_path: Path, caplog: pytest.LogCap
     assert "G read T through filter hostile: 1 matched, 1 skipped, 1 errors" in caplog.text
 
 
-def test_a_second_server_is_in_the_route_and_leaves_it_at_once_when_it_stops(tmp_path: Path) -> None:
+def test_a_stopped_second_server_leaves_the_route_at_once(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         second = await made.add_filter_server()
         assert made.registered() == sorted([made.filter_server.address, second.address])

@@ -36,7 +36,7 @@ def make_consumer(made: Cluster, got: list[bytes]) -> PushConsumer:
     )
 
 
-def test_only_what_the_filter_wants_arrives_and_a_new_expression_is_taken(tmp_path: Path) -> None:
+def test_only_matches_arrive_and_a_new_expression_takes_effect(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"no", b"pass")
         got: list[bytes] = []
@@ -57,7 +57,7 @@ def test_only_what_the_filter_wants_arrives_and_a_new_expression_is_taken(tmp_pa
     run(tmp_path, scenario)
 
 
-def test_a_consumer_goes_on_with_the_other_server_and_misses_nothing(tmp_path: Path) -> None:
+def test_a_consumer_switches_servers_without_a_loss(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         second = await made.add_filter_server()
         await made.send(*[b"%d" % number for number in range(MESSAGE_COUNT)])
@@ -74,7 +74,9 @@ def test_a_consumer_goes_on_with_the_other_server_and_misses_nothing(tmp_path: P
     run(tmp_path, scenario)
 
 
-def test_without_a_filter_server_the_next_step_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_filter_server_the_error_names_the_next_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes")
         await made.filter_server.stop()
@@ -120,7 +122,7 @@ def test_a_reader_without_a_group_pulls_through_a_server(tmp_path: Path) -> None
     run(tmp_path, scenario)
 
 
-def test_two_expressions_of_one_group_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_two_expressions_of_one_group_are_independent(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"no")
         async with PullConsumer("Reader", namesrv=made.namesrv.address) as pull:
@@ -136,7 +138,7 @@ def test_two_expressions_of_one_group_do_not_disturb_each_other(tmp_path: Path) 
     run(tmp_path, scenario)
 
 
-def test_a_reader_is_told_what_is_wrong(tmp_path: Path) -> None:
+def test_a_reader_gets_the_reason_of_a_refusal(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         await made.send(b"yes", b"bad", b"no")
         async with PullConsumer("Reader", namesrv=made.namesrv.address) as pull:
@@ -151,7 +153,7 @@ def test_a_reader_is_told_what_is_wrong(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_a_reader_goes_on_with_the_other_server_and_then_with_a_new_one(tmp_path: Path) -> None:
+def test_a_reader_switches_to_another_server_and_to_a_new_one(tmp_path: Path) -> None:
     async def scenario(made: Cluster) -> None:
         second = await made.add_filter_server()
         await made.send(*[b"%d" % number for number in range(MESSAGE_COUNT)])
@@ -181,7 +183,7 @@ def test_a_reader_goes_on_with_the_other_server_and_then_with_a_new_one(tmp_path
         {"via": "filter-server", "filter": "tag", "sql": "a = 1"},
     ],
 )
-def test_what_can_not_be_meant_is_refused(arguments: dict[str, str]) -> None:
+def test_contradictory_options_are_refused(arguments: dict[str, str]) -> None:
     async def scenario() -> None:
         consumer = PushConsumer("G", namesrv="127.0.0.1:1", on_message=lambda _: None)
         with pytest.raises(UsageError):

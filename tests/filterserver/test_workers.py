@@ -63,7 +63,7 @@ def test_an_expression_that_can_not_be_used_says_why(name: str, expression: str,
     run(scenario)
 
 
-def test_an_expression_that_takes_for_ever_to_compile_costs_its_worker() -> None:
+def test_an_endless_compilation_costs_its_worker() -> None:
     async def scenario(pool: WorkerPool) -> None:
         assert "while it compiled" in await pool.compile(Filter("hostile", "hang"))
         assert pool.restart_count == 1
@@ -84,7 +84,7 @@ def test_a_worker_that_hangs_or_dies_is_replaced(order: bytes) -> None:
     run(scenario)
 
 
-def test_a_task_that_is_given_up_leaves_no_answer_for_the_next() -> None:
+def test_an_abandoned_task_leaves_no_answer_for_the_next() -> None:
     async def scenario(pool: WorkerPool) -> None:
         orders = Filter("hostile", "obey")
         await pool.compile(orders)
@@ -113,7 +113,7 @@ def test_batches_go_to_all_workers_unless_the_filter_keeps_state() -> None:
     run(scenario, count=2)
 
 
-def test_a_filter_that_was_forgotten_is_compiled_again_when_it_is_wanted() -> None:
+def test_an_evicted_filter_is_compiled_again_when_needed() -> None:
     async def scenario(pool: WorkerPool) -> None:
         orders = Filter("hostile", "obey")
         assert await pool.compile(orders) == ""
@@ -124,7 +124,7 @@ def test_a_filter_that_was_forgotten_is_compiled_again_when_it_is_wanted() -> No
     run(scenario)
 
 
-def test_the_filter_for_repetitions_says_that_it_keeps_state() -> None:
+def test_the_deduplication_filter_declares_its_state() -> None:
     async def scenario(pool: WorkerPool) -> None:
         repetitions = Filter("dedup", "by body")
         assert await pool.compile(repetitions) == ""

@@ -128,7 +128,7 @@ def test_the_file_is_whole() -> None:
     assert {frame.peer for frame in FRAMES} == java | {"cpp", "go", "node"}
 
 
-def test_one_stream_of_all_frames_is_cut_at_their_ends() -> None:
+def test_a_stream_of_all_frames_is_split_into_them() -> None:
     stream = b"".join(frame.raw for frame in FRAMES)
     for step in (1 << 20, 4096, 7):
         buffer = FrameBuffer()

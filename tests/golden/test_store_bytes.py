@@ -112,7 +112,7 @@ def test_queue_units(files: MemoryFiles) -> None:
     assert retry == from_hex("000000000000006c 000000e8 0000000000000000").ljust(60, b"\0")
 
 
-def test_a_blank_stands_where_no_record_is(files: MemoryFiles) -> None:
+def test_unused_space_is_a_blank_record(files: MemoryFiles) -> None:
     store = make_store(files, segment_size_bytes=512, queue_file_size_bytes=60, index_slot_count=3, index_entry_count=4)
     store.open()
     queue = store._queues.make("New", 0)
@@ -203,7 +203,7 @@ def apache() -> dict[str, bytes]:
     return found
 
 
-def test_every_apache_record_is_encoded_alike(apache: dict[str, bytes]) -> None:
+def test_every_apache_record_is_encoded_to_the_same_bytes(apache: dict[str, bytes]) -> None:
     manifest = json.loads((Path(__file__).parent / "stores" / "store-clean.manifest.json").read_text())
     for wanted in manifest["messages"]:
         start = wanted["commitLogOffset"]

@@ -60,7 +60,7 @@ def test_every_message_is_exported_once(apache: ApacheServer, topic: str, tmp_pa
     assert {row["tags"] for row in rows} == {"T"}
 
 
-def test_the_same_directory_goes_on_where_it_ended(apache: ApacheServer, topic: str, tmp_path: Path) -> None:
+def test_an_export_into_the_same_directory_continues(apache: ApacheServer, topic: str, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     _pymq(apache, "spark-export", "-t", topic, "--output", str(out), "--json")
     before = set(out.rglob("*.parquet"))
@@ -80,7 +80,7 @@ def sized(apache: ApacheServer) -> str:
     return name
 
 
-def test_sql_is_the_brokers_work_and_positions_move_on(apache: ApacheServer, sized: str, tmp_path: Path) -> None:
+def test_sql_runs_on_the_broker_and_positions_advance(apache: ApacheServer, sized: str, tmp_path: Path) -> None:
     export = ["spark-export", "-t", sized, "--output", str(tmp_path / "lake"), "--sql", "size > 5", "--json"]
     first, again = json.loads(_pymq(apache, *export)), json.loads(_pymq(apache, *export))
     assert (first["rows"], first["planned_rows"], first["lost"]) == (2, MESSAGE_COUNT + 4, 0)

@@ -174,7 +174,7 @@ def test_the_same_traffic_is_the_same_figure(subjects: tuple[Subject, Subject], 
     assert any(pymq) or name == "rocketmq_consumer_ready_messages"
 
 
-def test_ages_are_of_one_kind(subjects: tuple[Subject, Subject]) -> None:
+def test_ages_have_the_same_unit(subjects: tuple[Subject, Subject]) -> None:
     """Nothing is old for the group that has all; the one that holds its messages has the oldest since they came."""
     for one in subjects:
         for group, is_behind in ((GOOD, False), (HOLDING, True)):
@@ -185,7 +185,7 @@ def test_ages_are_of_one_kind(subjects: tuple[Subject, Subject]) -> None:
 
 
 @pytest.mark.parametrize("name", ["rocketmq_producer_connections", "rocketmq_consumer_connections"])
-def test_clients_are_described_alike(subjects: tuple[Subject, Subject], name: str) -> None:
+def test_client_labels_are_the_same(subjects: tuple[Subject, Subject], name: str) -> None:
     apache, pymq = (
         sorted(
             (sorted(labels.items() - {("otel_scope_name", "broker-meter")}), value)

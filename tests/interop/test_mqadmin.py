@@ -118,7 +118,7 @@ def test_illegal_topic_name_is_refused(world: World) -> None:
     assert "a/../b" not in world.admin.run("topicList").split()
 
 
-def test_update_topic_perm_and_what_a_send_says_then(world: World) -> None:
+def test_a_send_after_update_topic_perm(world: World) -> None:
     topic = world.fresh_topic()
     printed = world.admin.run("updateTopicPerm", "-t", topic, "-p", "4", "-b", world.server.broker)
     assert "from 6 to 4" in printed and "perm=R--" in printed
@@ -248,7 +248,7 @@ def test_consume_message_command(world: World) -> None:
     assert world.admin.run("consumeMessage", "-t", world.topic, *place).count("MSGID") == 2
 
 
-def test_groups_are_made_shown_and_deleted(world: World) -> None:
+def test_groups_are_created_listed_and_deleted(world: World) -> None:
     group = world.name("made")
     settings = ("-r", "5", "-q", "2", "-s", "true")
     assert "success" in world.admin.run("updateSubGroup", "-b", world.server.broker, "-g", group, *settings)

@@ -22,7 +22,7 @@ STOPPED_S_MAX = 2.0
 ACKNOWLEDGED_MIN = 500
 
 
-def test_nothing_acknowledged_is_lost_whatever_happens_to_brokers_and_connections(tmp_path: Path) -> None:
+def test_no_acknowledged_message_is_lost_under_faults(tmp_path: Path) -> None:
     require("java", "javac", "mvn")
     compiled_program(JAVA_PROGRAM)  # now: the proxy would stand still meanwhile
     print(f"seed {SEED}")

@@ -45,7 +45,7 @@ def test_a_good_scenario_is_not_run_again(tmp_path: Path) -> None:
     assert client.runs == [["one"]] and not client.second_runs.lines
 
 
-def test_a_scenario_that_fails_once_is_run_alone_and_told(tmp_path: Path) -> None:
+def test_a_scenario_that_fails_once_is_repeated_alone_and_reported(tmp_path: Path) -> None:
     client = Client(tmp_path, one=["good"], two=["too\tlate", "good"])
     client.program.check("one")
     client.program.check("two")
@@ -60,7 +60,7 @@ def test_a_scenario_that_fails_twice_fails_with_both_errors(tmp_path: Path) -> N
     assert client.second_runs.lines == ["failed twice: client one, first error: too late"]
 
 
-def test_a_program_that_dies_is_run_again_for_what_it_did_not_say(tmp_path: Path) -> None:
+def test_a_program_that_dies_is_repeated_for_its_missing_scenarios(tmp_path: Path) -> None:
     client = Client(tmp_path, one=["", "good"], two=["good"])
     client.program.check("one")
     client.program.check("two")

@@ -100,7 +100,7 @@ def committed(broker: Member) -> int:
     return int(reply.ext["offset"]) if reply.code == 0 else -1
 
 
-def test_a_java_producer_sees_what_became_of_its_message(
+def test_a_java_producer_sees_the_status_of_its_message(
     namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
 ) -> None:
     settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": str(PATIENT_MS)}
@@ -152,7 +152,7 @@ def send_fields() -> dict[str, str]:
     return {"a": "P", "b": TOPIC, "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
 
 
-def test_a_java_consumer_goes_on_reading_from_a_slave(
+def test_a_java_consumer_keeps_reading_from_a_slave(
     namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
 ) -> None:
     master = PymqMember(tmp_path / "master", namesrv, 0, None)
@@ -189,7 +189,7 @@ def test_a_java_consumer_goes_on_reading_from_a_slave(
     assert set(java.got()[25:]) == {"after"}
 
 
-def test_a_java_consumer_far_behind_is_sent_to_a_slave_and_comes_back(
+def test_a_lagging_java_consumer_reads_from_a_slave_for_a_while(
     namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
 ) -> None:
     settings = {"accessMessageInMemoryMaxRatio": "0"}  # whoever is not at the end is far behind

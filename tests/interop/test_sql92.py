@@ -55,7 +55,7 @@ def test_tail_by_sql_on_apache(apache: ApacheServer) -> None:
     assert sorted(done.stdout.split()) == ["m1", "m3"], done.stderr
 
 
-def test_a_broker_with_sql_switched_off_is_named_with_its_switch(apache: ApacheServer) -> None:
+def test_a_broker_with_sql_switched_off_is_named_with_its_setting(apache: ApacheServer) -> None:
     topic = f"sql-{uuid.uuid4().hex[:8]}"
     probe.create_topic(apache.namesrv, apache.broker, topic)
     assert pymq(apache.namesrv, "send", topic, "m").returncode == 0

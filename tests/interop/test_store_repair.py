@@ -34,7 +34,7 @@ def _pull_all(broker: str, topic: str, queue_id: int) -> set[tuple[int, int]]:
     return found
 
 
-def test_the_java_broker_serves_what_a_repair_kept(tmp_path: Path) -> None:
+def test_the_java_broker_serves_a_repaired_store(tmp_path: Path) -> None:
     root, manifest = unpack("store-clean", tmp_path)
     whole = records(root)
     # The log's first record, neighbours, one in a later segment, the last of a queue, and all of a segment's end.

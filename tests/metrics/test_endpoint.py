@@ -106,7 +106,7 @@ def test_many_scrapes_at_once_are_all_whole() -> None:
     serve(talk, Numbers(5000))
 
 
-def test_what_fails_is_an_error_for_its_client_alone() -> None:
+def test_a_failure_reaches_only_its_own_client() -> None:
     async def talk(endpoint: MetricsEndpoint) -> None:
         assert (await get(endpoint))[0].endswith("500 Internal Server Error")
         assert (await get(endpoint, "/-/healthy"))[0].endswith("200 OK")
@@ -128,7 +128,7 @@ def test_a_scrape_rests_twice_as_long_as_it_works(monkeypatch: pytest.MonkeyPatc
     assert sum(rests.slept_s) == pytest.approx(REST_FACTOR * rests.now_s, rel=0.3)
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
+def test_a_port_in_use_is_reported_with_the_next_step() -> None:
     async def talk(endpoint: MetricsEndpoint) -> None:
         port = int(endpoint.address.rpartition(":")[2])
         other = MetricsEndpoint(tuple, dict)
@@ -138,7 +138,7 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
     serve(talk)
 
 
-def test_an_address_of_another_machine_is_told() -> None:
+def test_an_address_of_another_machine_is_reported() -> None:
     async def main() -> None:
         with pytest.raises(UsageError, match=r"192\.0\.2\.1:0.*metricsPromExporterHost"):
             await MetricsEndpoint(tuple, dict).start("192.0.2.1", 0)

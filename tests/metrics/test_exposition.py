@@ -87,11 +87,11 @@ def test_a_histogram_is_read_back() -> None:
     ]
 
 
-def test_a_counters_name_is_as_it_was_given() -> None:
+def test_a_counter_keeps_its_given_name() -> None:
     assert "# TYPE c_total counter" in text(Family(counter("c_total", ""), [Reading((), 1)]))
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_omitted_series_are_counted() -> None:
     found = parsed(Family(GAUGE, [], 7), Family(counter("c_total", ""), []))
     assert [(labels["metric"], value) for _, labels, value in found[LEFT_OUT.name]] == [("g", 7)]
 
@@ -107,7 +107,7 @@ def test_numbers(value: float, expected: str) -> None:
     assert number_text(value) == expected
 
 
-def test_a_long_text_comes_in_slices_of_time() -> None:
+def test_a_long_text_is_produced_in_time_slices() -> None:
     readings = [Reading((str(number), ""), number) for number in range(95)]
     pieces = list(slices([Given(Family(GAUGE, readings))], LABELS, Ticking()))
     # Two header lines and 95 readings, two lines of what is left out: ten looks at the clock are one slice.

@@ -12,7 +12,7 @@ def lines(times: TimeHistogram) -> dict[tuple[str, ...], float]:
     return {(reading.suffix, *reading.labels): reading.value for reading in times.family(METRIC).readings if reading}
 
 
-def test_an_empty_one_is_told_too() -> None:
+def test_an_empty_histogram_is_exposed() -> None:
     assert set(lines(TimeHistogram((1, 10))).values()) == {0}
 
 

@@ -36,19 +36,19 @@ def test_an_old_producers_body_has_no_type_and_is_zlib() -> None:
 
 
 @pytest.mark.parametrize("flags", [0, sysflag.COMPRESSION_ZSTD, sysflag.COMPRESSION_MASK, ~sysflag.COMPRESSED])
-def test_without_the_bit_a_body_is_returned_as_it_is(flags: int) -> None:
+def test_a_body_without_the_flag_is_returned_unchanged(flags: int) -> None:
     assert decompress_body(b"\x78\x5eno zlib", flags) == b"\x78\x5eno zlib"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_body_cut_anywhere_is_refused(kind: str) -> None:
+def test_a_truncated_body_is_refused(kind: str) -> None:
     compressed, flags = compress_body(BODY, kind)
     for size in range(len(compressed)):
         with pytest.raises(InflateError):
             decompress_body(compressed[:size], flags)
 
 
-def test_a_zstd_frame_that_names_no_size_is_refused_when_cut() -> None:
+def test_a_truncated_zstd_frame_without_a_size_is_refused() -> None:
     import zstandard
 
     # Java's ZstdOutputStream can't know the size when it writes the frame's header.
@@ -63,7 +63,7 @@ def test_a_zstd_frame_that_names_no_size_is_refused_when_cut() -> None:
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("again", [False, True])
-def test_what_stands_behind_a_frame_is_not_dropped_in_silence(kind: str, steps: int, again: bool) -> None:
+def test_bytes_behind_a_frame_are_not_dropped_silently(kind: str, steps: int, again: bool) -> None:
     # The frame ends within the last step of reading, or steps before it.
     frame, flags = compress_body(b"x" * 10, kind)
     rest = (frame if again else b"?") + b"?" * (compression._ZSTD_STEP_BYTES * steps)

@@ -64,7 +64,7 @@ def test_maps_by_queue_survive(table: dict[MessageQueue, Any], other: Any) -> No
         ("{0:123456789012345678901234567890}", {"0": 123456789012345678901234567890}),
     ],
 )
-def test_odd_texts(text: str, expected: Any) -> None:
+def test_non_standard_json_is_read_as_fastjson_reads_it(text: str, expected: Any) -> None:
     assert loads(text) == loads(text.encode()) == expected
 
 
@@ -129,12 +129,12 @@ def test_names_with_quotes_are_escaped_in_keys() -> None:
         '{{"topic":"T","brokerName":"b","queueId":1e999}:1}',
     ],
 )
-def test_nonsense_is_refused(text: str) -> None:
+def test_invalid_json_is_refused(text: str) -> None:
     with pytest.raises(JsonError, match="not JSON"):
         loads(text)
 
 
-def test_bytes_that_are_no_utf_8_are_replaced_in_odd_text_and_lone_surrogates_too() -> None:
+def test_invalid_utf_8_and_lone_surrogates_are_replaced() -> None:
     assert loads(b'{0:"\xff"}') == {"0": "\ufffd"}
     assert loads('{0:"\ud800"}') == {"0": "?"}
 
@@ -156,7 +156,7 @@ def test_a_keys_length_at_its_limit() -> None:
         loads('{{"a":"' + "x" * (room + 1) + '"}:1}')
 
 
-def test_the_limit_on_odd_text_does_not_touch_strict_json() -> None:
+def test_the_limit_on_fastjson_text_does_not_apply_to_strict_json() -> None:
     assert loads(b'{"a":0}', odd_size_max_bytes=1) == {"a": 0}
     assert loads(b"{0:0}", odd_size_max_bytes=5) == {"0": 0}
     with pytest.raises(JsonError, match="5 bytes are too many"):

@@ -80,7 +80,7 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
         "host:" + "9" * 5000,
     ],
 )
-def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not an address: write host:port, for example 127\.0\.0\.1:9876"):
         parse_address(text)
 

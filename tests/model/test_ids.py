@@ -50,7 +50,7 @@ def test_the_length_does_not_depend_on_the_address(ip: bytes) -> None:
     assert len(UniqueIdMaker(ManualClock(), ip, 1, 1).next_id()) == 32
 
 
-def test_65536_ids_of_one_millisecond_differ_and_the_next_millisecond_has_its_own() -> None:
+def test_65536_ids_of_one_millisecond_are_unique() -> None:
     clock = ManualClock()
     maker = UniqueIdMaker(clock, IP, 1, 1)
     ids = {maker.next_id() for _ in range(65536)}
@@ -60,7 +60,7 @@ def test_65536_ids_of_one_millisecond_differ_and_the_next_millisecond_has_its_ow
 
 
 @pytest.mark.parametrize("turn", [(2026, 2, 1), (2026, 3, 1), (2027, 1, 1), (2028, 3, 1)])
-def test_ids_stay_unique_over_a_months_turn(turn: tuple[int, int, int]) -> None:
+def test_ids_stay_unique_across_months(turn: tuple[int, int, int]) -> None:
     clock = ManualClock(ms(*turn) - 5)
     maker = UniqueIdMaker(clock, IP, 1, 1)
     made = []
@@ -71,7 +71,7 @@ def test_ids_stay_unique_over_a_months_turn(turn: tuple[int, int, int]) -> None:
     assert [int(made[i * 3][20:28], 16) for i in range(5, 10)] == [0, 1, 2, 3, 4]
 
 
-def test_ids_stay_unique_when_the_wall_clock_goes_back_over_the_turn() -> None:
+def test_ids_stay_unique_when_the_clock_goes_back_across_months() -> None:
     clock = ManualClock(ms(2026, 5, 1) - 1)
     maker = UniqueIdMaker(clock, IP, 1, 1)
     made = []

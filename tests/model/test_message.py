@@ -38,7 +38,7 @@ def test_all_of_a_messages_properties() -> None:
     assert message.properties == {"a": "b"}
 
 
-def test_a_unique_key_that_is_there_is_kept() -> None:
+def test_an_existing_unique_key_is_kept() -> None:
     # A resend must be known as the same message.
     assert Message("T", b"x", properties={"UNIQ_KEY": "first"}).wire_properties("second")["UNIQ_KEY"] == "first"
 
@@ -77,6 +77,6 @@ def test_an_empty_pull_has_no_messages() -> None:
     assert PullResult(PullStatus.NO_NEW_MESSAGE, 0, 0, 0).messages() == []
 
 
-def test_a_pull_that_was_cut_says_so() -> None:
+def test_a_truncated_pull_is_marked() -> None:
     with pytest.raises(MalformedRecordError):
         PullResult(PullStatus.FOUND, 2, 0, 2, record(0) + record(1)[:-1]).messages()

@@ -51,7 +51,7 @@ def test_a_legal_name_never_leaves_its_directory(name: str) -> None:
         assert name and not set(name) & set("/\\.\0") and name.isascii()
 
 
-def test_a_long_name_is_not_repeated_whole() -> None:
+def test_a_long_name_is_shortened_in_the_error() -> None:
     problem = names.topic_problem("x" * 100_000)
     assert problem is not None and len(problem) < 200
 
@@ -78,11 +78,11 @@ def test_retry_and_dead_letter_topics_keep_the_namespace() -> None:
         ("Cluster_REPLY_TOPIC", False, False),
     ],
 )
-def test_whose_topic_it_is(topic: str, system: bool, user: bool) -> None:
+def test_system_and_user_topics(topic: str, system: bool, user: bool) -> None:
     assert (names.is_system_topic(topic), names.is_user_topic(topic)) == (system, user)
 
 
-def test_what_may_not_be_sent_to_is_a_system_topic() -> None:
+def test_topics_that_refuse_sends_are_system_topics() -> None:
     assert all(names.is_system_topic(topic) for topic in names.SEND_FORBIDDEN_TOPICS)
     assert names.TRACE_TOPIC not in names.SEND_FORBIDDEN_TOPICS
 
@@ -97,7 +97,7 @@ def test_what_may_not_be_sent_to_is_a_system_topic() -> None:
         ("g", False),
     ],
 )
-def test_whose_group_it_is(group: str, expected: bool) -> None:
+def test_system_groups(group: str, expected: bool) -> None:
     assert names.is_system_group(group) is expected
 
 

@@ -58,7 +58,7 @@ def test_as_java_writes_them() -> None:
         (b"a\x01\xc3\x02b\x01c", {"a": "\ufffd", "b": "c"}),
     ],
 )
-def test_odd_strings(raw: bytes, expected: dict[str, str]) -> None:
+def test_unusual_property_strings(raw: bytes, expected: dict[str, str]) -> None:
     assert decode_properties(raw) == expected
 
 

@@ -118,7 +118,7 @@ def test_long_topics_take_the_second_layout(size: int, magic: int) -> None:
     assert decode_records(record * 2) == [decode_record(record)] * 2
 
 
-def test_what_counts_is_the_topics_bytes() -> None:
+def test_the_topic_length_is_counted_in_bytes() -> None:
     assert struct.unpack_from(">i", make(topic=("é" * 64).encode()), 4) == (MAGIC_V2,)
 
 
@@ -182,7 +182,7 @@ def read(buffer: bytes) -> list[StoredMessage] | None:
 
 
 @pytest.mark.parametrize("name", ODD_RECORDS)
-def test_a_record_cut_anywhere_is_refused(name: str) -> None:
+def test_a_truncated_record_is_refused(name: str) -> None:
     record = ODD_RECORDS[name]
     for size in range(1, len(record)):
         assert read(record[:size]) is None
@@ -246,14 +246,14 @@ def test_a_wrong_length_is_named(at: int, form: str, value: int, why: str) -> No
             decode(bytes(record))
 
 
-def test_a_blank_is_no_record() -> None:
+def test_a_blank_record_is_not_a_message() -> None:
     blank = encode_blank(4096)
     assert (len(blank), blank.hex()) == (BLANK_SIZE_BYTES, "00001000cbd43194")
     with pytest.raises(MalformedRecordError, match="magic 0xcbd43194"):
         decode_record(blank + bytes(4088))
 
 
-def test_what_a_message_says_of_itself() -> None:
+def test_a_message_reports_its_own_fields() -> None:
     properties = "TAGS\x01A\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02é\x01ü\x02".encode()
     message = decode_record(make(properties=properties, born_host=V6))
     assert (message.tags, message.keys, message.message_id) == ("A", "k1 k2", "U1")
@@ -264,7 +264,7 @@ def test_what_a_message_says_of_itself() -> None:
     assert message.content() == message.body == b"hello"
 
 
-def test_a_message_without_properties_goes_by_its_place() -> None:
+def test_a_message_without_properties_has_its_offset_id() -> None:
     message = decode_record(make(properties=b""))
     assert (message.tags, message.keys, message.properties) == ("", "", {})
     assert message.message_id == message.offset_message_id == encode_offset_id(V4, 3)
@@ -303,7 +303,7 @@ def test_magic_and_crc_of_an_entry_do_not_count() -> None:
     assert decode_batch(bytes(damaged)) == [(0, b"a", b"b")]
 
 
-def test_a_batch_cut_anywhere_is_refused_or_ends_between_entries() -> None:
+def test_a_truncated_batch_is_refused_or_ends_between_entries() -> None:
     ends = {0, 22 + 3 + 4, 22 + 3 + 4 + 22, len(BATCH)}
     for size in range(len(BATCH) + 1):
         if size in ends:

@@ -78,7 +78,7 @@ def test_damaged_records(record: Any, data: Any) -> None:
         assert outcome(decode_records, buffer) == outcome(complete, buffer)
 
 
-def test_plain_records_take_the_short_way_and_others_do_not() -> None:
+def test_only_plain_records_take_the_fast_path() -> None:
     def make(**options: Any) -> Any:
         fields: dict[str, Any] = {
             "born_host": V4,

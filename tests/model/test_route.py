@@ -27,7 +27,7 @@ def test_permissions_of_queues(perm: int, readable: bool, writable: bool) -> Non
         ({}, 0, None),
     ],
 )
-def test_whom_to_read_from(addresses: dict[int, str], asked: int, expected: str | None) -> None:
+def test_the_address_to_read_from(addresses: dict[int, str], asked: int, expected: str | None) -> None:
     data = BrokerData(cluster="C", broker_name="b", broker_addrs=addresses)
     assert data.read_address(asked) == expected
     assert data.master_address == addresses.get(0)

@@ -27,6 +27,6 @@ def test_a_value_of_the_type() -> None:
     [b"", b"{", b"[]", b'{"x":"7"}', b'{"name":"\xff"}', b"\xff", NESTED],
     ids=["nothing", "half", "another shape", "another type", "no text", "no JSON", "too deep"],
 )
-def test_what_is_none(raw: bytes) -> None:
+def test_values_of_another_type_are_refused(raw: bytes) -> None:
     with pytest.raises(JsonError, match="not a Point: "):
         decode_json(raw, Point)

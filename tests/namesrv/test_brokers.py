@@ -12,7 +12,7 @@ def live(who: BrokerIdentity, clock: ManualClock, connection: object = None, tim
     return LiveBroker(who, "127.0.0.1:1", DataVersion(), connection, timeout_ms, clock.monotonic_ms(), [])
 
 
-def test_first_tells_a_new_id_from_a_known_one() -> None:
+def test_put_returns_true_for_a_new_id_only() -> None:
     clock = ManualClock()
     manager = BrokerManager(clock)
     assert manager.put(live(identity(), clock), None) is True
@@ -70,7 +70,7 @@ def test_overdue_counts_from_the_last_sign_of_life() -> None:
     assert manager.touch("127.0.0.1:1") is False
 
 
-def test_wall_clock_jumps_expire_nobody() -> None:
+def test_wall_clock_jumps_expire_no_broker() -> None:
     clock = ManualClock()
     manager = BrokerManager(clock)
     manager.put(live(identity(), clock), None)

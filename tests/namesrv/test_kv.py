@@ -28,7 +28,7 @@ def test_values_come_and_go() -> None:
         ("ns", "k", "v" * (VALUE_LENGTH_MAX + 1)),
     ],
 )
-def test_what_no_reader_could_use_is_refused(namespace: str, key: str, value: str) -> None:
+def test_unusable_values_are_refused(namespace: str, key: str, value: str) -> None:
     kv = KvConfig()
     with pytest.raises(Refusal) as caught:
         kv.put(namespace, key, value, count_max=10)

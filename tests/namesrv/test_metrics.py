@@ -50,7 +50,7 @@ def test_how_long_a_broker_has_been_silent(server: NameServer, clock: ManualCloc
     assert figures(server)["pymq_namesrv_broker_silent_seconds"] == {key: 0}
 
 
-def test_the_ways_a_broker_goes(server: NameServer, clock: ManualClock) -> None:
+def test_removed_brokers_are_counted_by_reason(server: NameServer, clock: ManualClock) -> None:
     connection = object()
     server.table.register(report(MASTER))
     server.table.unregister(MASTER)

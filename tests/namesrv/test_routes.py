@@ -114,7 +114,7 @@ def test_registration_and_route(world: World, compressed: str) -> None:
     ("version", "ext", "quoted"),
     [(400, {}, False), (401, {}, True), (317, {"acceptStandardJsonOnly": "true"}, True), (0, {}, False)],
 )
-def test_keys_are_quoted_for_those_who_can_read_them(
+def test_keys_are_quoted_for_clients_that_can_read_them(
     world: World, version: int, ext: dict[str, str], quoted: bool
 ) -> None:
     world.register()
@@ -155,7 +155,7 @@ def test_a_wrong_checksum_is_refused(world: World) -> None:
         ("brokerId", "-1"),
     ],
 )
-def test_identities_nobody_can_use_are_refused(world: World, field: str, value: str) -> None:
+def test_unusable_identities_are_refused(world: World, field: str, value: str) -> None:
     fields: dict[str, Any] = {field: value}
     answer = world.register(**fields)
     assert answer.code == 29
@@ -187,11 +187,11 @@ def test_a_registration_that_inflates_without_end_is_refused(world: World) -> No
         b"\0\0\0\x02{}\0\0\0\1\0\0\0\x03T 1",
     ],
 )
-def test_compressed_forms_that_lie_about_lengths_are_refused(world: World, inner: bytes) -> None:
+def test_compressed_forms_with_wrong_lengths_are_refused(world: World, inner: bytes) -> None:
     assert world.ask(103, {**WHO, "compressed": "true"}, zlib.compress(inner)).code == 1
 
 
-def test_topics_nobody_can_use_are_left_out(world: World) -> None:
+def test_unusable_topics_are_left_out(world: World) -> None:
     good = TopicConfig(topic_name="good")
     bad = [
         TopicConfig(topic_name="huge", read_queue_nums=10**6),
@@ -241,7 +241,7 @@ def test_the_broker_limit_holds(world: World) -> None:
     assert world.register().code == 0
 
 
-def test_a_slave_is_told_its_master(world: World) -> None:
+def test_a_slave_gets_the_address_of_its_master(world: World) -> None:
     world.register()
     answer = world.register(brokerId="1", brokerAddr="127.0.0.1:2")
     assert answer.ext == {"haServerAddr": "127.0.0.1:10912", "masterAddr": ADDRESS}
@@ -288,7 +288,7 @@ def test_data_version_query(world: World) -> None:
     assert world.ask(322, WHO, asked.replace(b":1", b":2")).ext == {"changed": "true"}
 
 
-def test_heartbeats_answer_whoever_sends_them(world: World) -> None:
+def test_heartbeats_of_any_broker_are_answered(world: World) -> None:
     assert world.ask(904, {"clusterName": "C", "brokerAddr": ADDRESS, "brokerName": "broker-a"}).code == 0
 
 
@@ -329,7 +329,7 @@ def test_values(world: World) -> None:
     assert world.ask(101, {"namespace": "n", "key": "k"}).code == 22
 
 
-def test_settings_are_shown_and_changed(world: World) -> None:
+def test_settings_are_listed_and_changed(world: World) -> None:
     assert b"orderMessageEnable=false\n" in world.ask(319).body
     assert world.ask(318, body=b"orderMessageEnable=true\nscanNotActiveBrokerInterval=1000\n").code == 0
     assert world.config.order_message_enable is True

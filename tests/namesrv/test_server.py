@@ -87,7 +87,7 @@ def test_a_silent_broker_is_dropped_at_the_next_tick() -> None:
     asyncio.run(scenario())
 
 
-def test_several_name_servers_know_the_same() -> None:
+def test_several_name_servers_have_the_same_routes() -> None:
     async def scenario() -> None:
         servers = [NameServer(clock=ManualClock()) for _ in range(2)]
         wires = [await Wire.open(await server.start(port=0)) for server in servers]

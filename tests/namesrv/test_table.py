@@ -89,14 +89,14 @@ def test_a_slave_learns_its_master_and_brings_no_topics(table: RouteTable) -> No
     assert route.broker_datas[0].broker_addrs == {0: "127.0.0.1:10911", 1: "127.0.0.1:2"}
 
 
-def test_a_lone_slave_speaks_only_if_it_announces_the_word(table: RouteTable) -> None:
+def test_a_lone_slave_acts_as_master_only_if_it_announces_so(table: RouteTable) -> None:
     table.register(report(identity(broker_id=1), "old"))
     assert table.topics.names() == []
     table.register(report(identity(broker_id=1), "new", version=2, acting_master=True))
     assert perms(table, "new") == [4]
 
 
-def test_an_acting_master_stands_in_for_a_lost_one(table: RouteTable) -> None:
+def test_an_acting_master_replaces_a_lost_one(table: RouteTable) -> None:
     table.register(report(identity(), "T", acting_master=True))
     table.register(report(identity(broker_id=2, port=3), "T", acting_master=True))
     table.register(report(identity(broker_id=1, port=2), "T", acting_master=True))
@@ -109,7 +109,7 @@ def test_an_acting_master_stands_in_for_a_lost_one(table: RouteTable) -> None:
     assert promoted.broker_datas[0].broker_addrs == {0: "127.0.0.1:2", 2: "127.0.0.1:3"}
 
 
-def test_silence_ends_in_expiry(table: RouteTable, clock: ManualClock) -> None:
+def test_a_silent_broker_expires(table: RouteTable, clock: ManualClock) -> None:
     table.register(report(identity(), "T"))
     clock.advance(HEARTBEAT_TIMEOUT_MS)
     assert table.expire() == []
@@ -209,7 +209,7 @@ def test_an_id_is_free_once_its_broker_is_silent_or_gone(table: RouteTable, cloc
     assert table.conflicting_broker(newcomer) is None
 
 
-def test_a_master_that_is_overruled_cannot_come_back_with_its_old_epoch(table: RouteTable) -> None:
+def test_an_overruled_master_cannot_return_with_its_old_epoch(table: RouteTable) -> None:
     old, new = identity(port=1), identity(port=2)
     table.register(report(old, "T", epoch=1))
     table.register(report(new, "T", epoch=2))

@@ -136,7 +136,7 @@ def test_a_short_deadline_is_kept_behind_a_long_one() -> None:
     run(scenario)
 
 
-def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects() -> None:
+def test_a_closed_connection_fails_pending_requests_and_reconnects_later() -> None:
     lost: list[Any] = []
 
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
@@ -151,7 +151,7 @@ def test_a_closed_connection_fails_pending_requests_and_the_next_one_reconnects(
     run(scenario, on_lost=lost.append)
 
 
-def test_nobody_listening_is_unreachable() -> None:
+def test_a_closed_port_is_unreachable() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         address = server.address
         await server.stop()
@@ -161,7 +161,7 @@ def test_nobody_listening_is_unreachable() -> None:
     run(scenario)
 
 
-def test_an_address_that_is_none_is_named() -> None:
+def test_an_invalid_address_is_named() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         with pytest.raises(UnreachableError, match="write host:port"):
             await client.invoke("nonsense", request(ECHO))
@@ -170,7 +170,7 @@ def test_an_address_that_is_none_is_named() -> None:
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "a\0b"])
-def test_a_host_that_can_be_none_is_unreachable(host: Any) -> None:
+def test_an_impossible_host_name_is_unreachable(host: Any) -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         with pytest.raises(UnreachableError, match="no connection to"):
             await client.invoke(f"{host}:1", request(ECHO))
@@ -189,7 +189,7 @@ def test_oneway_is_flagged_and_unanswered() -> None:
     run(scenario)
 
 
-def test_close_fails_what_is_open_and_later_requests() -> None:
+def test_close_fails_pending_and_later_requests() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         pending = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 60))
         await server.wait_for(SILENT)
@@ -228,7 +228,7 @@ def test_the_servers_requests_are_answered(later: Any) -> None:
     run(scenario, on_request=on_request)
 
 
-def test_a_failing_handler_answers_code_1_and_a_oneway_request_gets_no_answer() -> None:
+def test_a_failing_handler_answers_code_1_except_to_oneway_requests() -> None:
     def on_request(command: Command, address: str) -> Never:
         raise ValueError("boom")
 

@@ -85,7 +85,7 @@ def test_mutated_captured_frames_are_survived(
         )
 
 
-def test_pulls_nobody_reads_cost_bounded_memory() -> None:
+def test_unread_pull_answers_cost_bounded_memory() -> None:
     """A pull of 100 bytes brings up to 256 KB: thousands at once must wait for the reader."""
 
     async def scenario() -> None:

@@ -124,7 +124,7 @@ def test_logging_is_bounded_whatever_arrives(caplog: pytest.LogCaptureFixture) -
     assert 1 <= len(lines) < 60
 
 
-def test_connection_caps_hold_and_free_places_are_given_again() -> None:
+def test_connection_caps_hold_and_freed_places_are_reused() -> None:
     async def scenario() -> None:
         async with attacked_name_server(connectionCountMax="4", connectionCountPerAddressMax="100") as target:
             held = [await Raw.open(target.port) for _ in range(3)]
@@ -146,7 +146,7 @@ def test_connection_caps_hold_and_free_places_are_given_again() -> None:
     asyncio.run(scenario())
 
 
-def test_slow_drips_and_idle_floods_are_closed_and_busy_clients_are_not() -> None:
+def test_slow_and_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def scenario() -> None:
         async with attacked_name_server() as target:
             drips = [await Raw.open(target.port) for _ in range(20)]
@@ -202,7 +202,7 @@ async def peak_until_nothing_moves(target: Target) -> int:
     return peak
 
 
-def test_answers_nobody_reads_cost_bounded_memory_and_are_all_there_for_who_reads_late() -> None:
+def test_unread_answers_cost_bounded_memory_and_reach_a_late_reader() -> None:
     """A few bytes ask for 80 KB, thousands of times: the server must not hold more than its write buffer."""
     request_count = 2000
 
@@ -246,7 +246,7 @@ def test_a_peer_that_never_reads_is_closed_in_the_end() -> None:
     asyncio.run(scenario())
 
 
-def test_half_a_frame_and_gone() -> None:
+def test_a_connection_closed_within_a_frame_gets_no_answer() -> None:
     async def scenario() -> None:
         async with attacked_name_server() as target:
             whole = ask(105, {"topic": "T"})
@@ -263,7 +263,7 @@ def test_half_a_frame_and_gone() -> None:
     asyncio.run(scenario())
 
 
-def test_the_attack_list_is_what_it_says() -> None:
+def test_the_attack_list_is_consistent() -> None:
     assert len({attack.name for attack in NAMESRV}) == len(NAMESRV)
     answered = [attack for attack in NAMESRV if attack.reason is None]
     for attack in answered:

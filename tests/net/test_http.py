@@ -93,7 +93,7 @@ async def get(port: int, path: str) -> bytes:
     return await say(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
 
-def test_a_page_comes_in_its_pieces() -> None:
+def test_a_page_is_sent_in_chunks() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         head, _, body = (await get(port, "/short?with=query")).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK") and b"Transfer-Encoding: chunked" in head
@@ -102,7 +102,7 @@ def test_a_page_comes_in_its_pieces() -> None:
     serve(talk)
 
 
-def test_an_old_client_gets_a_page_that_ends_with_its_connection() -> None:
+def test_an_http_1_0_client_gets_a_page_ended_by_the_connection() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         answer = await say(port, b"GET /short HTTP/1.0\r\n\r\n")
         assert answer.endswith(b"\r\n\r\none\ntwo\n")
@@ -119,7 +119,7 @@ def test_an_old_client_gets_a_page_that_ends_with_its_connection() -> None:
         ("GET /broken", b"500 Internal Server Error"),
     ],
 )
-def test_what_is_not_served_is_told(request_line: str, status: bytes) -> None:
+def test_unserved_requests_get_an_error_status(request_line: str, status: bytes) -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         answer = await say(port, f"{request_line} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 " + status)
@@ -134,7 +134,7 @@ def test_other_paths_are_named() -> None:
     serve(talk)
 
 
-def test_a_page_that_fails_half_way_has_no_end() -> None:
+def test_a_page_that_fails_half_way_stays_unterminated() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         answer = await get(port, "/torn")
         assert not answer.endswith(b"0\r\n\r\n"), "a client would take it for a whole page"
@@ -160,7 +160,7 @@ def test_garbage_is_refused(garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize(("size", "is_served"), [(HEAD_SIZE_MAX_BYTES - 100, True), (HEAD_SIZE_MAX_BYTES + 100, False)])
-def test_a_request_may_only_be_so_long(size: int, is_served: bool) -> None:
+def test_an_overlong_request_is_refused(size: int, is_served: bool) -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         answer = await say(port, b"GET /short HTTP/1.1\r\nHost: x\r\nA: " + b"a" * size + b"\r\n\r\n")
         assert (PIECES[0] in answer) is is_served
@@ -179,7 +179,7 @@ def test_a_client_that_says_nothing_is_closed() -> None:
     serve(talk, HttpLimits(request_time_max_s=0.05))
 
 
-def test_over_the_limit_the_connection_goes_that_has_asked_nothing_for_longest() -> None:
+def test_over_the_limit_the_longest_idle_connection_is_closed() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         await until(lambda: server.open_count == 2)
@@ -195,7 +195,7 @@ def test_over_the_limit_the_connection_goes_that_has_asked_nothing_for_longest()
     serve(talk, HttpLimits(connection_count_max=2))
 
 
-def test_connections_over_the_limit_are_closed_at_once_while_all_others_read() -> None:
+def test_over_the_limit_new_connections_are_closed_while_all_others_read() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         reading = [await asyncio.open_connection("127.0.0.1", port, limit=1024) for _ in range(2)]
         for _, writer in reading:
@@ -211,7 +211,7 @@ def test_connections_over_the_limit_are_closed_at_once_while_all_others_read() -
     serve(talk, HttpLimits(connection_count_max=2))
 
 
-def test_a_client_that_does_not_read_holds_up_itself_alone() -> None:
+def test_a_client_that_does_not_read_delays_only_itself() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         slow = socket.create_connection(("127.0.0.1", port))
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -225,7 +225,7 @@ def test_a_client_that_does_not_read_holds_up_itself_alone() -> None:
     serve(talk)
 
 
-def test_who_takes_too_long_to_read_is_cut_off() -> None:
+def test_slow_readers_are_disconnected() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.write(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -237,7 +237,7 @@ def test_who_takes_too_long_to_read_is_cut_off() -> None:
     serve(talk, HttpLimits(answer_time_max_s=0.2))
 
 
-def test_a_stop_ends_what_is_open() -> None:
+def test_a_stop_closes_open_connections() -> None:
     async def main() -> None:
         server = HttpServer(Pages().table())
         port = await server.start("127.0.0.1", 0)

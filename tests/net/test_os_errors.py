@@ -20,5 +20,5 @@ from pymq.net.os_errors import os_error_text
         (RuntimeError("something else"), "something else"),
     ],
 )
-def test_it_is_told_in_the_system_s_words(error: Exception, text: str) -> None:
+def test_os_errors_use_the_text_of_the_system(error: Exception, text: str) -> None:
     assert os_error_text(error) == text

@@ -36,7 +36,7 @@ def test_a_signal_is_known_before_the_loop_runs_again(number: signal.Signals) ->
 
 
 @BOTH
-def test_a_signal_wakes_who_waits(number: signal.Signals) -> None:
+def test_a_signal_wakes_a_waiting_loop(number: signal.Signals) -> None:
     async def scenario(signals: StopSignals) -> None:
         waiting = asyncio.ensure_future(signals.wait())
         await asyncio.to_thread(os.kill, os.getpid(), number)
@@ -45,7 +45,7 @@ def test_a_signal_wakes_who_waits(number: signal.Signals) -> None:
     with_signals(scenario)
 
 
-def test_work_is_cancelled_by_a_signal_and_has_ended_when_that_is_told() -> None:
+def test_a_signal_cancels_the_work_and_waits_for_its_end() -> None:
     ended = []
 
     async def work() -> None:
@@ -64,7 +64,7 @@ def test_work_is_cancelled_by_a_signal_and_has_ended_when_that_is_told() -> None
     with_signals(scenario)
 
 
-def test_work_that_is_done_counts_and_its_error_too() -> None:
+def test_the_result_or_error_of_finished_work_is_kept() -> None:
     async def done() -> int:
         return 3
 
@@ -79,7 +79,7 @@ def test_work_that_is_done_counts_and_its_error_too() -> None:
     with_signals(scenario)
 
 
-def test_after_the_first_signal_and_at_the_end_all_is_as_before() -> None:
+def test_handlers_are_restored_after_the_first_signal_and_at_the_end() -> None:
     before = signal.getsignal(signal.SIGTERM)
 
     async def scenario(signals: StopSignals) -> None:

@@ -112,7 +112,7 @@ def test_requests_are_answered_with_their_opaque_and_in_one_turn() -> None:
     run(body)
 
 
-def test_a_piece_of_a_frame_ends_no_turn() -> None:
+def test_a_partial_frame_ends_no_turn() -> None:
     async def body(fixture: Fixture, port: int) -> None:
         client = await fixture.connect(port)
         await until(lambda: bool(fixture.server.connections))
@@ -128,7 +128,7 @@ def test_a_piece_of_a_frame_ends_no_turn() -> None:
     run(body)
 
 
-def test_a_turn_s_end_that_fails_holds_no_answer_back() -> None:
+def test_a_failing_turn_end_holds_no_answer_back() -> None:
     failures = []
 
     class Failing(Fixture):
@@ -201,7 +201,7 @@ def test_the_server_can_ask_its_client() -> None:
     run(body)
 
 
-def test_an_ask_ends_with_none_when_the_client_goes_or_time_is_over() -> None:
+def test_an_ask_returns_none_on_disconnect_or_timeout() -> None:
     clock = ManualClock()
     fixture = Fixture(clock=clock)
 
@@ -271,7 +271,7 @@ def test_connection_caps() -> None:
     run(body, Fixture(ServerLimits(connection_count_per_host_max=1)))
 
 
-def test_a_client_that_reads_nothing_is_closed_and_costs_bounded_memory() -> None:
+def test_a_client_that_reads_nothing_costs_bounded_memory_and_is_closed() -> None:
     limits = ServerLimits(write_pause_bytes=64 * 1024, write_buffer_max_bytes=256 * 1024)
 
     async def body(fixture: Fixture, port: int) -> None:
@@ -291,7 +291,7 @@ def test_a_client_that_reads_nothing_is_closed_and_costs_bounded_memory() -> Non
     run(body, Fixture(limits))
 
 
-def test_who_connects_while_the_loop_is_held_up_is_not_idle() -> None:
+def test_a_connection_made_while_the_loop_is_blocked_is_not_idle() -> None:
     clock = ManualClock()
 
     async def body(fixture: Fixture, port: int) -> None:
@@ -327,7 +327,7 @@ def test_idle_and_dripping_connections_are_closed() -> None:
     run(body, Fixture(clock=clock))
 
 
-def test_broken_frames_of_one_host_take_one_log_line_and_are_all_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_frames_of_one_host_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     server = Server(Dispatcher([], "test server"), clock=ManualClock())
     connection = Connection(server)
     for port in range(30):

@@ -133,7 +133,7 @@ def test_small_writes_leave_at_once(run: Any) -> None:
     run(scenario)
 
 
-def test_room_to_write_is_told_once_for_each_wish(run: Any) -> None:
+def test_each_want_writable_gets_one_callback(run: Any) -> None:
     async def scenario() -> None:
         pair = await connected()
         pair.ours.want_writable()
@@ -149,7 +149,7 @@ def test_room_to_write_is_told_once_for_each_wish(run: Any) -> None:
     run(scenario)
 
 
-def test_a_peer_that_takes_nothing_is_waited_for(run: Any) -> None:
+def test_a_write_waits_for_a_slow_peer(run: Any) -> None:
     async def scenario() -> None:
         pair = await connected()
         assert pair.theirs._transport is not None
@@ -173,7 +173,7 @@ def test_a_peer_that_takes_nothing_is_waited_for(run: Any) -> None:
     run(scenario)
 
 
-def test_a_close_lets_go_what_was_written_before(run: Any) -> None:
+def test_a_close_sends_what_was_written_before(run: Any) -> None:
     async def scenario() -> None:
         pair = await connected()
         pair.ours.write(b"x" * 300_000)
@@ -188,7 +188,7 @@ def test_a_close_lets_go_what_was_written_before(run: Any) -> None:
     run(scenario)
 
 
-def test_a_peer_that_takes_nothing_does_not_keep_a_closed_stream(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_reads_nothing_does_not_keep_a_closed_stream(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pymq.net.streams.CLOSE_TIMEOUT_S", 0.01)
 
     async def scenario() -> None:
@@ -209,7 +209,7 @@ def test_a_peer_that_takes_nothing_does_not_keep_a_closed_stream(run: Any, monke
 @pytest.mark.parametrize(
     ("address", "text"), [("127.0.0.1:1", "is a broker running there"), ("nonsense", "write host:port")]
 )
-def test_a_connection_that_can_not_be_opened_is_told(run: Any, address: str, text: str) -> None:
+def test_a_failed_connect_is_reported(run: Any, address: str, text: str) -> None:
     async def scenario() -> None:
         handler = Handler()
         SocketNetwork(RemotingClient(clock=SystemClock())).connect(address, handler)
@@ -221,7 +221,7 @@ def test_a_connection_that_can_not_be_opened_is_told(run: Any, address: str, tex
     run(scenario)
 
 
-def test_questions_are_answered_or_why_not(run: Any) -> None:
+def test_an_ask_yields_the_answer_or_the_reason(run: Any) -> None:
     async def scenario() -> None:
         server = await FakeServer().start()
         server.on(ECHO, lambda command: Reply(code=7, body=command.body))
@@ -253,7 +253,7 @@ def test_questions_are_answered_or_why_not(run: Any) -> None:
     run(scenario)
 
 
-def test_a_closed_network_answers_nobody(run: Any) -> None:
+def test_a_closed_network_delivers_no_answers(run: Any) -> None:
     async def scenario() -> None:
         pair = await connected()
         answers: list[Command | str] = []
@@ -266,7 +266,7 @@ def test_a_closed_network_answers_nobody(run: Any) -> None:
     run(scenario)
 
 
-def test_a_connection_that_is_being_opened_when_the_network_closes_ends(run: Any) -> None:
+def test_closing_the_network_ends_a_pending_connect(run: Any) -> None:
     async def scenario() -> None:
         server = StreamServer(Handler)
         port = await server.start("127.0.0.1", 0)

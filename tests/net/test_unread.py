@@ -88,7 +88,7 @@ def test_a_broken_frame_in_front_of_a_reset_is_counted(new_loop: NewLoop) -> Non
 
 
 @LOOPS
-def test_no_more_is_read_than_one_read_takes(new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_one_read_of_unread_bytes_is_served(new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "UNREAD_MAX_BYTES", len(frames(NOTE, 2)))
     served, _ = served_after_leaving(new_loop, frames(NOTE, 3))
     assert served == [b"0000", b"0001"]

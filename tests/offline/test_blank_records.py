@@ -11,7 +11,7 @@ from pymq.store.log.log_record import has_index_entries, has_queue_unit, parse_r
 
 
 @pytest.mark.parametrize("size", [BLANK_RECORD_BYTES_MIN, 93, 101, 102, 103, 150, 5000, BLANK_RECORD_BYTES_MAX])
-def test_a_blank_is_a_good_record_of_exactly_that_size_that_no_queue_shows(size: int) -> None:
+def test_a_blank_record_has_the_exact_size_and_is_in_no_queue(size: int) -> None:
     raw = blank_record(777, size, 123, (777, 777 + size))
     assert len(raw) == size
     record = parse_record(memoryview(raw), 0, 777, True)
@@ -21,7 +21,7 @@ def test_a_blank_is_a_good_record_of_exactly_that_size_that_no_queue_shows(size:
     assert record.store_ms == 123
 
 
-def test_its_body_tells_the_range() -> None:
+def test_the_body_of_a_blank_record_names_the_range() -> None:
     message = decode_record(blank_record(1000, 300, 1, (1000, 1300)), check_crc=True)
     assert message.topic == "PYMQ_REPAIR"
     assert message.body.strip() == b'{"lost_from": 1000, "lost_to": 1300}'
@@ -38,7 +38,7 @@ def test_its_body_tells_the_range() -> None:
         3 * BLANK_RECORD_BYTES_MAX + 7,
     ],
 )
-def test_a_range_is_covered_without_a_gap(size: int) -> None:
+def test_blank_records_cover_a_range_without_a_gap(size: int) -> None:
     at = 4096
     for offset, raw in fill(at, at + size, 1 << 30, 5):
         assert offset == at

@@ -57,7 +57,7 @@ def test_damaged_directories(seed: int, tmp_path: Path) -> None:
     assert_equal(root)
 
 
-def test_records_that_columns_leave_out(tmp_path: Path) -> None:
+def test_records_that_the_column_reader_leaves_out(tmp_path: Path) -> None:
     """IPv6 hosts, long topics, zero bytes in properties, and RocketMQ's CRC over the whole record, good and bad."""
     store = make_store(RealFiles(), ManualClock(), str(tmp_path / "s"), segment_size_bytes=1 << 16)
     store.open()

@@ -58,7 +58,7 @@ def test_a_file_that_is_no_compressed_segment_is_named(root: Path) -> None:
     assert any(finding.path == str(path) for finding in check(root).findings)
 
 
-def test_thaw_gives_the_plain_form_back(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decompressing_restores_the_plain_segment(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = plain(root)
     count = compress_all(root)
     assert cli.run(["store", "thaw", str(root), "-o", "json"]) == 0

@@ -61,7 +61,7 @@ def test_a_repair_turns_single_bits_back(root: Path, tmp_path: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_digests_of_what_another_broker_may_have_written_do_not_count(root: Path) -> None:
+def test_digests_do_not_count_without_a_checkpoint_of_pymq(root: Path) -> None:
     """Without PyMQ's block in the checkpoint the newest segment was perhaps written again."""
     newest = sorted((root / "commitlog").iterdir())[-1]
     (root / "checkpoint").unlink()

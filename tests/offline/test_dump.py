@@ -56,13 +56,13 @@ def test_a_dump_is_what_the_real_broker_served(name: str, tmp_path: Path) -> Non
     assert messages.damaged_count == 0
 
 
-def test_topics_and_offsets_choose(tmp_path: Path) -> None:
+def test_a_dump_selects_by_topic_and_offset(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     rows, _, _ = dumped(root, DumpSelection(topics=frozenset({"orders"}), from_offset=3, to_offset=5))
     assert [(row["queueOffset"], row["topic"]) for row in rows] == [(n, "orders") for n in (3, 3, 4, 4)]
 
 
-def test_times_choose_and_the_end_is_left_out(tmp_path: Path) -> None:
+def test_a_dump_selects_by_time_without_the_end(tmp_path: Path) -> None:
     root, _ = unpack("store-clean", tmp_path)
     times = [record.store_ms for record in records(root)]
     begin, end = times[100], times[400]
@@ -70,7 +70,7 @@ def test_times_choose_and_the_end_is_left_out(tmp_path: Path) -> None:
     assert len(rows) == len([time for time in times if begin <= time < end])
 
 
-def test_segments_that_are_surely_too_old_are_not_read(tmp_path: Path) -> None:
+def test_segments_that_are_too_old_are_not_read(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     flip(*log_place(root, records(root)[2].offset + 90))
     newest = records(root)[-1].store_ms
@@ -78,7 +78,7 @@ def test_segments_that_are_surely_too_old_are_not_read(tmp_path: Path) -> None:
     assert not dumped(root, DumpSelection(from_ms=newest + CLOCK_SLACK_MS + 1))[1]
 
 
-def test_damage_is_told_counted_and_left_out(tmp_path: Path) -> None:
+def test_damage_is_reported_counted_and_left_out(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     victim = records(root)[30]
     path, position = log_place(root, victim.offset)
@@ -89,7 +89,7 @@ def test_damage_is_told_counted_and_left_out(tmp_path: Path) -> None:
     assert f"{path} at {position + 88}" in complaints[0]
 
 
-def test_a_body_that_can_not_be_inflated_is_null_and_told(tmp_path: Path) -> None:
+def test_a_body_that_cannot_be_inflated_is_null_and_reported(tmp_path: Path) -> None:
     store = make_store(RealFiles(), root=str(tmp_path / "s"))
     store.open()
     flags = sysflag.COMPRESSED | sysflag.COMPRESSION_ZLIB
@@ -121,7 +121,7 @@ def test_parquet_holds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert shown | {"properties": dict(shown["properties"])} == row
 
 
-def test_remains_behind_the_log_are_told(tmp_path: Path) -> None:
+def test_remains_behind_the_log_are_reported(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     last = records(root)[-1]
     write_at(*log_place(root, last.offset + last.size), b"remains")

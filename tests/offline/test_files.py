@@ -44,7 +44,7 @@ def try_to_lock(path: Path) -> bool:
     return done.returncode == 0
 
 
-def test_a_running_broker_is_refused_or_told(tmp_path: Path) -> None:
+def test_a_running_broker_is_refused_or_reported(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     with holder(root / "lock"):
         with pytest.raises(StoreError, match="a broker holds"), held(str(root)):
@@ -66,7 +66,7 @@ def test_a_broker_of_this_process_keeps_its_lock(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_no_broker_starts_during_the_block(tmp_path: Path) -> None:
+def test_no_broker_starts_while_the_lock_is_held(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     before = snapshot(root)
     with held(str(root)):
@@ -75,7 +75,7 @@ def test_no_broker_starts_during_the_block(tmp_path: Path) -> None:
     assert try_to_lock(root / "lock")
 
 
-def test_without_a_lock_file_none_is_made(tmp_path: Path) -> None:
+def test_a_missing_lock_file_is_not_created(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     (root / "lock").unlink()
     with held(str(root)) as running:
@@ -83,7 +83,7 @@ def test_without_a_lock_file_none_is_made(tmp_path: Path) -> None:
     assert not (root / "lock").exists()
 
 
-def test_what_is_no_store_is_said(tmp_path: Path) -> None:
+def test_a_directory_without_a_store_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is not a directory"):
         check_is_store(str(tmp_path / "none"), str(tmp_path / "none" / "commitlog"))
     with pytest.raises(NotFoundError, match="--commitlog"):

@@ -25,7 +25,7 @@ def test_every_message_is_found_by_offset_and_by_both_ids(tmp_path: Path) -> Non
             assert by_id(directory.log, wanted["msgId"]).message_id == wanted["msgId"]
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_message_is_reported(tmp_path: Path) -> None:
     root, manifest = unpack("store-clean", tmp_path)
     wanted = manifest["messages"][7]
     path, position = log_place(root, wanted["commitLogOffset"])

@@ -57,7 +57,7 @@ def test_a_header_that_counts_too_few_entries_is_damage(golden: tuple[Path, Path
 
 
 @pytest.mark.parametrize("count", [-1, 2001])
-def test_a_header_that_can_not_be_true_is_named(golden: tuple[Path, Path], count: int) -> None:
+def test_an_impossible_header_is_named(golden: tuple[Path, Path], count: int) -> None:
     root, path = golden
     write_at(path, 36, struct.pack(">i", count))
     texts = [finding.text for finding in check(root).findings]
@@ -103,7 +103,7 @@ def test_keys_that_an_older_file_lost_are_a_note(tmp_path: Path) -> None:
     assert any("are in no index file" in note for note in report.notes)
 
 
-def test_odd_sizes_need_the_configuration(tmp_path: Path) -> None:
+def test_unusual_sizes_need_the_configuration(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", index_slot_count=7, index_entry_count=21)
     report = check(root)
     assert report.sound

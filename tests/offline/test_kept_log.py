@@ -29,7 +29,7 @@ def cut_at(root: Path, number: int) -> TruncationState:
 
 
 @pytest.mark.parametrize("number", [0, 10, 60, 149])
-def test_every_message_that_was_cut(number: int, tmp_path: Path) -> None:
+def test_every_truncated_message_is_listed(number: int, tmp_path: Path) -> None:
     """Over several segments, with the blanks between them."""
     state = cut_at(tmp_path, number)
     log = open_kept_log(ReadOnlyFiles(), state.path, SETTINGS.segment_size_bytes)
@@ -41,7 +41,7 @@ def test_every_message_that_was_cut(number: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000-1-2.json", "store.log", "1.log.tmp"])
-def test_another_file_is_none(name: str, tmp_path: Path) -> None:
+def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(NotFoundError, match="nor a truncated log tail"):
         open_kept_log(ReadOnlyFiles(), str(tmp_path / name), 4096)

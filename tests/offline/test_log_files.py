@@ -24,7 +24,7 @@ class BadSectorFile(RealFile):
         return super().pread(at, size)
 
 
-def test_a_bad_sector_costs_itself_alone(tmp_path: Path) -> None:
+def test_a_bad_sector_affects_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(b"x" * 5 * SECTOR_BYTES)
     file = BadSectorFile(str(path), os.open(path, os.O_RDONLY))
@@ -37,7 +37,7 @@ def test_a_bad_sector_costs_itself_alone(tmp_path: Path) -> None:
     file.close()
 
 
-def test_sizes_gaps_and_odd_files_are_told(tmp_path: Path) -> None:
+def test_sizes_gaps_and_unexpected_files_are_reported(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     directory = root / "commitlog"
     (directory / f"{4096:020d}").unlink()

@@ -35,7 +35,7 @@ def test_every_record_comes_once_in_order_over_all_segments(tmp_path: Path) -> N
     assert end == LogEnd(found[-1].offset + found[-1].size, None, "only zeros follow")
 
 
-def test_a_walk_begins_anywhere(tmp_path: Path) -> None:
+def test_a_walk_starts_at_any_offset(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     middle = records(root)[50].offset
     first = steps(root, middle)[0]
@@ -112,7 +112,7 @@ def test_a_missing_segment_is_one_damaged_range(tmp_path: Path) -> None:
     assert records(root) == [record for record in whole if not 4096 <= record.offset < 8192]
 
 
-def test_a_segment_that_was_cut_short_reads_as_zeros(tmp_path: Path) -> None:
+def test_a_short_segment_reads_as_zeros(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     whole = records(root)
     with (root / "commitlog" / f"{4096:020d}").open("r+b") as file:
@@ -123,7 +123,7 @@ def test_a_segment_that_was_cut_short_reads_as_zeros(tmp_path: Path) -> None:
     assert records(root) == [record for record in whole if not damage.start <= record.offset < 8192]
 
 
-def test_remains_of_a_longer_log_are_no_records(tmp_path: Path) -> None:
+def test_remains_of_a_longer_log_are_not_records(tmp_path: Path) -> None:
     """RocketMQ cuts a log by forgetting its end: older records may stand behind the new one."""
     root = small_store(tmp_path / "s", 10)
     last = records(root)[-1]

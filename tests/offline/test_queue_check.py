@@ -48,7 +48,7 @@ def test_a_flipped_unit_is_named(tmp_path: Path, at: int, words: str) -> None:
     [(bytes(20), "is empty"), (BLANK_UNIT, "says that its record is gone")],
     ids=["zeros", "blank record"],
 )
-def test_a_unit_that_hides_its_record_is_named(tmp_path: Path, unit: bytes, words: str) -> None:
+def test_a_unit_that_misses_its_record_is_named(tmp_path: Path, unit: bytes, words: str) -> None:
     root = small_store(tmp_path / "s")
     write_at(*unit_place(root, "orders", 0, 4), unit)
     assert words in only_finding(root).text
@@ -106,7 +106,7 @@ def test_queues_that_a_recovery_removed_are_no_damage(tmp_path: Path) -> None:
     assert any("payments queue 0 has no files: the next start rebuilds its" in note for note in report.notes)
 
 
-def test_records_from_before_a_topic_was_deleted_and_made_again_are_no_damage(tmp_path: Path) -> None:
+def test_records_of_a_recreated_topics_past_are_no_damage(tmp_path: Path) -> None:
     store = make_store(RealFiles(), ManualClock(), str(tmp_path / "s"))
     store.open()
     for number in range(8):
@@ -120,7 +120,7 @@ def test_records_from_before_a_topic_was_deleted_and_made_again_are_no_damage(tm
     assert any("8 records of orders queue 0 are from before its topic" in note for note in report.notes)
 
 
-def test_a_topic_made_again_with_fewer_queues_is_sound_and_repaired_without_its_old_messages(tmp_path: Path) -> None:
+def test_a_topic_recreated_with_fewer_queues_is_repaired_without_the_old(tmp_path: Path) -> None:
     root = tmp_path / "s"
     store = make_store(RealFiles(), ManualClock(), str(root))
     store.open()
@@ -139,7 +139,7 @@ def test_a_topic_made_again_with_fewer_queues_is_sound_and_repaired_without_its_
 
 
 @pytest.mark.parametrize("at", [15, 27], ids=["queue id", "queue offset"])
-def test_a_record_whose_head_names_another_place_is_blamed_not_its_queue(tmp_path: Path, at: int) -> None:
+def test_a_record_with_a_wrong_offset_is_blamed_not_its_queue(tmp_path: Path, at: int) -> None:
     root = small_store(tmp_path / "s")
     victim = next(record for record in records(root) if (record.topic, record.queue_offset) == ("orders", 7))
     path, position = log_place(root, victim.offset)
@@ -158,7 +158,7 @@ def test_a_record_that_repeats_an_offset_is_named(tmp_path: Path) -> None:
     assert any("has queue offset 2" in finding.text for finding in check(root).findings)
 
 
-def test_offsets_that_stand_for_no_record_are_a_note(tmp_path: Path) -> None:
+def test_blank_units_are_a_note(tmp_path: Path) -> None:
     root, _ = unpack("store-clean", tmp_path)
     path = root / "consumequeue" / "TopicBatch" / "0" / f"{0:020d}"
     raw = path.read_bytes()
@@ -169,7 +169,7 @@ def test_offsets_that_stand_for_no_record_are_a_note(tmp_path: Path) -> None:
     write_at(path, 0, raw)
 
 
-def test_an_illegal_topic_name_is_no_path(tmp_path: Path) -> None:
+def test_an_illegal_topic_name_is_never_a_path(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 10)
     victim = next(record for record in records(root) if record.topic == "orders")
     path, position = log_place(root, victim.offset)

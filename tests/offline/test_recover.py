@@ -35,7 +35,7 @@ from tests.store.support import ROOT, everything, make_store
 EPOCH_HISTORY = b'{"epochs":[{"epoch":1,"start":0,"epochId":"aa"}]}'
 
 
-def test_a_directory_that_lacks_nothing_is_left_as_it_is() -> None:
+def test_a_complete_directory_is_left_unchanged() -> None:
     source, files = pair()
     outcome = recover(files, source)
     assert outcome.is_sound and outcome.counts.equal == outcome.counts.total > 0
@@ -54,7 +54,7 @@ def test_a_lost_segment_is_fetched_and_nothing_else(number: int) -> None:
     assert not files.exists(unfinished_path(ROOT))
 
 
-def test_damaged_bytes_are_replaced_and_kept_beside() -> None:
+def test_damaged_bytes_are_replaced_and_set_aside() -> None:
     source, files = pair()
     before = files.read_bytes(segment_path(1))
     flip(files, segment_path(1), 5000)
@@ -68,7 +68,7 @@ def test_damaged_bytes_are_replaced_and_kept_beside() -> None:
     assert contents(files) == everything(source.store)
 
 
-def test_a_file_that_was_cut_short_is_made_whole() -> None:
+def test_a_short_file_is_completed() -> None:
     source, files = pair()
     file = files.open(segment_path(1))
     file.truncate(7000)
@@ -78,7 +78,7 @@ def test_a_file_that_was_cut_short_is_made_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "index", "digests"])
-def test_what_is_made_from_the_log_is_made_again_by_the_next_start(name: str) -> None:
+def test_derived_files_are_rebuilt_by_the_next_start(name: str) -> None:
     source, files = pair()
     files.remove_tree(f"{ROOT}/{name}")
     outcome = recover(files, source)
@@ -95,7 +95,7 @@ def test_a_damaged_queue_is_dropped() -> None:
     assert contents(files) == everything(source.store)
 
 
-def test_a_directory_of_which_nothing_is_left() -> None:
+def test_an_empty_directory_is_rebuilt() -> None:
     source, _ = pair()
     files = MemoryFiles()
     outcome = recover(files, source)
@@ -105,7 +105,7 @@ def test_a_directory_of_which_nothing_is_left() -> None:
     assert "billing" in json.loads(files.read_bytes(f"{ROOT}/config/subscriptionGroup.json"))["subscriptionGroupTable"]
 
 
-def test_the_source_s_log_goes_further() -> None:
+def test_a_longer_source_log_is_fetched() -> None:
     source, files = pair(60)
     fill(source.store, 60, 60)
     outcome = recover(files, source)
@@ -114,7 +114,7 @@ def test_the_source_s_log_goes_further() -> None:
 
 
 @pytest.mark.parametrize("is_master", [False, True])
-def test_who_is_rebuilt_from_a_master_is_its_slave(is_master: bool) -> None:
+def test_a_directory_rebuilt_from_a_master_is_a_slave(is_master: bool) -> None:
     source, files = pair(60)
     source.is_master = is_master
     flip(files, segment_path(0), 3000)
@@ -125,7 +125,7 @@ def test_who_is_rebuilt_from_a_master_is_its_slave(is_master: bool) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_this_log_has_beyond_the_source_s_end_is_kept(lost: bool) -> None:
+def test_log_beyond_the_sources_end_is_kept(lost: bool) -> None:
     source, files = pair(60)
     local = opened(files)
     fill(local, 60, 60)
@@ -140,7 +140,7 @@ def test_what_this_log_has_beyond_the_source_s_end_is_kept(lost: bool) -> None:
     assert any("beyond the source's end" in note for note in outcome.notes)
 
 
-def test_damage_beyond_the_source_s_end_stays_and_is_told() -> None:
+def test_damage_beyond_the_sources_end_stays_and_is_reported() -> None:
     source, files = pair(60)
     local = opened(files)
     fill(local, 60, 60)
@@ -150,7 +150,7 @@ def test_damage_beyond_the_source_s_end_stays_and_is_told() -> None:
     assert not outcome.is_sound and outcome.left_damage
 
 
-def test_a_hole_that_the_source_can_t_fill_is_refused() -> None:
+def test_a_hole_the_source_cannot_fill_is_refused() -> None:
     source, files = pair(30)
     local = opened(files)
     fill(local, 90, 30)
@@ -182,7 +182,7 @@ def test_another_log_is_refused_and_replaced_when_forced(count: int) -> None:
     assert contents(files) == everything(source.store)
 
 
-def test_what_is_kept_of_another_log_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kept_part_of_another_log_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment has a GiB."""
     source, _ = pair()
     files = MemoryFiles()
@@ -234,7 +234,7 @@ def test_a_source_that_goes_away_leaves_no_file_open(monkeypatch: pytest.MonkeyP
     assert segment_path(1) in opened_paths and sorted(opened_paths) == sorted(closed_paths)
 
 
-def test_a_forced_replacement_that_was_interrupted_goes_on_as_such() -> None:
+def test_an_interrupted_forced_replacement_continues_as_forced() -> None:
     source, _ = pair()
     files = MemoryFiles()
     other = opened(files)
@@ -248,7 +248,7 @@ def test_a_forced_replacement_that_was_interrupted_goes_on_as_such() -> None:
     assert contents(files) == everything(source.store)
 
 
-def test_compressed_segments_are_compared_and_made_plain_when_they_differ() -> None:
+def test_differing_compressed_segments_are_decompressed() -> None:
     source, files = pair()
     local = opened(files)
     compress_all(local)
@@ -298,7 +298,7 @@ def test_a_directory_in_use_is_refused() -> None:
     store.close()
 
 
-def test_bytes_that_don_t_fit_their_digest_are_not_taken_and_the_next_try_goes_on() -> None:
+def test_bytes_with_a_wrong_digest_are_refused_and_the_next_try_resumes() -> None:
     source, files = pair()
     files.remove(segment_path(2))
     source.spoil = True
@@ -311,7 +311,7 @@ def test_bytes_that_don_t_fit_their_digest_are_not_taken_and_the_next_try_goes_o
     assert contents(files) == everything(source.store)
 
 
-def test_what_is_damaged_in_the_source_is_told_and_does_not_replace_good_bytes() -> None:
+def test_damage_in_the_source_is_reported_and_replaces_no_good_bytes() -> None:
     source, files = pair()
     wanted = everything(source.store)
     segment = source.store._log.segments[1]
@@ -335,7 +335,7 @@ def test_a_comparison_changes_nothing() -> None:
     assert files.snapshot().image() == before
 
 
-def test_tables_that_can_be_read_stay_and_damaged_ones_are_kept_beside() -> None:
+def test_readable_tables_stay_and_damaged_ones_are_set_aside() -> None:
     source, files = pair()
     newer = b'{"offsetTable":{"orders@billing":{"0":5}}}'
     write(files, f"{ROOT}/config/consumerOffset.json", newer)
@@ -346,7 +346,7 @@ def test_tables_that_can_be_read_stay_and_damaged_ones_are_kept_beside() -> None
     assert files.read_bytes(f"{ROOT}/config/subscriptionGroup.json.bad") == b"{"
 
 
-def test_topics_that_were_deleted_stay_so() -> None:
+def test_deleted_topics_stay_deleted() -> None:
     source, _ = pair(30)
     source.store.delete_topic("orders")
     fill(source.store, 12, 1000)
@@ -356,7 +356,7 @@ def test_topics_that_were_deleted_stay_so() -> None:
     assert found == everything(source.store) and sum(map(len, found.values())) == 12
 
 
-def test_epoch_history_comes_from_the_source_unless_this_log_goes_further() -> None:
+def test_the_epoch_history_comes_from_the_source_unless_it_is_shorter() -> None:
     source, files = pair(60)
     source.given_tables["epochHistory.json"] = EPOCH_HISTORY
     path = f"{ROOT}/config/epochHistory.json"
@@ -374,7 +374,7 @@ def test_epoch_history_comes_from_the_source_unless_this_log_goes_further() -> N
     assert not files.exists(path) and any("epochHistory.json" in note for note in outcome.notes)
 
 
-def test_an_epoch_history_of_the_former_name_is_replaced_or_removed_like_today_s() -> None:
+def test_an_epoch_history_file_of_the_old_name_is_handled_too() -> None:
     source, files = pair(60)
     source.given_tables["epochHistory.json"] = EPOCH_HISTORY
     former = f"{ROOT}/config/lineage.json"
@@ -409,7 +409,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("power_loss", [False, True], ids=["kill", "power loss"])
-def test_a_run_that_dies_at_any_call_is_finished_by_the_next(power_loss: bool) -> None:
+def test_a_run_killed_at_any_call_is_finished_by_the_next(power_loss: bool) -> None:
     source, whole = pair(60)
     wanted = everything(source.store)
     whole.remove(segment_path(1))

@@ -89,7 +89,7 @@ def damage(root: Path, offset: int, at: int = 90) -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
-def test_a_sound_directory_is_copied_without_a_loss(name: str, tmp_path: Path) -> None:
+def test_a_sound_directory_is_copied_completely(name: str, tmp_path: Path) -> None:
     root, manifest = unpack(name, tmp_path)
     report = mend(root, tmp_path / "new")
     assert report.ranges == report.lost == []
@@ -102,7 +102,7 @@ def test_a_sound_directory_is_copied_without_a_loss(name: str, tmp_path: Path) -
     ).read_bytes()
 
 
-def test_what_is_lost_is_named_and_the_rest_stays_in_place(tmp_path: Path) -> None:
+def test_lost_messages_are_named_and_the_rest_stays_in_place(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     before = served(root)
     found = records(root)
@@ -123,7 +123,7 @@ def test_what_is_lost_is_named_and_the_rest_stays_in_place(tmp_path: Path) -> No
     assert served(tmp_path / "new") == {place: one for place, one in before.items() if place not in places}
 
 
-def test_new_messages_never_take_a_lost_ones_offset(tmp_path: Path) -> None:
+def test_new_messages_never_reuse_a_lost_offset(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     last = [record for record in records(root) if (record.topic, record.queue_id) == ("orders", 1)][-1]
     damage(root, last.offset)
@@ -138,7 +138,7 @@ def test_new_messages_never_take_a_lost_ones_offset(tmp_path: Path) -> None:
     assert check(tmp_path / "new").sound
 
 
-def test_a_segment_that_is_gone_costs_its_messages_alone(tmp_path: Path) -> None:
+def test_a_missing_segment_costs_only_its_messages(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     before = served(root)
     gone = {(r.topic, r.queue_id, r.queue_offset) for r in records(root) if 4096 <= r.offset < 8192}
@@ -155,7 +155,7 @@ def test_a_torn_directory_loses_its_torn_message_silently(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("part", ["consumequeue", "index", "checkpoint"])
-def test_what_is_made_from_the_log_may_be_missing(part: str, tmp_path: Path) -> None:
+def test_derived_files_may_be_missing(part: str, tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     before = served(root)
     shutil.rmtree(root / part) if (root / part).is_dir() else (root / part).unlink()
@@ -165,7 +165,7 @@ def test_what_is_made_from_the_log_may_be_missing(part: str, tmp_path: Path) -> 
     assert served(tmp_path / "new") == before
 
 
-def test_a_record_that_its_queue_disowns_is_left_out(tmp_path: Path) -> None:
+def test_a_record_its_queue_does_not_list_is_left_out(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     victim = next(record for record in records(root) if (record.topic, record.queue_offset) == ("orders", 7))
     damage(root, victim.offset, 27)  # its queue offset
@@ -198,7 +198,7 @@ def test_a_bad_table_comes_from_its_backup(tmp_path: Path) -> None:
     assert any("starts with an empty one" in note for note in report.notes)
 
 
-def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> None:
+def test_a_queue_without_messages_keeps_its_end(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     old = [record for record in records(root) if record.topic == "payments"]
     for segment in sorted((root / "commitlog").iterdir())[:-1]:
@@ -217,7 +217,7 @@ def test_a_queue_whose_messages_are_all_gone_keeps_its_end(tmp_path: Path) -> No
     store.close()
 
 
-def test_other_parts_of_the_directory_come_along(tmp_path: Path) -> None:
+def test_other_files_of_the_directory_are_copied(tmp_path: Path) -> None:
     root, _ = unpack("store-clean", tmp_path)
     mend(root, tmp_path / "new")
     timers = sorted(path.name for path in (root / "timerlog").iterdir())
@@ -246,7 +246,7 @@ def test_the_report_is_exact_json(tmp_path: Path) -> None:
     assert (shown["messages_kept"], shown["messages_lost"]) == (99, 1)
 
 
-def test_a_second_repair_finds_nothing_more(tmp_path: Path) -> None:
+def test_a_second_repair_finds_nothing_to_mend(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     damage(root, records(root)[3].offset)
     mend(root, tmp_path / "new")
@@ -256,7 +256,7 @@ def test_a_second_repair_finds_nothing_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_damage_costs_what_is_reported_and_no_more(seed: int, tmp_path: Path) -> None:
+def test_random_damage_costs_exactly_what_is_reported(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     root = small_store(tmp_path / "s")
     before = served(root)

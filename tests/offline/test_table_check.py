@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.offline.support import check, only_finding, small_store, write_at
 
 
-def test_a_table_that_is_no_json_is_named_with_its_backup(tmp_path: Path) -> None:
+def test_a_table_that_is_not_json_is_named_with_its_backup(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     path = root / "config" / "topics.json"
     path.with_name("topics.json.bak").write_text(path.read_text())
@@ -22,7 +22,7 @@ def test_a_table_that_is_no_json_is_named_with_its_backup(tmp_path: Path) -> Non
     assert "there is no backup" in check(root).findings[0].text
 
 
-def test_empty_and_odd_tables_are_damage(tmp_path: Path) -> None:
+def test_empty_and_malformed_tables_are_damage(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     for name, text in (("consumerOffset.json", ""), ("delayOffset.json", "[]"), ("subscriptionGroup.json", "{}")):
         (root / "config" / name).write_text(text)
@@ -33,7 +33,7 @@ def test_empty_and_odd_tables_are_damage(tmp_path: Path) -> None:
     }
 
 
-def test_rocketmqs_bare_number_keys_are_json_enough(tmp_path: Path) -> None:
+def test_rocketmqs_bare_number_keys_are_accepted(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"orders@g":{0:3,1:2}}}')
     assert check(root).sound
@@ -54,7 +54,7 @@ def test_a_checkpoint_may_not_be_ahead_of_the_log(tmp_path: Path) -> None:
     assert (finding.kind, finding.position) == ("checkpoint", 8)
 
 
-def test_a_short_checkpoint_is_damage_and_none_is_a_note(tmp_path: Path) -> None:
+def test_a_short_checkpoint_is_damage_and_a_missing_one_a_note(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s", 5)
     with (root / "checkpoint").open("r+b") as file:
         file.truncate(100)

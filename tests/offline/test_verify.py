@@ -37,7 +37,7 @@ def test_directories_of_a_real_broker_are_sound(name: str, tmp_path: Path) -> No
     assert snapshot(root) == before
 
 
-def test_the_torn_tail_is_told_with_its_place_and_what_a_start_drops(tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported_with_its_offset_and_loss(tmp_path: Path) -> None:
     root, _ = unpack("store-torn", tmp_path)
     notes = "\n".join(check(root).notes)
     assert "00000000000000327680 at 33001 (offset 360681): torn tail" in notes
@@ -55,7 +55,7 @@ def test_a_directory_of_pymq_is_sound(clean: bool, tmp_path: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_a_killed_broker_says_what_the_next_start_adds(tmp_path: Path) -> None:
+def test_after_a_kill_the_report_names_what_a_start_adds(tmp_path: Path) -> None:
     notes = "\n".join(check(small_store(tmp_path / "s", 20, clean=False)).notes)
     assert "orders queue 0: the next start adds" in notes
     assert "keys of records from" in notes
@@ -77,7 +77,7 @@ def test_the_first_bad_byte_is_the_one_with_the_lowest_offset(tmp_path: Path) ->
     assert {(m.topic, m.queue_id, m.queue_offset, m.physical_offset) for m in report.lost} == wanted
 
 
-def test_damage_to_the_tail_that_a_checkpoint_vouches_for_is_no_torn_tail(tmp_path: Path) -> None:
+def test_damage_below_the_checkpoint_is_not_a_torn_tail(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     last = records(root)[-1]
     path, position = log_place(root, last.offset)
@@ -114,7 +114,7 @@ def test_store_times_that_go_back_are_a_note(tmp_path: Path) -> None:
     assert any("goes back at 1 records" in note for note in report.notes)
 
 
-def test_every_flipped_bit_in_what_is_covered_is_found(tmp_path: Path) -> None:
+def test_every_flipped_bit_in_covered_bytes_is_found(tmp_path: Path) -> None:
     """Head fields that only a whole-record CRC would cover are left out: docs/storage.md lists them."""
     root, _ = unpack("store-clean", tmp_path)
     rng = random.Random(7)

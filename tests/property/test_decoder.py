@@ -95,7 +95,7 @@ def test_any_header_bytes_decode_or_are_refused(kind: int, header: bytes, body: 
     st.binary(max_size=50),
     st.sampled_from([0, 1]),
 )
-def test_any_command_survives(
+def test_any_command_survives_a_round_trip(
     code: int, opaque: int, ext: dict[str, str], remark: str | None, body: bytes, serialize: int
 ) -> None:
     command = Command(code, opaque=opaque, ext=ext, remark=remark, body=body, serialize=serialize)
@@ -108,7 +108,7 @@ def test_any_command_survives(
 
 
 @given(st.lists(st.binary(max_size=64), max_size=10))
-def test_any_stream_is_cut_or_refused(chunks: list[bytes]) -> None:
+def test_any_stream_is_split_or_refused(chunks: list[bytes]) -> None:
     buffer = FrameBuffer(size_max_bytes=1000)
     fed = 0
     try:
@@ -195,7 +195,7 @@ def test_mutated_bodies_never_break_their_readers(capsys: pytest.CaptureFixture[
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_odd_json_or_refused(raw: bytes) -> None:
+def test_any_bytes_are_fastjson_or_refused(raw: bytes) -> None:
     try:
         fastjson.loads(raw)
     except fastjson.JsonError:
@@ -203,7 +203,7 @@ def test_any_bytes_are_odd_json_or_refused(raw: bytes) -> None:
 
 
 @given(st.text(st.sampled_from('{}[]:,"0123456789.eE+-\\u tfn'), max_size=60))
-def test_any_json_like_text_is_odd_json_or_refused(text: str) -> None:
+def test_any_json_like_text_is_fastjson_or_refused(text: str) -> None:
     try:
         fastjson.loads(text)
     except fastjson.JsonError:
@@ -247,7 +247,7 @@ def test_the_largest_header_costs_bounded_memory(inner: bytes) -> None:
     assert peak_bytes(json_header(inner)) < 64 * HEADER_SIZE_MAX_BYTES
 
 
-def test_objects_as_keys_of_keys_do_not_grow_without_end() -> None:
+def test_nested_object_keys_cost_bounded_memory() -> None:
     bomb = b"{" * 40 + b'"a":1' + b"}:1" * 39 + b"}"
     tracemalloc.start()
     try:
@@ -258,7 +258,7 @@ def test_objects_as_keys_of_keys_do_not_grow_without_end() -> None:
         tracemalloc.stop()
 
 
-def test_a_large_odd_body_is_not_looked_at_closer() -> None:
+def test_a_large_body_must_be_strict_json() -> None:
     with pytest.raises(Refusal, match="strict JSON"):
         decode_body(HeartbeatData, b"{" + b"0:0," * 300_000 + b"0:0}")
     with pytest.raises(fastjson.JsonError, match="strict JSON"):

@@ -63,7 +63,7 @@ def parquet_files(output: Path) -> list[str]:
     return sorted(path.relative_to(output).as_posix() for path in output.rglob("*.parquet"))
 
 
-def test_a_commit_makes_its_files_visible_and_is_remembered(tmp_path: Path, cluster: FakeCluster) -> None:
+def test_a_commit_makes_its_files_visible_and_is_recorded(tmp_path: Path, cluster: FakeCluster) -> None:
     with CommitLog(tmp_path / "out", SETTINGS) as log:
         assert not log.resumed and log.positions == {}
         result = stage(log, cluster, 0, 60)
@@ -81,7 +81,7 @@ def test_a_commit_makes_its_files_visible_and_is_remembered(tmp_path: Path, clus
     assert described["min_time_us"] == (BORN_MS + 1) * 1000 and len(described["sha256"]) == 64
 
 
-def test_a_crash_before_the_commit_leaves_nothing_behind(tmp_path: Path, cluster: FakeCluster) -> None:
+def test_a_crash_before_the_commit_leaves_no_files(tmp_path: Path, cluster: FakeCluster) -> None:
     output = tmp_path / "out"
     log = CommitLog(output, SETTINGS)
     commit(log, stage(log, cluster, 0, 30, "first"))
@@ -170,7 +170,7 @@ def test_rows_of_several_days_go_to_several_files(tmp_path: Path, cluster: FakeC
     assert visible(tmp_path / "out") == list(range(7))
 
 
-def test_times_that_no_calendar_has_get_the_default_partition(tmp_path: Path, cluster: FakeCluster) -> None:
+def test_times_out_of_calendar_range_get_the_default_partition(tmp_path: Path, cluster: FakeCluster) -> None:
     cluster.add("D", 0, [record(0, topic="D", store_timestamp_ms=2**62)])
     with CommitLog(tmp_path / "out", SETTINGS) as log:
         commit(log, write_range(cluster.range("D"), job(log, cluster, 0, 0, "round")))

@@ -87,7 +87,7 @@ def test_columns_come_in_the_order_asked() -> None:
     assert batch.to_pylist() == [{"queueOffset": 1, "tags": "A"}, {"queueOffset": 2, "tags": "B"}]
 
 
-def test_usual_columns_and_no_rows() -> None:
+def test_the_default_columns_and_no_rows() -> None:
     assert Decoder("b").columns == USUAL
     assert list(Decoder("b").decode(b"")) == []
 

@@ -60,7 +60,7 @@ def fill(cluster: FakeCluster, topic: str, *sizes: int) -> None:
         cluster.add(topic, queue_id, [record(n, b'{"n":%d}' % n, topic=topic, queue_id=queue_id) for n in offsets])
 
 
-def test_parquet_then_what_came_since(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_second_parquet_export_holds_only_new_messages(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "orders", 700, 300)
     fill(cluster, "other", 50)
     recorder = Recorder()
@@ -106,7 +106,7 @@ def test_columns_tag_and_row_limit(spark: Any, cluster: FakeCluster, tmp_path: P
     assert summary.rows == 50 and summary.planned_rows == 100 and summary.lost == 0
 
 
-def test_sql_and_what_came_since_although_nothing_matched(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_second_sql_export_continues_after_no_match(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.select = lambda raw, wanted: decode_record(raw).keys in ("k7", "k250")
     fill(cluster, "T", 200)
     chosen = {"sql": "KEYS IN ('k7', 'k250')", "partition_by": ()}
@@ -126,7 +126,7 @@ def test_sql_and_what_came_since_although_nothing_matched(spark: Any, cluster: F
 
 
 @pytest.mark.parametrize("writer", ["arrow", "spark"])
-def test_a_filter_of_the_tasks(spark: Any, cluster: FakeCluster, tmp_path: Path, writer: Any) -> None:
+def test_a_filter_runs_in_the_tasks(spark: Any, cluster: FakeCluster, tmp_path: Path, writer: Any) -> None:
     cluster.add("T", 0, [record(n, b'{"n":%d}' % n if n != 5 else b"{") for n in range(100)])
     chosen = {"filter": "jsonpath", "filter_expression": "$[?@ >= 90]", "partition_by": ()}
     summary = run(options(cluster, tmp_path / "out", writer=writer, **chosen))
@@ -136,7 +136,7 @@ def test_a_filter_of_the_tasks(spark: Any, cluster: FakeCluster, tmp_path: Path,
         run(options(cluster, tmp_path / "stopped", writer=writer, filter_on_error="stop", **chosen))
 
 
-def test_wrong_expressions_are_told_before_anything_begins(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_wrong_expressions_are_refused_before_the_export_starts(cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 10)
     for chosen, text in (
         ({"sql": "a >"}, "column 4"),
@@ -195,7 +195,7 @@ def test_a_dry_run_plans_and_writes_nothing(cluster: FakeCluster, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_wishes_are_refused(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_invalid_options_are_refused(cluster: FakeCluster, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="'nope'"):
         run(options(cluster, tmp_path / "out", topics=("nope",)))
     for fields, text in (

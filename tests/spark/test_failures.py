@@ -20,7 +20,7 @@ def page(line: str) -> str:
     return PAGE.replace("{line}", line)
 
 
-def test_our_own_errors() -> None:
+def test_pymq_errors_are_kept() -> None:
     error = translate(page("pymq.spark.ranges.DataLossError: T b/0 [0, 9): gone"))
     assert type(error) is DataLossError and str(error) == "T b/0 [0, 9): gone"
     assert type(translate(page("pymq.errors.UnreachableError: no connection"))) is UnreachableError
@@ -32,7 +32,7 @@ def test_a_refusal_keeps_code_and_address() -> None:
     assert (error.code, error.remark, error.address) == (16, "no permission", "10.0.0.1:10911")
 
 
-def test_anything_else_is_one_line() -> None:
+def test_other_errors_become_one_line() -> None:
     error = translate(page("ZeroDivisionError: division by zero"))
     assert type(error) is TaskFailedError and str(error) == "a Spark task failed: ZeroDivisionError: division by zero"
     assert "\n" not in str(translate("first\nsecond")) and "first" in str(translate("first\nsecond"))

@@ -25,7 +25,7 @@ def test_versions(tmp_path: Path, text: str, major: Any) -> None:
     assert java_major(fake_java(tmp_path, text)) == major
 
 
-def test_what_cannot_be_run_has_no_version(tmp_path: Path) -> None:
+def test_a_program_that_cannot_run_has_no_version(tmp_path: Path) -> None:
     assert java_major(tmp_path / "nothing") == 0
 
 
@@ -49,7 +49,9 @@ def test_without_java_the_wheel_serves() -> None:
     assert (found.home / "bin" / "java").exists()
 
 
-def test_nothing_found_says_what_was_seen_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_lists_candidates_and_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(java, "WHEELS", ("no_such_wheel",))
     old = fake_java(tmp_path, "1.8.0_1")
     with pytest.raises(JavaNotFoundError) as caught:

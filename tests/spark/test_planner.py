@@ -124,7 +124,7 @@ def test_a_resumed_queue_that_is_shorter_now_is_refused(view: RemoteCluster) -> 
 
 
 @pytest.mark.parametrize("text", ["yesterday", "group:", "{not json", '{"T": {"b": {"0": "x"}}}', ""])
-def test_positions_that_mean_nothing(text: str) -> None:
+def test_invalid_positions_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_position(text, NOW_MS)
 

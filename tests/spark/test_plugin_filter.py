@@ -27,7 +27,7 @@ def seen(message: FilterMessage) -> tuple:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(records(), min_size=1, max_size=6))
-def test_messages_are_what_filters_see_elsewhere(raw: list[bytes]) -> None:
+def test_messages_equal_those_filters_see_elsewhere(raw: list[bytes]) -> None:
     chunk = b"".join(raw)
     messages = decode_records(chunk)
     for message in messages:
@@ -40,7 +40,7 @@ def jsonpath(on_error: str) -> PluginFilter:
     return PluginFilter(Selection(filter="jsonpath", expression="$[?@ > 2]", on_error=on_error), "b")
 
 
-def test_places_of_what_is_kept_over_several_batches() -> None:
+def test_places_of_kept_messages_over_several_batches() -> None:
     chunk = b"".join(record(n, b"[%d]" % (n % 5)) for n in range(2 * BATCH_COUNT + 3))
     starts = find_starts(chunk)
     some = starts[1:]  # the first is not asked about

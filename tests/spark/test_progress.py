@@ -29,7 +29,7 @@ def test_counts_of_all_tasks_are_summed(monkeypatch: pytest.MonkeyPatch) -> None
         second.close()
 
 
-def test_strangers_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_senders_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
     sums: queue.Queue[int] = queue.Queue()
     with RowListener(sums.put) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:

@@ -134,7 +134,7 @@ pairs = st.tuples(
 
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(conditions, max_size=4), st.lists(st.lists(pairs, max_size=5), min_size=1, max_size=6))
-def test_no_wanted_row_is_left_out(wheres: list[list[Any]], messages: list[list[tuple[bytes, bytes]]]) -> None:
+def test_no_matching_row_is_left_out(wheres: list[list[Any]], messages: list[list[tuple[bytes, bytes]]]) -> None:
     raw = [b"".join(name + b"\x01" + value + b"\x02" for name, value in one) for one in messages]
     chunk = b"".join(record(n, properties=properties) for n, properties in enumerate(raw))
     [batch] = Decoder("b", COLUMNS).decode(chunk)
@@ -159,7 +159,7 @@ def test_no_wanted_row_is_left_out(wheres: list[list[Any]], messages: list[list[
         (EqualTo(("msgId",), "X"), "(UNIQ_KEY = 'X' OR UNIQ_KEY IS NULL)"),
     ],
 )
-def test_what_is_told(condition: Any, text: str) -> None:
+def test_conditions_that_are_pushed_down(condition: Any, text: str) -> None:
     assert sql_term(condition) == text and joined_terms([text, text]) == f"{text} AND {text}"
 
 
@@ -181,11 +181,11 @@ def test_what_is_told(condition: Any, text: str) -> None:
         IsNull(("msgId",)),
     ],
 )
-def test_what_is_not_told(condition: Any) -> None:
+def test_conditions_that_are_not_pushed_down(condition: Any) -> None:
     assert sql_term(condition) is None
 
 
-def test_what_brokers_would_refuse_is_not_told() -> None:
+def test_conditions_that_brokers_refuse_are_not_pushed_down() -> None:
     assert joined_terms([]) is None
     long = sql_term(In(("keys",), tuple(f"k{n}" for n in range(IN_COUNT_MAX + 1))))
     assert long is not None and joined_terms([long]) is None

@@ -52,7 +52,7 @@ def test_reads_only_its_range() -> None:
         assert read(cluster.range(start=9, stop=9))[0] == []
 
 
-def test_batches_are_cut_by_rows_and_by_bytes() -> None:
+def test_batches_are_limited_by_rows_and_by_bytes() -> None:
     with filled(1000, count_cap=100) as cluster:
         rows = RangeReader(cluster.range(), ReadSettings(columns=("queueId",), batch_rows=200))
         assert all(200 <= batch.num_rows < 300 for batch in list(rows.batches())[:-1])
@@ -60,7 +60,7 @@ def test_batches_are_cut_by_rows_and_by_bytes() -> None:
         assert max(batch.num_rows for batch in size.batches()) <= 100
 
 
-def test_a_lost_connection_is_mended() -> None:
+def test_a_lost_connection_is_reopened() -> None:
     with filled(400) as cluster:
         cluster.answers += [-1]
         offsets, reader, sleeps = read(cluster.range())
@@ -82,7 +82,7 @@ def test_another_address_serves_when_the_first_is_gone() -> None:
         assert read(part)[0] == list(range(50))
 
 
-def test_nobody_there_is_unreachable_after_some_tries() -> None:
+def test_unreachable_brokers_fail_after_some_tries() -> None:
     part = QueueRange("T", "broker-a", 0, 0, 50, ("127.0.0.1:1",))
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1"):
         read(part)
@@ -134,7 +134,7 @@ def test_tags_are_checked_exactly_and_no_match_is_progress() -> None:
 OFF = "The broker does not support consumer to filter message by SQL92"
 
 
-def test_sql_is_the_brokers_work_and_no_match_is_no_loss() -> None:
+def test_sql_runs_on_the_broker_and_no_match_is_no_loss() -> None:
     with filled(3000) as cluster:
         cluster.select = lambda raw, wanted: wanted == "a > 5" and int.from_bytes(raw[20:28], "big") in (7, 1500)
         offsets, reader, sleeps = read(cluster.range(), selected(sql="a > 5"))
@@ -147,7 +147,7 @@ def test_sql_is_the_brokers_work_and_no_match_is_no_loss() -> None:
             read(cluster.range(start=0), selected(sql="a > 5"))
 
 
-def test_a_broker_without_sql_is_told_with_its_switch() -> None:
+def test_a_broker_without_sql_is_reported_with_its_setting() -> None:
     with filled(10) as cluster:
         cluster.answers += [ResponseCode.SYSTEM_ERROR]
         cluster.remark = OFF
@@ -168,7 +168,7 @@ def test_a_broker_that_refuses_pushed_sql_is_asked_without_it() -> None:
             read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
 
 
-def test_pushed_sql_leaves_gaps_that_are_no_losses() -> None:
+def test_gaps_of_pushed_sql_are_no_losses() -> None:
     with filled(300) as cluster:
         cluster.select = lambda raw, wanted: wanted == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
         offsets, reader, _ = read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
@@ -187,7 +187,7 @@ def test_a_filter_of_the_reader_sees_all_and_losses_stay_losses() -> None:
 
 
 @pytest.mark.parametrize(("on_error", "expected"), [("skip", [2]), ("deliver", [1, 2]), ("stop", None)])
-def test_messages_that_a_filter_can_not_judge(on_error: Any, expected: Any) -> None:
+def test_messages_that_a_filter_fails_on(on_error: Any, expected: Any) -> None:
     with FakeCluster() as cluster:
         cluster.add("T", 0, [record(n, body) for n, body in enumerate((b"{}", b"no JSON", b'{"a":7}'))])
         chosen = selected(filter="jsonpath", expression="$.a", on_error=on_error)
@@ -202,7 +202,7 @@ def test_messages_that_a_filter_can_not_judge(on_error: Any, expected: Any) -> N
 SERVED = {"filter": "f", "expression": "a:b", "on_error": "stop", "via": "filter-server"}
 
 
-def test_a_filter_server_is_told_all_in_each_pull_and_leaves_gaps() -> None:
+def test_a_pull_from_a_filter_server_carries_the_filter_and_leaves_gaps() -> None:
     with filled(300) as cluster:
         cluster.select = lambda raw, wanted: wanted == "stop.f:a:b" and int.from_bytes(raw[20:28], "big") % 100 == 7
         offsets, reader, _ = read(cluster.range(), selected(**SERVED))
@@ -211,7 +211,7 @@ def test_a_filter_server_is_told_all_in_each_pull_and_leaves_gaps() -> None:
         assert flags == {sysflag.PULL_SUBSCRIPTION | sysflag.PULL_CLASS_FILTER}
 
 
-def test_a_filter_server_may_say_pull_again_but_not_for_ever() -> None:
+def test_retries_asked_by_a_filter_server_are_bounded() -> None:
     with filled(300) as cluster:
         cluster.answers += [ResponseCode.PULL_RETRY_IMMEDIATELY] * PULL_AGAIN_COUNT_MAX
         offsets, _, sleeps = read(cluster.range(), selected(**SERVED))
@@ -221,13 +221,13 @@ def test_a_filter_server_may_say_pull_again_but_not_for_ever() -> None:
             read(cluster.range(), selected(**SERVED))
 
 
-def test_without_a_filter_server_the_next_step_is_told() -> None:
+def test_without_a_filter_server_the_error_names_the_next_step() -> None:
     part = QueueRange("T", "broker-a", 0, 0, 50, ("127.0.0.1:1", "127.0.0.1:2"))
     with pytest.raises(UnreachableError, match=r"none of its filter servers \(127.*start one with pymq filter-server"):
         read(part, selected(**SERVED))
 
 
-def test_the_next_filter_server_is_asked_when_one_has_lost_its_broker() -> None:
+def test_a_filter_server_without_its_broker_is_replaced_by_the_next() -> None:
     with filled(50) as first, filled(50) as second:
         first.answers += [ResponseCode.SERVICE_NOT_AVAILABLE] * 9
         part = QueueRange("T", "broker-a", 0, 0, 50, (first.address, second.address))

@@ -38,7 +38,7 @@ def server() -> Any:
         yield process
 
 
-def test_ranges_are_read_whole_and_by_tag(server: StandaloneProcess) -> None:
+def test_ranges_are_read_completely_and_by_tag(server: StandaloneProcess) -> None:
     with RemoteCluster(server.namesrv) as view:
         assert view.user_topics() == ["orders"]
         plan = make_plan(view, ["orders"], Position(), Position(symbol=-1))

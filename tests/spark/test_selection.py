@@ -25,7 +25,7 @@ def test_tag_expressions() -> None:
         parse_tags("||")
 
 
-def test_what_a_pull_says() -> None:
+def test_the_fields_of_a_pull() -> None:
     assert check().pull_subscription() == ("*", "TAG") and check().is_all
     assert check(tag="A || B").pull_subscription() == ("A || B", "TAG")
     assert check(sql="a > 5").pull_subscription() == ("a > 5", "SQL92") and not check(sql="a > 5").is_all
@@ -34,12 +34,12 @@ def test_what_a_pull_says() -> None:
     assert regex.pull_subscription() == ("A", "TAG") and regex.runs_here
 
 
-def test_filters_that_brokers_know_are_left_to_them() -> None:
+def test_broker_side_filters_stay_on_the_broker() -> None:
     assert check(filter="tag", expression="A || B") == Selection(tag="A || B")
     assert check(filter="SQL92", expression="a > 5") == Selection(sql="a > 5")
 
 
-def test_pushed_conditions_go_where_there_is_room() -> None:
+def test_pushed_conditions_use_the_free_slot() -> None:
     assert check().with_pushdown("A", "KEYS = 'x'") == Selection(tag="A")
     assert check().with_pushdown(None, "KEYS = 'x'") == Selection(pushed_sql="KEYS = 'x'")
     regex = check(filter="regex", expression="x")
@@ -48,7 +48,7 @@ def test_pushed_conditions_go_where_there_is_room() -> None:
         assert taken.with_pushdown("A", "KEYS = 'x'") == taken
 
 
-def test_a_wrong_expression_is_told_with_its_column() -> None:
+def test_a_wrong_expression_is_reported_with_its_column() -> None:
     with pytest.raises(ExpressionError, match="column 4"):
         check(sql="a >")
     with pytest.raises(ExpressionError, match=r"column 4.*") as wrong:
@@ -77,7 +77,7 @@ def test_a_wrong_expression_is_told_with_its_column() -> None:
         ({**SERVED, "on_error": "retry"}, "skip, deliver, stop"),
     ],
 )
-def test_what_can_not_be_meant(fields: Any, text: str) -> None:
+def test_contradictory_selections_are_refused(fields: Any, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         check(**fields)
 

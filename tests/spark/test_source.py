@@ -66,7 +66,7 @@ def test_columns_positions_and_path(spark: Any, filled: FakeCluster) -> None:
 
 
 @pytest.mark.spark
-def test_where_narrows_what_is_pulled(spark: Any, filled: FakeCluster) -> None:
+def test_where_limits_the_pulls(spark: Any, filled: FakeCluster) -> None:
     where = "topic = 'orders' and queueId = 1 and queueOffset >= 90 and tags = 'A'"
     rows = frame(spark, filled, pushFilters="true").where(where)
     filled.pulls.clear()
@@ -76,7 +76,7 @@ def test_where_narrows_what_is_pulled(spark: Any, filled: FakeCluster) -> None:
 
 
 @pytest.mark.spark
-def test_where_on_properties_is_told_to_the_broker(spark: Any, filled: FakeCluster) -> None:
+def test_where_on_properties_is_pushed_to_the_broker(spark: Any, filled: FakeCluster) -> None:
     filled.select = judged
     rows = frame(
         spark, filled, topic="orders", columns="queueOffset,keys,property_KEYS,property_none", pushFilters="true"
@@ -114,7 +114,7 @@ def test_sql_and_filters_by_option(spark: Any, filled: FakeCluster) -> None:
 
 
 @pytest.mark.spark
-def test_a_wrong_expression_is_told_before_anything_is_read(spark: Any, filled: FakeCluster) -> None:
+def test_a_wrong_expression_is_refused_before_the_first_read(spark: Any, filled: FakeCluster) -> None:
     filled.pulls.clear()
     for options, text in (
         ({"sql": "a >"}, "column 4"),
@@ -128,7 +128,7 @@ def test_a_wrong_expression_is_told_before_anything_is_read(spark: Any, filled: 
 
 
 @pytest.mark.spark
-def test_a_query_that_nothing_can_match(spark: Any, filled: FakeCluster) -> None:
+def test_a_query_without_possible_matches_reads_nothing(spark: Any, filled: FakeCluster) -> None:
     rows = frame(spark, filled, pushFilters="true").where("queueId = 55")
     filled.pulls.clear()
     assert rows.collect() == [] and filled.pulls == []
@@ -171,7 +171,7 @@ def pushdown(*conditions: Any) -> Pushdown:
 PART = QueueRange("T", "b", 3, 10, 20, ())
 
 
-def test_offsets_cut_ranges() -> None:
+def test_offset_conditions_limit_the_ranges() -> None:
     (part,) = pushdown(GreaterThan("queueOffset", 12), LessThan("queueOffset", 15)).apply([PART])
     assert (part.from_offset, part.to_offset) == (13, 15)
     assert pushdown(EqualTo("queueOffset", 20)).apply([PART]) == []
@@ -185,7 +185,7 @@ def test_queues_and_topics_are_left_out() -> None:
     assert pushdown().topics(["T", "U"]) == ["T", "U"]
 
 
-def test_tags_become_an_expression_only_when_they_can() -> None:
+def test_tags_become_an_expression_only_when_possible() -> None:
     assert pushdown(In("tags", ("B", "A"))).tag_expression() == "A || B"
     for tag in ("", "*", "a||b", " a"):
         assert pushdown(EqualTo("tags", tag)).tag_expression() is None

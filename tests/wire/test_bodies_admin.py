@@ -74,7 +74,7 @@ def test_captured_requests_fit_their_headers() -> None:
     assert seen == HEADERS.keys()
 
 
-def test_captured_answers_survive_decoding_and_encoding() -> None:
+def test_captured_answers_survive_a_round_trip() -> None:
     seen = set()
     for row, command in frames():
         cls = ANSWERS.get(row["request_code"])

@@ -91,14 +91,14 @@ def test_forms_of_older_brokers() -> None:
         b"\0\0\0\2{}\0\0\0\1\0\0\0\x09T x 4 6 S\0\0\0\2[]",
     ],
 )
-def test_lies_inside_a_compressed_body_are_refused(inner: bytes) -> None:
+def test_wrong_lengths_inside_a_compressed_body_are_refused(inner: bytes) -> None:
     with pytest.raises(Refusal) as caught:
         decode_registration(zlib.compress(inner), compressed=True, version=479)
     assert caught.value.code == 1
 
 
 @pytest.mark.parametrize("body", [b"x", b"\x78\x9c", zlib.compress(b"\0" * 100)[:-6]])
-def test_bytes_that_are_no_zlib_are_refused(body: bytes) -> None:
+def test_bytes_that_are_not_zlib_are_refused(body: bytes) -> None:
     with pytest.raises(Refusal, match="can't be read"):
         decode_registration(body, compressed=True, version=479)
 
@@ -142,7 +142,7 @@ def test_members_that_may_be_absent() -> None:
         b'{"queueDatas":[{"brokerName":"b","readQueueNums":"x","writeQueueNums":1,"perm":6}]}',
     ],
 )
-def test_a_route_that_is_none_is_refused(body: bytes) -> None:
+def test_an_invalid_route_is_refused(body: bytes) -> None:
     with pytest.raises(Refusal):
         decode_route(body)
 
@@ -156,7 +156,7 @@ def test_cluster_info() -> None:
 @pytest.mark.parametrize(
     ("version", "asked", "expected"), [(400, None, False), (401, None, True), (0, True, True), (0, False, False)]
 )
-def test_who_gets_quoted_keys(version: int, asked: bool | None, expected: bool) -> None:
+def test_clients_that_get_quoted_keys(version: int, asked: bool | None, expected: bool) -> None:
     assert wants_quoted_keys(version, asked) is expected
 
 

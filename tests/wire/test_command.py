@@ -83,7 +83,7 @@ def test_a_request_of_our_own() -> None:
     assert not command.is_response
 
 
-def test_fields_that_are_no_text_become_text() -> None:
+def test_fields_that_are_not_text_become_text() -> None:
     raw = b'{"code":1,"opaque":2,"extFields":{"n":5,"b":true,"f":false,"z":null,"o":{"a":[1]},"d":1.5}}'
     assert decode_command(payload(raw)).ext == {"n": "5", "b": "true", "f": "false", "o": '{"a":[1]}', "d": "1.5"}
 
@@ -142,7 +142,7 @@ def test_absent_fields_have_defaults_and_unknown_ones_are_ignored() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else repr(value[:24]),
 )
-def test_what_no_peer_may_send(raw: bytes, expected: str) -> None:
+def test_commands_that_no_peer_may_send(raw: bytes, expected: str) -> None:
     assert reason(raw) == expected
 
 
@@ -162,7 +162,7 @@ def test_brackets_inside_strings_are_no_nesting() -> None:
     assert decode_command(encode_command(command)[4:]).ext == {"properties": text}
 
 
-def test_commands_compare_by_value_and_show_themselves() -> None:
+def test_commands_compare_by_value_and_have_a_repr() -> None:
     assert Command(1, opaque=2) == Command(1, opaque=2)
     assert Command(1, opaque=2) != Command(1, opaque=3)
     other: object = "command"

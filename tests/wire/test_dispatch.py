@@ -35,7 +35,7 @@ def test_the_handler_gets_its_typed_header() -> None:
     assert reply.body == b"x"
 
 
-def test_a_later_answer_is_none_now() -> None:
+def test_a_deferred_answer_dispatches_to_none() -> None:
     assert dispatcher(lambda command, header, peer: None).dispatch(FakePeer(), Command(105)) is None
 
 

@@ -13,7 +13,7 @@ def frame(payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 1000])
-def test_any_cut_gives_the_same_frames(step: int) -> None:
+def test_a_stream_in_any_pieces_gives_the_same_frames(step: int) -> None:
     payloads = [b"abcd", b"0123456789" * 7, b"x" * 4]
     stream = b"".join(map(frame, payloads))
     buffer = FrameBuffer()
@@ -22,7 +22,7 @@ def test_any_cut_gives_the_same_frames(step: int) -> None:
     assert buffer.pending_size_bytes == 0
 
 
-def test_what_is_begun_is_counted() -> None:
+def test_bytes_of_an_unfinished_frame_are_counted() -> None:
     buffer = FrameBuffer()
     assert buffer.feed(frame(b"abcd") + b"\0\0") == [b"abcd"]
     assert buffer.pending_size_bytes == 2

@@ -52,7 +52,7 @@ def test_a_report_is_eight_bytes_big_endian() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), OFFSET_MAX + 1, 2**63 - 1])
-def test_a_later_report_that_is_no_offset_is_refused(offset: int) -> None:
+def test_a_later_report_that_is_not_an_offset_is_refused(offset: int) -> None:
     reader = ReportReader()
     reader.feed(encode_report(5))
     with pytest.raises(ProtocolViolation, match=f"reported offset {offset}, allowed are 0 to {OFFSET_MAX}"):
@@ -68,7 +68,7 @@ def test_a_later_report_that_is_no_offset_is_refused(offset: int) -> None:
         (encode_report(OFFSET_MAX + 1), "'01 00 00 00 00 00 00 01' ('........')"),
     ],
 )
-def test_who_begins_with_something_else_is_no_slave(data: bytes, shown: str) -> None:
+def test_a_peer_that_does_not_begin_as_a_slave_is_refused(data: bytes, shown: str) -> None:
     with pytest.raises(ProtocolViolation) as caught:
         ReportReader().feed(data)
     assert f"it began with the bytes {shown}, and no slave does that" in str(caught.value)
@@ -109,7 +109,7 @@ def test_a_frame_has_twelve_bytes_before_its_body() -> None:
     assert encode_head(0x0102030405060708, 0x090A0B0C) == bytes(range(1, 13))
 
 
-def test_bytes_are_handed_on_before_their_frame_is_whole() -> None:
+def test_bytes_of_a_partial_frame_are_delivered() -> None:
     reader = FrameReader(SEGMENT)
     assert reader.feed(encode_head(0, 100)) == []
     ((start, piece),) = reader.feed(b"a" * 60)
@@ -119,17 +119,17 @@ def test_bytes_are_handed_on_before_their_frame_is_whole() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), BODY_BYTES_MAX + 1, 2**31 - 1])
-def test_a_size_that_can_not_be_is_refused(size: int) -> None:
+def test_an_impossible_size_is_refused(size: int) -> None:
     with pytest.raises(ProtocolViolation, match=f"{size} log bytes, allowed are 0 to {BODY_BYTES_MAX}"):
         FrameReader(1 << 30).feed(struct.pack(">qi", 0, size))
 
 
-def test_the_largest_frame_is_taken() -> None:
+def test_the_largest_frame_is_accepted() -> None:
     assert FrameReader(1 << 30).feed(encode_head(0, BODY_BYTES_MAX)) == []
 
 
 @pytest.mark.parametrize("start", [-1, OFFSET_MAX + 1])
-def test_an_offset_that_can_not_be_is_refused(start: int) -> None:
+def test_an_impossible_offset_is_refused(start: int) -> None:
     with pytest.raises(ProtocolViolation, match=f"offset {start}"):
         FrameReader(SEGMENT).feed(encode_head(start, 1))
 

@@ -23,11 +23,11 @@ def test_wire_names_are_camel_case_and_values_typed() -> None:
     assert encode_header(header) == {"groupName": "g", "queueId": "3", "queueOffset": "-1", "order": "true"}
 
 
-def test_none_is_left_out() -> None:
+def test_fields_that_are_none_are_left_out() -> None:
     assert encode_header(Sample(group_name="g", queue_id=0)) == {"groupName": "g", "queueId": "0", "queueOffset": "0"}
 
 
-def test_empty_text_counts_as_absent_where_text_is_not_meant() -> None:
+def test_empty_text_counts_as_absent_in_fields_that_are_not_text() -> None:
     assert decode_header(Sample, {"groupName": "g", "queueId": "1", "queueOffset": ""}).queue_offset == 0
 
 

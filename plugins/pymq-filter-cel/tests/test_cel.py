@@ -20,7 +20,7 @@ def judged(expression: str, body: Any = None, **properties: str) -> Any:
     return CelFilter().compile(expression).match([FilterMessage(topic="orders", body=raw, properties=properties)])[0]
 
 
-def test_it_is_installed_under_its_name() -> None:
+def test_the_filter_is_installed_under_its_name() -> None:
     assert isinstance(installed_filters().find("cel"), CelFilter)
 
 
@@ -49,7 +49,7 @@ def test_examples(expression: str, expected: bool | None) -> None:
 
 @settings(deadline=None)
 @given(st.integers(-99, 99), st.sampled_from("xyz"), st.integers(-99, 99))
-def test_it_agrees_with_python(number: int, text: str, limit: int) -> None:
+def test_results_equal_those_of_python(number: int, text: str, limit: int) -> None:
     expression = f"(body.n >= {limit} && body.n != 7) || body.t in ['x', 'y'] && !(body.n + 1 < {limit})"
     expected = (number >= limit and number != 7) or (text in "xy" and not number + 1 < limit)
     assert judged(expression, {"n": number, "t": text}) is expected
@@ -72,7 +72,7 @@ def test_errors_belong_to_their_message(expression: str, body: Any, text: str) -
     assert isinstance(outcome, FilterError) and text in str(outcome)
 
 
-def test_a_body_that_is_not_asked_for_is_not_read() -> None:
+def test_an_unused_body_is_not_read() -> None:
     assert judged("props.a == '1'", b"no json", a="1") is True
 
 
@@ -112,6 +112,6 @@ def test_limits_of_an_expression() -> None:
     "expression",
     ["body.all(x, body.all(y, body.all(z, x + y + z >= 0)))", "body.exists(x, string(x).matches('a{100}{10}'))"],
 )
-def test_loops_that_multiply_are_stopped_beforehand(expression: str) -> None:
+def test_nested_loops_are_stopped_before_they_run(expression: str) -> None:
     outcome = judged(expression, list(range(1000)))
     assert isinstance(outcome, FilterError) and "the limit is 100000" in str(outcome)

@@ -20,12 +20,12 @@ def kept(expression: str, messages: list[FilterMessage]) -> list[bool]:
     return [outcome is True for outcome in DedupFilter().compile(expression).match(messages)]
 
 
-def test_it_is_installed_under_its_name() -> None:
+def test_the_filter_is_installed_under_its_name() -> None:
     assert isinstance(installed_filters().find("dedup"), DedupFilter)
 
 
 @given(st.lists(st.sampled_from("abcdef")), st.integers(1, 5))
-def test_by_number_it_is_a_dict_that_forgets_its_oldest(keys: list[str], count: int) -> None:
+def test_a_window_by_count_equals_a_dict_without_its_oldest(keys: list[str], count: int) -> None:
     known: dict[str, None] = {}
     expected = []
     for key in keys:
@@ -37,7 +37,7 @@ def test_by_number_it_is_a_dict_that_forgets_its_oldest(keys: list[str], count: 
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40))), st.integers(0, 60))
-def test_by_time_it_is_a_dict_of_first_times(steps: list[tuple[str, int]], window_ms: int) -> None:
+def test_a_window_by_time_equals_a_dict_of_first_times(steps: list[tuple[str, int]], window_ms: int) -> None:
     first: dict[str, int] = {}
     now_ms, messages, expected = 1000, [], []
     for at, (key, step_ms) in enumerate(steps):
@@ -64,19 +64,19 @@ def test_memory_is_bounded() -> None:
         assert len(window) <= 10
 
 
-def test_a_window_of_time_forgets() -> None:
+def test_a_window_by_time_drops_old_entries() -> None:
     window = KeyWindow("KEYS", 100, 1000)
     for at in range(1000):
         window.is_new(message(at, f"k{at}", at * 10))
     assert len(window) == 11
 
 
-def test_a_queue_that_lags_behind_harms_nothing() -> None:
+def test_older_messages_do_not_shorten_the_window() -> None:
     messages = [message(0, "a", 1000), message(1, "a", 10), message(2, "b", 10), message(3, "b", 1000)]
     assert kept("by KEYS within 100ms", messages) == [True, False, True, True]
 
 
-def test_by_body_and_without_a_key() -> None:
+def test_deduplication_by_body_and_messages_without_a_key() -> None:
     bodies = [FilterMessage(queue_offset=at, body=body) for at, body in enumerate((b"a", b"b", b"a"))]
     assert kept("by body", bodies) == [True, True, False]
     assert kept("by KEYS", bodies) == [True, True, True]
@@ -97,7 +97,7 @@ def test_by_body_and_without_a_key() -> None:
         "by KEYS last 10 within 3s",
     ],
 )
-def test_what_makes_no_sense_is_refused(expression: str) -> None:
+def test_invalid_arguments_are_refused(expression: str) -> None:
     with pytest.raises(ExpressionError):
         DedupFilter().compile(expression)
 

@@ -49,13 +49,13 @@ def walk(values: list[Any], step: Any) -> list[Any]:
     return [value[step] for value in values if isinstance(value, dict) and step in value]
 
 
-def test_it_is_installed_under_its_name() -> None:
+def test_the_filter_is_installed_under_its_name() -> None:
     assert isinstance(installed_filters().find("jsonpath"), JsonPathFilter)
 
 
 @settings(deadline=None)
 @given(DOCUMENTS, st.lists(st.sampled_from(STEPS), max_size=4))
-def test_it_finds_what_a_walk_finds(document: Any, steps: list[tuple[str, Any]]) -> None:
+def test_results_equal_those_of_a_plain_walk(document: Any, steps: list[tuple[str, Any]]) -> None:
     values = [document]
     for _, step in steps:
         values = walk(values, step)
@@ -89,7 +89,7 @@ def test_examples(expression: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"[1] 2"])
-def test_a_body_that_is_no_json_is_an_error_of_its_message(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_an_error_of_its_message(body: bytes) -> None:
     assert isinstance(judged("$.a", body), FilterError)
 
 
@@ -128,7 +128,7 @@ def test_the_longest_expression() -> None:
     "expression",
     ["$" + "..*" * 10, "$" + "[0,0]" * 40, "$..[?$..a]", "$[?@.a[?@.b[?$..c]]]", "$" + "..[0,0]" * 8],
 )
-def test_queries_that_multiply_are_stopped_beforehand(expression: str) -> None:
+def test_exploding_queries_are_stopped_before_they_run(expression: str) -> None:
     deep: Any = 1
     for _ in range(60):
         deep = [deep, deep] if len(json.dumps(deep)) < 20_000 else [deep, 1]

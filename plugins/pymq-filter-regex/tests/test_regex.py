@@ -21,13 +21,13 @@ def judged(expression: str, body: bytes = b"", **properties: str) -> object:
     return RegexFilter().compile(expression).match([FilterMessage(body=body, properties=properties)])[0]
 
 
-def test_it_is_installed_under_its_name() -> None:
+def test_the_filter_is_installed_under_its_name() -> None:
     assert isinstance(installed_filters().find("regex"), RegexFilter)
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(ATOMS), max_size=6).map("".join), st.text("ab1é\t", max_size=12))
-def test_it_finds_what_python_finds(pattern: str, text: str) -> None:
+def test_matches_equal_those_of_python(pattern: str, text: str) -> None:
     assert judged(pattern, text.encode()) is (re.search(pattern, text, re.ASCII) is not None)
 
 
@@ -40,7 +40,7 @@ def test_fields() -> None:
     assert judged("a~b", b"a~b") is True
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_bytes_that_are_not_text() -> None:
     assert judged("b", b"\xff\xfeb\x00") is True
     assert judged("^.$", b"\xff") is False
 
@@ -48,12 +48,12 @@ def test_bytes_that_are_no_text() -> None:
 @pytest.mark.parametrize(
     "pattern", ["(", "a(?=b)", r"(a)\1", "a{1001}", "((a{100}){100}){100}", "[z-a]", "(?P<n>a", "*"]
 )
-def test_what_re2_does_not_take_is_refused(pattern: str) -> None:
+def test_unsupported_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(ExpressionError, match="RE2 has no look-around"):
         RegexFilter().compile(pattern)
 
 
-def test_the_column_is_the_patterns() -> None:
+def test_an_error_column_counts_from_the_start_of_the_expression() -> None:
     with pytest.raises(ExpressionError, match="column 7"):
         RegexFilter().compile("tag ~ (")
 
@@ -76,6 +76,6 @@ def test_a_pattern_that_needs_too_much_memory_is_refused() -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(a*)*b", "(.*a){20}$"])
-def test_patterns_that_make_other_engines_explode(pattern: str) -> None:
+def test_patterns_with_exponential_backtracking_elsewhere_are_fast(pattern: str) -> None:
     """They would take longer than the age of the universe by backtracking."""
     assert judged(pattern, b"a" * 20_000 + b"c") is False

@@ -20,7 +20,7 @@ def taken(expression: str, messages: list[FilterMessage]) -> list[object]:
     return list(SampleFilter().compile(expression).match(messages))
 
 
-def test_it_is_installed_under_its_name() -> None:
+def test_the_filter_is_installed_under_its_name() -> None:
     assert isinstance(installed_filters().find("sample"), SampleFilter)
 
 
@@ -76,7 +76,7 @@ def test_a_message_without_the_key_is_unknown() -> None:
         "-1/10",
     ],
 )
-def test_what_makes_no_sense_is_refused(expression: str) -> None:
+def test_invalid_arguments_are_refused(expression: str) -> None:
     with pytest.raises(ExpressionError):
         SampleFilter().compile(expression)
 

@@ -160,7 +160,7 @@ def test_lag_topics_resets_and_clones(call: Call, server: StandaloneProcess) -> 
     call(work)
 
 
-def test_nobody_is_online(call: Call, server: StandaloneProcess) -> None:
+def test_a_group_without_members_is_offline(call: Call, server: StandaloneProcess) -> None:
     async def work(admin: Admin) -> None:
         assert await admin.groups.connections(server.broker, "nobody_here") is None
         assert await admin.brokers.producer_connections(server.broker, "nobody_here") == []

@@ -35,7 +35,7 @@ def make_consumer(made: Cluster, group: str, got: list[bytes]) -> PushConsumer:
     return PushConsumer(group, namesrv=made.namesrv.address, on_message=take, consume_from=FIRST)
 
 
-def test_of_members_and_of_filter_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_of_members_and_of_filter_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "installed_filters", lambda: FilterRegistry(lambda: [Entry()]))  # type: ignore[list-item]
 
     async def scenario(made: Cluster) -> None:
@@ -109,7 +109,7 @@ class Members:
         return ConsumerRunningInfo(properties={"filter.T": "cel: matched 1, skipped 0, errors 0, 0 ms"})
 
 
-def test_so_many_members_are_asked_and_those_that_are_gone_left_out() -> None:
+def test_a_bounded_number_of_members_is_asked_and_missing_ones_skipped() -> None:
     members: Any = Members(MEMBERS_ASKED_MAX + 1)
     figures = asyncio.run(FilterAdmin(members, members, members, members).figures("G"))
     assert members.asked == [f"{number:03}" for number in range(MEMBERS_ASKED_MAX)]

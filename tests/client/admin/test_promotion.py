@@ -81,7 +81,7 @@ class Group:
         return asyncio.run(promotion.run(plan_promotion("b", members or self.members), force=force))
 
 
-def test_a_living_master_hands_over() -> None:
+def test_a_live_master_hands_over() -> None:
     group = Group()
     group.old.role = "SYNC_MASTER"
     result = group.run()
@@ -98,7 +98,7 @@ def test_a_slave_that_does_not_catch_up_changes_nothing() -> None:
     assert group.done == ["old fence", "old resume"] and not group.is_fenced
 
 
-def test_tables_that_are_not_copied_since_the_freeze_are_waited_for() -> None:
+def test_a_handover_waits_for_tables_copied_after_the_write_fence() -> None:
     group = Group()
     group.new.log_end = 1000
     group.run()
@@ -121,7 +121,7 @@ def test_a_step_that_is_refused_leaves_the_old_master(refuses: str, done: list[s
     assert group.old.broker_id == 0 and group.new.broker_id == 1
 
 
-def test_an_old_master_that_dies_before_it_says_that_it_has_stepped_down_may_come_back_as_master() -> None:
+def test_an_old_master_that_dies_before_stepping_down_may_return_as_master() -> None:
     group = Group()
     group.dies = True
     with pytest.raises(RequestTimeoutError, match="has not stepped down"):
@@ -129,14 +129,14 @@ def test_an_old_master_that_dies_before_it_says_that_it_has_stepped_down_may_com
     assert group.done == ["old fence", "old step_down"], "the slave is not promoted beside it"
 
 
-def test_an_old_master_that_does_not_come_back_is_told_and_no_failure() -> None:
+def test_an_old_master_that_stays_away_is_reported_but_no_failure() -> None:
     group = Group()
     group.rejoins = False
     (note,) = group.run().notes
     assert A in note
 
 
-def test_without_a_master_the_slave_is_promoted_by_force_alone() -> None:
+def test_without_a_master_promotion_requires_force() -> None:
     group = Group()
     members = [away(A, 0), GroupMember(B, 1, group.new)]
     with pytest.raises(UnsafeError):
@@ -146,7 +146,7 @@ def test_without_a_master_the_slave_is_promoted_by_force_alone() -> None:
     assert group.done == ["new promote"] and result.master.broker_id == 0
 
 
-def test_the_chosen_of_two_masters_begins_a_epoch_and_the_other_follows() -> None:
+def test_the_chosen_of_two_masters_starts_an_epoch_and_the_other_follows() -> None:
     group = Group()
     group.new.broker_id, group.new.ha_client = 0, None
     members = group.members
@@ -159,13 +159,13 @@ def test_the_chosen_of_two_masters_begins_a_epoch_and_the_other_follows() -> Non
     assert result.master.epoch_history[-1].epoch == 3
 
 
-def test_a_promotion_that_nobody_sees_ends_in_time() -> None:
+def test_an_unseen_promotion_times_out() -> None:
     group = Group("status after")
     with pytest.raises(RequestTimeoutError, match="has not become the master"):
         group.run(force=True, members=[away(A, 0), GroupMember(B, 1, group.new)])
 
 
-def test_what_is_being_done_is_told() -> None:
+def test_each_step_is_reported() -> None:
     group = Group()
     told: list[str] = []
     tell: Callable[[str], None] = told.append

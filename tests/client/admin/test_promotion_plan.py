@@ -10,7 +10,7 @@ from pymq.wire.bodies_replication import EpochEntryBody
 from tests.client.admin.groups import A, B, C, away, ha_client, master, plan, slave, status
 
 
-def test_with_a_living_master_nothing_is_at_risk() -> None:
+def test_with_a_live_master_nothing_is_at_risk() -> None:
     found = plan(master(), slave(B, 1, 900), slave(C, 2, 1000))
     assert found.master is not None and found.master.address == A
     assert found.target.address == C, "the one that has most"
@@ -19,11 +19,11 @@ def test_with_a_living_master_nothing_is_at_risk() -> None:
     found.check(force=False)
 
 
-def test_of_equal_slaves_the_one_with_the_lowest_id() -> None:
+def test_among_equal_slaves_the_lowest_id_wins() -> None:
     assert plan(master(), slave(C, 2), slave(B, 1)).target.address == B
 
 
-def test_a_slave_that_does_not_follow_is_not_picked_and_refused_when_named() -> None:
+def test_a_slave_that_does_not_follow_is_never_promoted() -> None:
     members = (master(), slave(B, 1, 1000, state="refused", ha_client=ha_client("refused", problem="digests differ")))
     assert plan(*members, slave(C, 2, 10)).target.address == C
     (obstacle,) = plan(*members, target=B).obstacles
@@ -36,7 +36,7 @@ def test_the_named_slave_is_taken() -> None:
     assert plan(master(), slave(B, 1, 1000), slave(C, 2, 10), target=C).target.address == C
 
 
-def test_without_a_master_the_furthest_slave_of_the_newest_epoch_is_taken_and_force_is_needed() -> None:
+def test_without_a_master_the_slave_with_the_newest_log_needs_force() -> None:
     found = plan(away(A, 0), slave(B, 1, 5000, epoch=2), slave(C, 2, 4000, epoch=3))
     assert found.target.address == C and found.master is None and found.lost_master == A
     (risk,) = [text for text in found.risks if A in text]
@@ -46,17 +46,17 @@ def test_without_a_master_the_furthest_slave_of_the_newest_epoch_is_taken_and_fo
     found.check(force=True)
 
 
-def test_what_a_dead_master_is_known_to_have_had_is_told() -> None:
+def test_the_known_log_end_of_a_dead_master_is_a_risk() -> None:
     found = plan(away(A, 0), slave(B, 1, 900, "waiting", ha_client=ha_client("waiting", master_log_end=1500)))
     assert any("600 bytes" in risk for risk in found.risks)
 
 
-def test_of_a_dead_sync_master_only_what_was_unconfirmed_is_lost() -> None:
+def test_a_dead_sync_master_loses_only_unconfirmed_messages() -> None:
     found = plan(away(A, 0), slave(B, 1, state="waiting", master_role="SYNC_MASTER"))
     assert any("not confirmed" in risk for risk in found.risks)
 
 
-def test_a_slave_that_may_have_lost_what_it_had_confirmed_is_a_risk_and_the_last_to_be_picked() -> None:
+def test_a_slave_that_may_have_lost_confirmed_messages_is_picked_last() -> None:
     doubtful = slave(B, 1, 900, "waiting", end_in_doubt=True)
     alone = plan(away(A, 0), doubtful)
     assert any(B in risk and "not shut down cleanly" in risk and "may be missing" in risk for risk in alone.risks)
@@ -65,7 +65,7 @@ def test_a_slave_that_may_have_lost_what_it_had_confirmed_is_a_risk_and_the_last
     assert not any("not shut down cleanly" in risk for risk in both.risks)
 
 
-def test_another_slave_that_has_more_or_does_not_answer_is_a_risk() -> None:
+def test_a_longer_or_silent_slave_is_a_risk() -> None:
     found = plan(away(A, 0), slave(B, 1, 900), slave(C, 2, 1000), away("10.0.0.4:1", 3), target=B)
     texts = "\n".join(found.risks)
     assert f"{C} has 100 bytes more" in texts and "10.0.0.4:1 does not answer" in texts
@@ -73,7 +73,7 @@ def test_another_slave_that_has_more_or_does_not_answer_is_a_risk() -> None:
     assert any("newer epoch (3, not 2)" in risk for risk in newer.risks)
 
 
-def test_a_former_master_that_has_stepped_down_is_no_risk() -> None:
+def test_a_former_master_that_stepped_down_is_no_risk() -> None:
     """A promotion that broke off between its two halves is run again without force."""
     found = plan(
         slave(A, 1, state="joining", ha_client=ha_client("joining", B)), slave(B, 1, state="waiting"), target=B
@@ -81,11 +81,11 @@ def test_a_former_master_that_has_stepped_down_is_no_risk() -> None:
     assert found.risks == () and found.master is None
 
 
-def test_the_lost_master_is_known_by_the_slave_when_name_servers_have_forgotten_it() -> None:
+def test_a_slave_knows_a_lost_master_that_name_servers_forgot() -> None:
     assert plan(slave(B, 1, state="waiting")).lost_master == A
 
 
-def test_rocketmq_brokers_can_not_be_told() -> None:
+def test_rocketmq_brokers_are_obstacles() -> None:
     apache = GroupMember(A, 0, status(A, 0, protocol_version=0, epoch=0))
     (obstacle,) = plan(apache, slave(B, 1)).obstacles
     assert A in obstacle and "stop it" in obstacle
@@ -94,17 +94,17 @@ def test_rocketmq_brokers_can_not_be_told() -> None:
     assert B in obstacle and "brokerId=0" in obstacle
 
 
-def test_a_stopped_rocketmq_master_leaves_its_place_to_a_pymq_slave() -> None:
+def test_a_pymq_slave_replaces_a_stopped_rocketmq_master() -> None:
     found = plan(slave(B, 1, state="waiting", epoch=0))
     assert not found.obstacles and found.risks
 
 
-def test_who_is_the_master_already_is_told_so() -> None:
+def test_promoting_the_current_master_is_an_obstacle() -> None:
     (obstacle,) = plan(master(), slave(B, 1), target=A).obstacles
     assert "already" in obstacle
 
 
-def test_of_two_masters_the_newer_is_the_living_one() -> None:
+def test_of_two_masters_the_newer_epoch_wins() -> None:
     found = plan(master(A, epoch=2), master(C, epoch=3), slave(B, 1))
     assert found.master is not None and found.master.address == C
 
@@ -115,7 +115,7 @@ def with_epochs(member: GroupMember, *entries: tuple[int, int, str]) -> GroupMem
     return member
 
 
-def test_of_two_masters_as_old_an_operator_chooses_and_is_told_what_the_other_loses() -> None:
+def test_of_two_masters_with_equal_epochs_the_operator_chooses() -> None:
     a = with_epochs(master(A, log_end=1500), (1, 0, "a"), (2, 900, "b"))
     c = with_epochs(master(C, log_end=1400), (1, 0, "a"), (2, 1000, "c"))
     members = (a, c, slave(B, 1))
@@ -158,7 +158,7 @@ def test_up_to_where_two_logs_are_equal(
     assert common_end(one.status, other.status) == common_end(other.status, one.status) == expected
 
 
-def test_nobody_to_promote() -> None:
+def test_a_group_without_slaves_has_none_to_promote() -> None:
     with pytest.raises(NotFoundError, match="no slave"):
         plan(master())
     with pytest.raises(UnreachableError, match=B):

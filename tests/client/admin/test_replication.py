@@ -44,7 +44,7 @@ def test_the_picture_digests_and_bytes_of_a_running_broker(server: StandalonePro
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"brokerName":"\xff"}', b'{"other":' + b"[" * 100_000], ids=range(4))
-def test_an_answer_that_is_none_is_told_with_its_address(body: bytes) -> None:
+def test_an_unreadable_answer_is_reported_with_its_address(body: bytes) -> None:
     async def ask(call: Callable[[Admin, str], Awaitable[object]]) -> None:
         server = await FakeServer().start()
         for code in (RequestCode.PYMQ_GET_REPLICATION_STATUS, RequestCode.PYMQ_LIST_LOG_DIGESTS):
@@ -58,7 +58,7 @@ def test_an_answer_that_is_none_is_told_with_its_address(body: bytes) -> None:
     asyncio.run(ask(lambda admin, address: admin.replication.digests(address, LogDigestsRequest())))
 
 
-def test_figures_of_a_rocketmq_broker_that_are_none_are_told_with_its_address() -> None:
+def test_unreadable_rocketmq_figures_are_reported_with_their_address() -> None:
     async def ask() -> None:
         server = await FakeServer().start()
         server.on(RequestCode.PYMQ_GET_REPLICATION_STATUS, lambda command: Reply(3, "not supported"))

@@ -14,7 +14,7 @@ def test_round_trip() -> None:
     assert decode_settings(encode_settings(settings)) == settings
 
 
-def test_what_java_writes_around() -> None:
+def test_comments_and_blank_lines_of_java_are_ignored() -> None:
     assert decode_settings(b"#comment=1\r\na = 1\r\n\r\nno line\n") == {"a": "1"}
 
 
