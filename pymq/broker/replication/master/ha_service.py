@@ -94,7 +94,7 @@ class HaService:
         return joined_slave
 
     def refused(self, broker_id: int, address: str, why: str) -> None:
-        """Note a refused JoinRequest. For one that can't be read ``broker_id`` is -1 and ``address`` the connection's."""
+        """Note a refused JoinRequest. Of one that can't be read, ``broker_id`` is -1."""
         address, why = printable(address), printable(why)
         gone = self._gone.get(_key(broker_id, address))
         if gone is not None and host_of(gone.address) == host_of(address):
