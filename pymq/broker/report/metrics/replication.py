@@ -16,20 +16,18 @@ QUEUES_AT_ONCE = 1000
 
 ROLE = gauge("pymq_replication_role", "1 for the role this broker has.", "role")
 BROKER_ID = gauge("pymq_replication_broker_id", "0 is the master, others are slaves.")
-EPOCH = gauge("pymq_replication_epoch", "Number of the newest epoch this broker knows: each promotion makes one.")
+EPOCH = gauge("pymq_replication_epoch", "Number of the newest epoch this broker knows; each promotion begins one.")
 CONFIRMED = gauge(
     "pymq_replication_confirm_offset_bytes",
-    "Physical offset up to which as many slaves have the log as must.",
+    "Physical offset up to which enough slaves have the log.",
     unit="bytes",
 )
 REQUIRED = gauge("pymq_replication_required_slaves", "Slaves that must have a message before its send is answered.")
 IN_SYNC = gauge("pymq_replication_in_sync_slaves", "Slaves that are near the log's end.")
 DEGRADED = gauge("pymq_replication_degraded", "1 while sends wait for fewer slaves than are required.")
-REFUSING = gauge("pymq_replication_refusing_sends", "1 while no send is taken because too few slaves follow.")
+REFUSING = gauge("pymq_replication_refusing_sends", "1 while sends are refused because too few slaves follow.")
 PROBLEMS = gauge("pymq_replication_problems", "Reasons why this broker does not replicate as it should.")
-HELD = gauge(
-    "pymq_replication_epoch_fenced", "1 while a master takes no sends because others may have more of its log."
-)
+HELD = gauge("pymq_replication_epoch_fenced", "1 while a master refuses sends because slaves may have more of its log.")
 RECOVERED_TAIL = gauge(
     "pymq_replication_recovered_tail_bytes",
     "Log bytes that slaves gave back at the start of this master.",
@@ -45,11 +43,9 @@ LAG_TIME = gauge(
 SLAVE_RATE = gauge(
     "pymq_replication_slave_bytes_per_second", "Log bytes the slave takes.", *_SLAVE, unit="bytes/second"
 )
-HA_CLIENT_STATE = gauge(
-    "pymq_replication_ha_client_state", "Slave: 1 for the state of its link to the master.", "state"
-)
+HA_CLIENT_STATE = gauge("pymq_replication_ha_client_state", "Slave: 1 for the state of its HA client.", "state")
 HA_CLIENT_LAG_BYTES = gauge(
-    "pymq_replication_ha_client_lag_bytes", "Slave: bytes of its master's log it lacks.", unit="bytes"
+    "pymq_replication_ha_client_lag_bytes", "Slave: bytes of its master's log that it lacks.", unit="bytes"
 )
 HA_CLIENT_LAG_TIME = gauge(
     "pymq_replication_ha_client_lag_seconds", "Slave: time since it last had all of its master's log.", unit="seconds"
@@ -61,11 +57,9 @@ TABLES_AGE = gauge(
     unit="seconds",
 )
 ROLE_CHANGES = counter("pymq_replication_role_changes_total", "Changes of role since the process began.")
-TRUNCATIONS = counter(
-    "pymq_replication_truncations_total", "Times that an end of this log was cut because its master's differs."
-)
-TRUNCATED_BYTES = counter("pymq_replication_truncated_bytes_total", "Log bytes that were cut.", unit="bytes")
-TRUNCATED_MESSAGES = counter("pymq_replication_truncated_messages_total", "Messages that were cut.")
+TRUNCATIONS = counter("pymq_replication_truncations_total", "Times that a divergent tail of this log was truncated.")
+TRUNCATED_BYTES = counter("pymq_replication_truncated_bytes_total", "Log bytes that were truncated.", unit="bytes")
+TRUNCATED_MESSAGES = counter("pymq_replication_truncated_messages_total", "Messages that were truncated.")
 
 _ROLES = (ASYNC_MASTER, SYNC_MASTER, SLAVE)
 _HA_CLIENT_STATES = (WAITING, JOINING, CONNECTING, FOLLOWING, REFUSED)

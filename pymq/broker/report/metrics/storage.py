@@ -30,23 +30,25 @@ LOG_SYNCED = gauge("pymq_store_log_synced_bytes", "Physical offset up to which t
 SEGMENTS = gauge("pymq_store_segments", "Segments of the log.")
 COLD_SEGMENTS = gauge("pymq_store_cold_segments", "Segments that are kept compressed.")
 QUEUES = gauge("pymq_store_queues", "Queues that have or had messages.")
-APPENDED = counter("pymq_store_messages_total", "Messages that all queues ever got: the sum of their ends.")
+APPENDED = counter("pymq_store_messages_total", "Messages that were ever put into queues: the sum of the queues' ends.")
 DISK_SIZE = gauge("pymq_store_disk_bytes", "Size of the disk with the store.", unit="bytes")
 DISK_FREE = gauge("pymq_store_disk_free_bytes", "Free bytes of the disk with the store.", unit="bytes")
 IS_WRITABLE = gauge("pymq_store_writable", "1 while the store takes messages.")
-PROBLEMS = gauge("pymq_store_problems", "Problems that `pymq broker status` and brokerStatus tell of now.")
-CORRUPT = counter("pymq_store_corrupt_messages_total", "Messages that were found damaged and are refused.")
+PROBLEMS = gauge("pymq_store_problems", "Problems that `pymq broker status` and brokerStatus show now.")
+CORRUPT = counter("pymq_store_corrupt_messages_total", "Damaged messages, which are refused.")
 SCRUBBED = counter("pymq_store_scrubbed_bytes_total", "Bytes read again to find damage early.", unit="bytes")
 SCRUB_PASSES = counter("pymq_store_scrub_passes_total", "Times that all sealed segments were read again.")
-SCRUB_DAMAGED = gauge("pymq_store_scrub_damaged_places", "Damaged places that were found so.")
+SCRUB_DAMAGED = gauge("pymq_store_scrub_damaged_places", "Damaged places that scrubbing found.")
 FLUSHES = histogram(
     "pymq_store_flush_seconds", "Time of one flush of the log to the disk, in whole milliseconds.", unit="seconds"
 )
 FLUSH_FAILURES = counter("pymq_store_flush_failures_total", "Flushes that failed.")
 START_CLEAN = gauge("pymq_store_recovery_clean", "1 when the stop before this start was clean.")
-START_READ = gauge("pymq_store_recovery_read_bytes", "Log bytes that were read for it.", unit="bytes")
-START_TRUNCATED = gauge("pymq_store_recovery_cut_bytes", "Log bytes that were cut as torn.", unit="bytes")
-START_DAMAGED = gauge("pymq_store_recovery_damaged_places", "Damaged places in the log that were stepped over.")
+START_READ = gauge("pymq_store_recovery_read_bytes", "Log bytes that the recovery read.", unit="bytes")
+START_TRUNCATED = gauge(
+    "pymq_store_recovery_truncated_bytes", "Log bytes that the recovery truncated as torn.", unit="bytes"
+)
+START_DAMAGED = gauge("pymq_store_recovery_damaged_places", "Damaged places in the log that the recovery skipped.")
 
 QUEUES_AT_ONCE = 2000
 

@@ -17,27 +17,29 @@ UNKNOWN_TYPE = "unspecified"
 GroupMeter = tuple[tuple[str, str], Meter]  # by topic and group
 
 PERMISSION = gauge("rocketmq_broker_permission", "What clients may do: 2 write, 4 read, 6 both.")
-TOPICS = gauge("rocketmq_topic_number", "Topics, those of the system counted.")
-GROUPS = gauge("rocketmq_consumer_group_number", "Consumer groups that are configured.")
+TOPICS = gauge("rocketmq_topic_number", "Topics, including system topics.")
+GROUPS = gauge("rocketmq_consumer_group_number", "Configured consumer groups.")
 _IN = ("topic", "message_type", "is_system")
 _OUT = ("topic", "consumer_group", "is_system")
 MESSAGES_IN = counter("rocketmq_messages_in_total", "Messages stored for clients' sends.", *_IN)
 BYTES_IN = counter("rocketmq_throughput_in_total", "Bytes of their records.", *_IN, unit="bytes")
-MESSAGES_OUT = counter("rocketmq_messages_out_total", "Messages given to pulls, retry topics left out.", *_OUT)
+MESSAGES_OUT = counter("rocketmq_messages_out_total", "Messages given to pulls, without retry topics.", *_OUT)
 BYTES_OUT = counter("rocketmq_throughput_out_total", "Bytes of their records.", *_OUT, unit="bytes")
-DEAD = counter("rocketmq_send_to_dlq_messages_total", "Messages a group gave up: dead letters.", *_OUT)
+DEAD = counter("rocketmq_send_to_dlq_messages_total", "Messages that became dead letters.", *_OUT)
 SENDS = counter("pymq_send_requests_total", "Requests that stored messages, by topic.", "topic")
-SENDS_WAITING = gauge("pymq_sends_waiting", "Sends that are stored and wait for disk or slaves before their answer.")
-FAILED_COMMITS = counter("pymq_failed_commits_total", "Times that what was sent at one moment could not be stored.")
+SENDS_WAITING = gauge("pymq_sends_waiting", "Stored sends whose answer waits for the disk or slaves.")
+FAILED_COMMITS = counter(
+    "pymq_failed_commits_total", "Commits that failed; each stores all messages of one turn of the event loop."
+)
 PULLS = counter("pymq_pull_requests_total", "Pulls that found messages.", "topic", "consumer_group")
-SENT_BACK = counter("pymq_messages_sent_back_total", "Messages consumers gave back.", "topic", "consumer_group")
+SENT_BACK = counter("pymq_messages_sent_back_total", "Messages that consumers gave back.", "topic", "consumer_group")
 PULLS_PARKED = gauge("pymq_pulls_parked", "Pulls that wait for messages.")
 PULLS_REFUSED = counter(
-    "pymq_pulls_not_parked_total", "Pulls that could not wait: `parkedPullCountMax` waited already."
+    "pymq_pulls_not_parked_total", "Pulls that could not wait because `parkedPullCountMax` waited already."
 )
 DELAYED = counter("pymq_delayed_messages_delivered_total", "Delayed messages and retries that came due.")
 DELAYED_DROPPED = counter("pymq_delayed_messages_dropped_total", "Delayed messages that could not be delivered.")
-DELAYED_WAITING = gauge("pymq_delayed_messages_waiting", "Delayed messages that wait.", "level")
+DELAYED_WAITING = gauge("pymq_delayed_messages_waiting", "Delayed messages that are not due yet.", "level")
 
 
 class TrafficMetrics:

@@ -89,5 +89,5 @@ def test_the_disk(world: World) -> None:
 def test_what_the_start_found(world: World) -> None:
     assert "pymq_store_recovery_clean" not in figures(world)
     found = figures(world, RecoveryReport(clean=False, bytes_scanned=500, truncated_bytes=70, damaged=[(1, 2)]))
-    names = ("clean", "read_bytes", "cut_bytes", "damaged_places")
+    names = ("clean", "read_bytes", "truncated_bytes", "damaged_places")
     assert [found[f"pymq_store_recovery_{name}"][()] for name in names] == [0, 500, 70, 1]
