@@ -1,4 +1,4 @@
-"""Makes queue units and index rows from many records at once: what :mod:`pymq.store.lifecycle.recovery` does one by one."""
+"""Dispatches thousands of records at once with numpy: makes their queue units and index keys."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from pymq.store.settings import is_schedule_topic
 
 
 class Appended(NamedTuple):
-    """What :func:`append_units` did. ``grown``: queues, and their first new offset; ``left`` numbers, ascending, the
-    records that have to be looked at one by one.
+    """What :func:`append_units` did.
+
+    ``grown``: the queues that got units, with their first new offset. ``left``: the numbers, ascending, of the records
+    that have to be dispatched one by one.
     """
 
     grown: list[tuple[ConsumeQueue, int]]
@@ -32,7 +34,7 @@ class Appended(NamedTuple):
 
 
 def append_units(records: Records, queues: QueueTable) -> Appended:
-    """Appends the units of those records that continue their queues."""
+    """Append the units of the records that continue their queues."""
     wanted = np.flatnonzero(records.sys_flags & NO_UNIT_FLAG == 0)
     if not len(wanted):
         return Appended([], 0, [])
@@ -64,12 +66,12 @@ def append_units(records: Records, queues: QueueTable) -> Appended:
 
 
 def _sortable(queue_ids: NDArray[np.int64]) -> NDArray[np.int64] | NDArray[np.uint16]:
-    """As small numbers where they are: those are sorted twice as fast."""
+    """The queue ids as 16-bit numbers where they fit: these are sorted twice as fast."""
     return queue_ids.astype(np.uint16) if queue_ids.min() >= 0 and queue_ids.max() < 1 << 16 else queue_ids
 
 
 def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | None:
-    """The queue whose end is ``queue_offset``; None when there is none, or records need a closer look."""
+    """The queue that ends at ``queue_offset``; None when there is none, or its records must go one by one."""
     queue = queues.get(topic, queue_id)
     expected = queue.max_offset if queue is not None else 0
     if queue_offset != expected or is_schedule_topic(topic) or queues.deleted_end(topic):
@@ -80,7 +82,7 @@ def _queue_at(queues: QueueTable, topic: str, queue_id: int, queue_offset: int) 
 
 
 def packed_units(records: Records) -> NDArray[np.void]:
-    """The consume queue unit of each record; not for the schedule topic, whose units hold times."""
+    """The consume queue unit of each record. Not for the schedule topic, whose units hold times."""
     units = np.zeros(len(records), UNITS)
     units["offset"] = records.offsets
     units["size"] = records.sizes
@@ -101,7 +103,7 @@ def packed_units(records: Records) -> NDArray[np.void]:
 
 
 def _set_tags(units: NDArray[np.void], values: NDArray[np.uint8] | None) -> None:
-    """Sets the tags codes of all units from their records' tags, a row each."""
+    """Set the tags codes of all units from the tags of their records, a row each."""
     if values is None:
         return
     first = values[0].tobytes()

@@ -1,8 +1,8 @@
-"""Gives records of the log their units in queues: for a recovery, and for a log that follows another broker's.
+"""Dispatches records of the log to their queues one by one (Java: CommitLogDispatcher), in recovery and on a slave.
 
-A record says itself which queue and offset it belongs to, and its CRC covers the body alone: a flipped bit in the head
-can name another queue or offset. In an undamaged log a queue's offsets follow each other, so a record that breaks the
-row is suspected and left out, until the next one of its queue proves it right by following it.
+A record names its queue and offset itself, and its CRC covers the body alone: a flipped bit in the head can name
+another queue or offset. In an undamaged log the offsets of a queue have no gaps. A record that does not continue its
+queue is therefore a suspect and left out, until the next record of its queue follows it and so proves it right.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 OnGrown = Callable[[ConsumeQueue, int], None]  # units from this offset on are new
 OnGap = Callable[[str], None]
 OnDamage = Callable[[int, int, str], None]  # physical offsets of begin and end, and a sentence
-Tell = Callable[[str], None]
+Note = Callable[[str], None]
 
 
 class QueueDispatcher:
-    """Takes records in the order of the log; one that a queue has already is passed over.
+    """Takes records in the order of the log. It passes over a record that its queue already has.
 
-    ``on_gap`` is told of an offset too far on, and may raise; ``on_damage`` of a record that is left out, ``tell`` of
-    what an operator may want to know besides. Whatever :meth:`take` raises, the same records may be given again.
+    ``on_gap`` is called for an offset that lies too far on, and may raise; ``on_damage`` for a record that is left out;
+    ``note`` with other facts for an operator. Whatever :meth:`take` raises, the same records may be given again.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class QueueDispatcher:
         on_grown: OnGrown,
         on_gap: OnGap,
         on_damage: OnDamage,
-        tell: Tell,
+        note: Note,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -52,17 +52,17 @@ class QueueDispatcher:
         self._on_grown = on_grown
         self._on_gap = on_gap
         self._on_damage = on_damage
-        self._tell = tell
-        self.unit_count = 0  # made so far
+        self._note = note
+        self.unit_count = 0  # appended so far
         self.suspects: dict[tuple[str, int], Scanned] = {}
         self._damage_end = -1  # records before this physical offset are lost
 
     def note_damage(self, end: int) -> None:
-        """Records somewhere before a physical offset can't be read: their queue offsets are lost."""
+        """Some records before the physical offset ``end`` can't be read: their queue offsets are lost."""
         self._damage_end = max(self._damage_end, end)
 
     def take(self, record: Scanned) -> None:
-        """Adds the record's unit, if its place in the queue can be true. Raises OSError."""
+        """Append the record's unit if its place in the queue can be true. Raises OSError."""
         if not has_queue_unit(record.sys_flag):
             return
         if record.offset < self._queues.deleted_end(record.topic):
@@ -82,7 +82,7 @@ class QueueDispatcher:
             self._after_gap(record, queue)
 
     def take_many(self, records: Records) -> None:
-        """As :meth:`take`. Records that don't simply continue their queues are looked at one by one, in order."""
+        """Do as :meth:`take` for many records. Those that don't continue their queues go one by one, in order."""
         from pymq.store.dispatch.bulk_dispatch import append_units  # noqa: PLC0415 - it needs numpy
 
         appended = append_units(records, self._queues)
@@ -93,7 +93,7 @@ class QueueDispatcher:
             self.take(records.at(place))
 
     def _append(self, *records: Scanned, is_deleted_before: bool = False) -> None:
-        """Units of records that follow each other; what lies between them and the queue's end is lost, or deleted."""
+        """Append units of records that follow each other. Offsets that the queue lacks before them are lost."""
         first = records[0]
         queue = self._queues.make(first.topic, first.queue_id)
         begin = queue.max_offset
@@ -111,18 +111,18 @@ class QueueDispatcher:
         self._on_grown(queue, begin)
 
     def _after_restart(self, queue: ConsumeQueue, record: Scanned) -> None:
-        """An offset that is taken: a topic that was deleted and made again, or damage."""
+        """The record's offset is taken: its topic was deleted and made again, or the record is damaged."""
         before = self.suspects.get((record.topic, record.queue_id))
         if before is not None and before.queue_offset == record.queue_offset - 1:
             del self.suspects[record.topic, record.queue_id]
-            self._tell(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
+            self._note(f"{record.topic} queue {record.queue_id} starts again at {before.offset}")
             queue.reset()
             self._append(before, record)
         else:
             self._suspect(record, f"repeats offset {record.queue_offset} of a queue that ends at {queue.max_offset}")
 
     def _after_gap(self, record: Scanned, queue: ConsumeQueue | None) -> None:
-        """An offset too far on: units deleted by hand, records lost or deleted, or damage."""
+        """The record's offset is too far on: units were deleted by hand, records are gone, or it is damaged."""
         name = f"{record.topic} queue {record.queue_id}"
         expected, newest = (queue.max_offset, queue.last_physical_offset) if queue is not None else (0, -1)
         self._on_gap(f"{name} ends at {expected}, the log goes on at {record.queue_offset}")
@@ -135,7 +135,7 @@ class QueueDispatcher:
             self._append(record, is_deleted_before=True)
         elif self._damage_end > newest and record.queue_offset - expected <= room:
             lost = f"{expected} to {record.queue_offset - 1}"
-            self._tell(f"{name} lacks offsets {lost}: their records are gone or damaged")
+            self._note(f"{name} lacks offsets {lost}: their records are gone or damaged")
             self._append(record)
         else:
             self._suspect(record, f"says offset {record.queue_offset} of {name}, which ends at {expected}")

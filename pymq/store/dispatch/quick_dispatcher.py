@@ -55,8 +55,8 @@ class Taken(NamedTuple):
     newest_ms: int
 
 
-class _Open:
-    """A queue that grows: what it gets is shown in one go."""
+class _GrowingQueue:
+    """A queue that grows. Its new units become visible together."""
 
     __slots__ = ("next_offset", "queue", "topic", "units")
 
@@ -67,8 +67,11 @@ class _Open:
         self.units: list[bytes] = []
 
 
+_GrowingQueues = dict[tuple[bytes, int], _GrowingQueue]  # by the topic's bytes and the queue id
+
+
 class QuickDispatcher:
-    """Beside a :class:`QueueDispatcher`, which gets what is uncommon."""
+    """Dispatches common records itself, and leaves all others to a :class:`QueueDispatcher`."""
 
     def __init__(self, queues: QueueTable, dispatcher: QueueDispatcher, on_grown: OnGrown) -> None:
         self._queues = queues
@@ -77,13 +80,14 @@ class QuickDispatcher:
         self._tag_codes: dict[bytes, int] = {}
 
     def take(self, piece: bytes, base: int, keys: KeyedRecords, *, check_crc: bool) -> Taken:
-        """Gives the whole records at the begin of a piece, at physical offset ``base``, their units; keys to ``keys``.
+        """Append the units of the whole records at the begin of ``piece``, and add their keys to ``keys``.
 
-        Ends before the first place that holds none. Raises OSError; then the same piece may be given again.
+        The piece begins at the physical offset ``base``. Stops at the first place that holds no whole record. Raises
+        OSError; then the same piece may be given again.
         """
         unpack, pack, codes = HEAD_V4_DISPATCH.unpack_from, UNIT.pack, self._tag_codes
         at, end, count, before_ms, newest_ms = 0, len(piece), 0, 0, 0
-        opened: dict[tuple[bytes, int], _Open] = {}
+        growing_queues: _GrowingQueues = {}
         try:
             while end - at >= RECORD_OVERHEAD_BYTES:
                 size, magic, crc, queue_id, queue_offset, offset, sys_flag, store_ms, body_size = unpack(piece, at)
@@ -97,9 +101,13 @@ class QuickDispatcher:
                     common = topic_end + 2 <= after == topic_end + 2 + (piece[topic_end] << 8 | piece[topic_end + 1])
                 if common and check_crc:
                     common = crc32(piece[topic_at - 1 - body_size : topic_at - 1]) & CRC_MASK == crc
-                grows = self._grows(opened, piece[topic_at:topic_end], queue_id) if common else None
-                if grows is None or grows.next_offset != queue_offset or after - topic_end > PROPERTIES_SIZE_MAX_BYTES:
-                    self._show(opened)
+                growing = self._find_queue(growing_queues, piece[topic_at:topic_end], queue_id) if common else None
+                if (
+                    growing is None
+                    or growing.next_offset != queue_offset
+                    or after - topic_end > PROPERTIES_SIZE_MAX_BYTES
+                ):
+                    self._show_units(growing_queues)
                     record = parse_record(memoryview(piece), at, base + at, check_crc)
                     if record is None:
                         break
@@ -117,22 +125,22 @@ class QuickDispatcher:
                         if tags_end >= 0 and (not tags_at or properties[tags_at - 1] == 2):
                             known = codes.get(properties[tags_at + 5 : tags_end])
                         code = known if known is not None else self._tags_code(properties)
-                    grows.units.append(pack(offset, size, code))
-                    grows.next_offset = queue_offset + 1
+                    growing.units.append(pack(offset, size, code))
+                    growing.next_offset = queue_offset + 1
                     if b"KEY" in properties:
-                        keys.topics.append(grows.topic)
+                        keys.topics.append(growing.topic)
                         keys.properties.append(properties)
                         keys.offsets.append(offset)
                         keys.times_ms.append(store_ms)
                 at, before_ms, newest_ms = after, newest_ms if count else store_ms, store_ms
                 count += 1
         finally:
-            self._show(opened)
+            self._show_units(growing_queues)
         return Taken(at, count, before_ms, newest_ms)
 
-    def _grows(self, opened: dict[tuple[bytes, int], _Open], raw_topic: bytes, queue_id: int) -> _Open | None:
-        """The queue; None when it needs a closer look."""
-        found = opened.get((raw_topic, queue_id))
+    def _find_queue(self, growing_queues: _GrowingQueues, raw_topic: bytes, queue_id: int) -> _GrowingQueue | None:
+        """The queue; None when its records must go to the queue dispatcher."""
+        found = growing_queues.get((raw_topic, queue_id))
         if found is None:
             try:
                 topic = raw_topic.decode()
@@ -141,22 +149,22 @@ class QuickDispatcher:
             queue = self._queues.get(topic, queue_id)
             if queue is None or is_schedule_topic(topic) or self._queues.deleted_end(topic):
                 return None
-            found = opened[raw_topic, queue_id] = _Open(queue, topic)
+            found = growing_queues[raw_topic, queue_id] = _GrowingQueue(queue, topic)
         return found
 
     def _tags_code(self, properties: bytes) -> int:
-        """Of the rare record whose tags are new, or not where they seem to be."""
+        """The tags code of a record whose tags are not cached, or not where the quick search expects them."""
         tags = find_property(properties, _TAGS)
         code = tags_code(tags.decode("utf-8", "replace")) if tags else 0
         if tags and len(self._tag_codes) < _TAG_CODES_MAX:
             self._tag_codes[tags] = code
         return code
 
-    def _show(self, opened: dict[tuple[bytes, int], _Open]) -> None:
-        for grown in opened.values():
+    def _show_units(self, growing_queues: _GrowingQueues) -> None:
+        for grown in growing_queues.values():
             if grown.units:
                 first = grown.queue.max_offset
                 grown.queue.append_units(b"".join(grown.units))
                 self._dispatcher.unit_count += len(grown.units)
                 self._on_grown(grown.queue, first)
-        opened.clear()
+        growing_queues.clear()

@@ -1,4 +1,4 @@
-"""What a block that fails its digest says about the records in it, and the list of records that are refused."""
+"""Finds the damaged bytes of a block that fails its digest, and counts the records that are refused because of them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ from pymq.store.log.log_record import magic_positions, parse_record
 
 log = logging.getLogger(__name__)
 
-REFUSED_COUNT_MAX = 10_000  # records remembered; a disk that loses more than that is not described by a list
-_SEARCH_BACK_BYTES = (
-    1 << 13,
-    1 << 16,
-    1 << 20,
-    1 << 24,
-)  # how far before a block the record that reaches into it may start
+REFUSED_COUNT_MAX = 10_000  # records remembered; for a disk that loses more, a list is of no use
+# How far before a block the search begins for a record that reaches into it.
+_SEARCH_BACK_BYTES = (1 << 13, 1 << 16, 1 << 20, 1 << 24)
 
 
 class Refusals:
-    """Records that were refused, each told to the log once."""
+    """Counts refused records and logs each of them once."""
 
     def __init__(self) -> None:
         self.count = 0  # RocketMQ has no such number; the broker's runtime info shows it as corruptMessages
@@ -34,7 +30,7 @@ class Refusals:
         self._first = 0
 
     def note(self, error: CorruptRecordError) -> None:
-        """Counts and logs a record unless it is known."""
+        """Count and log a record, unless that was done before."""
         offset = error.physical_offset
         if offset in self._offsets or len(self._offsets) >= REFUSED_COUNT_MAX:
             return
@@ -58,9 +54,9 @@ class Refusals:
 def explain(segment: Segment, at: int, block: bytes, wanted: bytes) -> list[Span]:
     """The damaged bytes of the block at position ``at`` of a segment, whose digest should be ``wanted``.
 
-    A single flipped bit is found by trying all of them. Larger damage is what no good record covers. When good records
-    cover everything (their checksum is that of the body alone), nothing tells which one is wrong: all of it is damaged.
-    Raises OSError.
+    A single flipped bit is found by trying every bit. Otherwise the bytes that no good record covers are damaged. A
+    record's checksum covers its body alone, so good records may cover the whole block: then all of it counts as
+    damaged. Raises OSError.
     """
     start = segment.start + at
     gaps = uncovered(segment, at, len(block))
@@ -75,9 +71,9 @@ def explain(segment: Segment, at: int, block: bytes, wanted: bytes) -> list[Span
 
 
 def find_flip(block: bytes, wanted: bytes, positions: Iterable[int]) -> int | None:
-    """Number of the one bit (8 * byte + bit, lowest first) that has to be turned for ``wanted``; None when none does.
+    """The one bit that must be flipped to get the digest ``wanted``: 8 * byte + bit, lowest first. None without one.
 
-    About 15 ms for all bytes of a block.
+    Tries the bytes at ``positions``; all bytes of a block take about 15 ms.
     """
     trial = bytearray(block)
     for at in positions:
@@ -91,7 +87,7 @@ def find_flip(block: bytes, wanted: bytes, positions: Iterable[int]) -> int | No
 
 
 def uncovered(segment: Segment, at: int, size: int) -> list[Span]:
-    """Parts of ``at`` to ``at + size`` in a segment which no record with a good checksum covers."""
+    """The parts of ``size`` bytes from position ``at`` of a segment that no record with a good checksum covers."""
     end = at + size
     for back in _SEARCH_BACK_BYTES:
         start = max(0, at - back)
@@ -102,7 +98,7 @@ def uncovered(segment: Segment, at: int, size: int) -> list[Span]:
 
 
 def _good_records(segment: Segment, start: int, end: int) -> Iterable[Span]:
-    """Spans of the good records (and the blank) that begin between two positions, in order."""
+    """Spans of the good records, and of the blank record, that begin between two positions, in order."""
     # A record that begins in the last bytes has its magic behind them.
     area = bytes(segment.read(start, min(end + 7, segment.end - segment.start) - start))
     reached = start

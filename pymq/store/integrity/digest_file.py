@@ -1,8 +1,8 @@
 """The side file with one xxh3 digest for each 4 KiB block of a log segment: ``digests/<20 digits>``.
 
-Made of sectors of 512 bytes, each with a checksum of its own, because a disk writes a sector whole: after a power loss
-every sector is the old one, the new one or recognisably neither. Sector 0 is the header, each other one holds the
-digests of 63 blocks; a digest of zeros stands for "not known".
+The file consists of sectors of 512 bytes, each with its own checksum, because a disk writes a sector whole: after a
+power loss every sector is the old one, the new one or recognizably neither. Sector 0 is the header; each other sector
+holds the digests of 63 blocks. A digest of zeros means "not known".
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ BLOCK_SIZE_BYTES = 4096
 DIGEST_SIZE_BYTES = 8
 SECTOR_SIZE_BYTES = 512
 BLOCKS_PER_SECTOR = 63
-SECTORS_PER_PAGE = 64  # what is loaded and kept in memory at once: the digests of 15.75 MiB of log
+SECTORS_PER_PAGE = 64  # loaded and kept in memory together: the digests of 15.75 MiB of log
 BLOCKS_PER_PAGE = BLOCKS_PER_SECTOR * SECTORS_PER_PAGE
 PAGES_IN_MEMORY_MAX = 128  # 4 MiB of digests, for 2 GiB of log
 UNKNOWN = bytes(DIGEST_SIZE_BYTES)
-BAD = b"\xff" * DIGEST_SIZE_BYTES  # known to be damaged since before its block was complete
+BAD = b"\xff" * DIGEST_SIZE_BYTES  # the block was damaged before it was full
 
 _PAYLOAD_SIZE_BYTES = BLOCKS_PER_SECTOR * DIGEST_SIZE_BYTES
 _PAGE_SIZE_BYTES = SECTORS_PER_PAGE * SECTOR_SIZE_BYTES
@@ -34,7 +34,7 @@ _SEED_MASK = (1 << 64) - 1
 
 
 class Tail(NamedTuple):
-    """The begun block at the log's end: its position in the segment, how many of its bytes, and their digest."""
+    """The block at the log's end that is not full: its position in the segment, its size in bytes, and their digest."""
 
     at: int
     size: int
@@ -42,16 +42,16 @@ class Tail(NamedTuple):
 
 
 class Header(NamedTuple):
-    """``settled``: the whole segment was digested and on the disk, so nothing but damage changes it any more."""
+    """``settled``: the whole segment is digested and on the disk, so only damage changes it."""
 
     settled: bool = False
     tail: Tail | None = None
 
 
 class DigestFiles:
-    """The side files of all segments, a bounded number of their pages in memory. One thread calls it.
+    """The side files of all segments, with a bounded number of their pages in memory. One thread calls everything.
 
-    A file that is missing, short or damaged reads as "not known"; OSError is raised when writing alone.
+    A file that is missing, short or damaged reads as "not known". Only writing raises OSError.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -106,7 +106,7 @@ class DigestFiles:
         page = self._pages.get(key)
         if page is None:
             page = self._load_page(segment_start, page_number)
-            # Before it is there: when all others wait to be written, it would be the one to go.
+            # Before the page is there: it would be dropped itself when all others wait to be written.
             self._forget_oldest(PAGES_IN_MEMORY_MAX - 1)
             self._pages[key] = page
         else:
@@ -149,7 +149,7 @@ class DigestFiles:
     # -- header and files ---------------------------------------------------------------------------------------
 
     def header(self, segment_start: int) -> Header | None:
-        """The header; None when there is no file or none of this segment and block size."""
+        """The header; None when there is no file, or it is of another segment or block size."""
         payload = _open_sector(self._read(segment_start, 0, SECTOR_SIZE_BYTES), segment_start, 0)
         if payload is None:
             return None
@@ -160,7 +160,7 @@ class DigestFiles:
 
     @property
     def has_changes(self) -> bool:
-        """Some digests are not in their file yet."""
+        """True when some digests are not in their file yet."""
         return bool(self._dirty)
 
     def changed(self) -> set[int]:
@@ -168,7 +168,7 @@ class DigestFiles:
         return {segment_start for segment_start, _ in self._dirty} if self._dirty else set()
 
     def write(self, segment_start: int, header: Header) -> None:
-        """Brings a segment's changed digests and its header to its file. Raises OSError; then they stay changed."""
+        """Write a segment's changed digests and its header. Raises OSError; then they still count as changed."""
         file = self._files.open(self.path(segment_start), create=True)
         try:
             for key in [key for key in self._dirty if key[0] == segment_start]:
@@ -193,7 +193,7 @@ def _close_sector(payload: bytes, segment_start: int, number: int) -> bytes:
 
 
 def _open_sector(raw: bytes, segment_start: int, number: int) -> bytes | None:
-    """A sector's payload; None when it is short, was never written, is damaged or belongs elsewhere."""
+    """A sector's payload; None when it is short, was never written, is damaged or belongs to another place."""
     payload = raw[:_PAYLOAD_SIZE_BYTES]
     if xxh3_64_digest(payload, (segment_start + number) & _SEED_MASK) != raw[_PAYLOAD_SIZE_BYTES:SECTOR_SIZE_BYTES]:
         return None
@@ -201,6 +201,6 @@ def _open_sector(raw: bytes, segment_start: int, number: int) -> bytes | None:
 
 
 def split_digests(digests: bytes | bytearray) -> list[bytes]:
-    """Joined digests, one by one."""
+    """The single digests of a joined string of them."""
     raw = bytes(digests)
     return [raw[at : at + DIGEST_SIZE_BYTES] for at in range(0, len(raw), DIGEST_SIZE_BYTES)]

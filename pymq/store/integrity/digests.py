@@ -1,8 +1,8 @@
-"""Digests of the log: made behind its end, kept in side files, compared on every read.
+"""Digests of the log: calculated after the log is written, kept in side files, compared on every read.
 
-A record's own CRC covers its body alone and costs a calculation for each message. One xxh3 for each 4 KiB block covers
-every byte and costs a pull of 64 KiB three microseconds. Nothing here can fail a send: what can't be written is told
-as a problem and made again.
+A record's CRC covers its body alone, and checking it takes a calculation for each message. One xxh3 for each block of
+4 KiB covers every byte, and checking it adds three microseconds to a pull of 64 KiB. Digests never fail a send: a side
+file that can't be written is reported as a problem and written later.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pymq.store.log.commit_log import CommitLog, Segment
 from pymq.store.log.doubts import Doubts, Span
 
 WORK_BYTES = 8 << 20  # digested in one call of :meth:`Digests.work`: about a millisecond
-CATCH_UP_BYTES_MAX = 64 << 20  # more than this behind the log's end at a start is left to the scrubber
-RESIDENT_BYTES_MAX = 8 << 20  # mapped bytes digested before their pages are given back: catching up fills no memory
+CATCH_UP_BYTES_MAX = 64 << 20  # a start that finds more without digests leaves it to the scrubber
+RESIDENT_BYTES_MAX = 8 << 20  # mapped bytes digested before their pages are given back, to keep memory small
 EXPLAINED_COUNT_MAX = 1024  # damaged blocks whose explanation is remembered
 
 
@@ -43,19 +43,23 @@ def block_digests(data: memoryview) -> bytes:
 
 
 def block_start(position: int) -> int:
-    """Where the block that holds a position of a segment begins."""
+    """The begin of the block that holds a position of a segment."""
     return position - position % BLOCK_SIZE_BYTES
 
 
 class Digests:
-    """One thread calls everything; only :meth:`sync` may run in another."""
+    """The digests of a log's segments. One thread calls everything; only :meth:`sync` may run in another.
+
+    A block at the log's end that is not full yet has a digest too, the *tail*. A segment is *settled* when all of it is
+    digested and on the disk: after that, only damage changes it.
+    """
 
     def __init__(self, files: Files, directory: str, log: CommitLog) -> None:
         self._files = files
         self._log = log
         self.table = DigestFiles(files, directory)
         self.next_offset = 0  # blocks below this physical offset have a digest, or are known to have none
-        self._worked_end = -1  # of the log, when :meth:`work` had nothing left to do
+        self._worked_end = -1  # the log's end when :meth:`work` last had nothing left to do
         self.problem: str | None = None
         self._tail: Tail | None = None
         self._tail_segment_start = -1
@@ -70,10 +74,11 @@ class Digests:
     # -- opening ------------------------------------------------------------------------------------------------
 
     def open(self, *, durable_offset: int | None, checked_from: int, damaged: Iterable[Span] = ()) -> None:
-        """Takes over what can be trusted, after recovery. Raises OSError.
+        """Keep the digests that can be trusted after recovery. Raises OSError.
 
-        ``durable_offset``: bytes below it are those the digests were made of; None when another broker may have
-        written since. From ``checked_from`` on recovery has compared every record with its CRC, but for ``damaged``.
+        ``durable_offset``: the bytes below it have not changed since they were digested; None when another broker may
+        have written since. Recovery has compared every record from ``checked_from`` on with its CRC, except those in
+        ``damaged``.
         """
         make_directory(self._files, self.table.directory)
         starts = {segment.start for segment in self._log.segments}
@@ -107,7 +112,7 @@ class Digests:
             self._tail, self._tail_segment_start = header.tail, segment.start
 
     def _forget(self, segment: Segment, first: int, end: int) -> None:
-        """Blocks that may be written anew lose their digests, for good before anything is written. Raises OSError."""
+        """Drop the digests of blocks that may be written again; the disk has that before the blocks. Raises OSError."""
         try:
             self.table.put(segment.start, first, UNKNOWN * (end - first))
             self.table.write(segment.start, Header())
@@ -117,14 +122,14 @@ class Digests:
             self._files.sync_dir(self.table.directory)
 
     def _last_block_fits(self, segment: Segment) -> bool:
-        """False when another broker has cut and written the segment again: its last block would be another."""
+        """False when another broker has truncated and rewritten the segment: then its last block is different."""
         size = segment.end - segment.start
         at = block_start(size - 1)
         number = at // BLOCK_SIZE_BYTES
         return self.table.get(segment.start, number, number + 1) == xxh3_64_digest(segment.read(at, size - at))
 
     def _start_live(self, live_from: int) -> None:
-        """Sets where :meth:`work` begins: in the part that recovery has read, or at the log's end."""
+        """Set where :meth:`work` begins: in the part that recovery has read, or at the log's end."""
         log_end = self._log.max_offset
         if log_end - live_from > CATCH_UP_BYTES_MAX:
             live_from = log_end
@@ -134,7 +139,7 @@ class Digests:
             self._tail = None
 
     def leave_unknown(self, start: int, end: int) -> None:
-        """Damage that was found by reading records gets no digest."""
+        """Leave the blocks between two physical offsets without digests: records there were found damaged."""
         self._worked_end = -1
         segment = self._log.find(start)
         while segment is not None and segment.start < end:
@@ -147,7 +152,7 @@ class Digests:
             segment = self._log.find(segment.end)
 
     def truncate(self, end: int) -> None:
-        """The log was cut, and ends at ``end``: digests of what was behind count no more."""
+        """The log was truncated and ends at ``end``: drop the digests of what lay behind."""
         self._worked_end = -1
         start = self._block_of(end)
         if self._tail is not None and self._tail_segment_start + self._tail.at + self._tail.size > end:
@@ -169,7 +174,7 @@ class Digests:
     # -- making -------------------------------------------------------------------------------------------------
 
     def work(self, budget_bytes: int = WORK_BYTES) -> None:
-        """Digests what was committed since the last call, at most ``budget_bytes`` of it. Never fails."""
+        """Digest what was committed since the last call, at most ``budget_bytes`` of it. Never fails."""
         end, left = self._log.max_offset, budget_bytes
         if end == self._worked_end:
             return
@@ -187,7 +192,7 @@ class Digests:
             try:
                 self._digest(segment, at, size)
             except OSError as error:
-                self._tell("can't be read for their digests", error)
+                self._note_problem("can't be read for their digests", error)
                 return
         if self._renew_tail(end) and left > 0:
             self._worked_end = end
@@ -208,7 +213,7 @@ class Digests:
         return tail if tail is not None and (self._tail_segment_start, tail.at) == (segment.start, at) else None
 
     def _wanted_digest(self, block: memoryview, tail: Tail) -> bytes:
-        """The digest of a block whose begin was damaged before it was complete, as it would be without the damage."""
+        """The digest that a block would have without the damage its tail took before the block was full."""
         if tail.digest == BAD:
             return BAD
         flipped = find_flip(bytes(block[: tail.size]), tail.digest, range(tail.size))
@@ -219,7 +224,7 @@ class Digests:
         return xxh3_64_digest(mended)
 
     def _renew_tail(self, end: int) -> bool:
-        """Digests the begun block, so that the newest messages are covered too. False when it can't be read."""
+        """Digest the block at the log's end, which holds the newest messages. False when it can't be read."""
         segment = self._log.find(self.next_offset)
         if segment is None or not 0 < end - self.next_offset < BLOCK_SIZE_BYTES:
             return True
@@ -230,7 +235,7 @@ class Digests:
         try:
             data = segment.read(at, size)
         except OSError as error:
-            self._tell("can't be read for their digests", error)
+            self._note_problem("can't be read for their digests", error)
             return False
         if before is None or xxh3_64_digest(data[: before.size]) == before.digest:
             self._tail, self._tail_segment_start = Tail(at, size, xxh3_64_digest(data)), segment.start
@@ -240,7 +245,7 @@ class Digests:
         return True
 
     def set_checked(self, segment: Segment, at: int, digests: bytes) -> None:
-        """Takes digests of blocks whose records have passed all checks; blocks that have one keep it."""
+        """Set the digests of blocks whose records passed all checks. A block that has a digest keeps it."""
         first = at // BLOCK_SIZE_BYTES
         known = split_digests(self.table.get(segment.start, first, first + len(digests) // DIGEST_SIZE_BYTES))
         merged = [new if old == UNKNOWN else old for old, new in zip(known, split_digests(digests), strict=True)]
@@ -249,7 +254,7 @@ class Digests:
     # -- checking -----------------------------------------------------------------------------------------------
 
     def check(self, segment: Segment, data: memoryview, at: int) -> Doubts | None:
-        """Compares what was read at a block's begin, position ``at`` of a segment. None when all of it is as written.
+        """Compare bytes that were read from position ``at`` of a segment, a block's begin. None: all are as written.
 
         Bytes newer than the last :meth:`work` have no digest yet and pass. Raises OSError.
         """
@@ -295,7 +300,7 @@ class Digests:
         return Doubts(damaged, unproven)
 
     def _explain(self, segment: Segment, at: int, block: bytes, wanted: bytes) -> list[Span]:
-        """As :func:`pymq.store.integrity.damage.explain`, once for each content of a block."""
+        """The result of :func:`pymq.store.integrity.damage.explain`, cached by the content of the block."""
         key = (segment.start + at, xxh3_64_digest(block))
         spans = self._explained.get(key)
         if spans is None:
@@ -308,11 +313,11 @@ class Digests:
 
     @property
     def is_written(self) -> bool:
-        """No digest is missing in the side files; a segment that may settle, or is gone, is not looked for."""
+        """True when the side files hold every digest. Segments that may settle or are gone are not considered."""
         return self.problem is None and self._tail == self._written_tail and not self.table.has_changes
 
     def write(self) -> None:
-        """New digests go to the side files, side files of deleted segments go. What fails is told and tried again."""
+        """Write new digests and remove side files of deleted segments. A failure is a problem, and is tried again."""
         try:
             for start in [start for start in self._with_file if start < self._log.min_offset]:
                 self._remove(start)
@@ -320,7 +325,7 @@ class Digests:
                 if self._is_due(segment):
                     self._write(segment)
         except OSError as error:
-            self._tell("can't be written", error)
+            self._note_problem("can't be written", error)
             return
         self.problem = None
 
@@ -353,7 +358,7 @@ class Digests:
             self._settled.add(segment.start)
 
     def sync(self) -> None:
-        """What was written before the call is on the disk, unless the disk fails: then it is told. Any thread."""
+        """Bring what was written before the call to the disk; a failure becomes a problem. Any thread may call it."""
         with self._lock:
             paths, self._unsynced = self._unsynced, set()
             directory, self._directory_unsynced = self._directory_unsynced, False
@@ -363,11 +368,11 @@ class Digests:
             if directory:
                 self._files.sync_dir(self.table.directory)
         except OSError as error:
-            # Each sector has a checksum, and what a power loss takes is made again: nothing depends on this.
-            self._tell("can't be synced", error)
+            # Nothing depends on this: each sector has a checksum, and digests that a power loss takes are made again.
+            self._note_problem("can't be synced", error)
 
-    def _tell(self, what: str, error: OSError) -> None:
+    def _note_problem(self, what: str, error: OSError) -> None:
         self.problem = (
             f"the digests in {self.table.directory} {what}: {error.strerror} (errno {error.errno}); messages without "
-            f"a digest are checked by their CRC alone until that works again"
+            f"a digest are checked by their CRC alone until it works again"
         )

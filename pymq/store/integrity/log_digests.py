@@ -1,4 +1,4 @@
-"""Digests of pieces of the log, by which another copy of it is compared without a byte of it being sent."""
+"""Digests of chunks of the log: two copies of a log are compared by them, without sending its bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymq.errors import NotFoundError
 from pymq.store.integrity.digest_file import BLOCK_SIZE_BYTES
 from pymq.store.log.commit_log import CommitLog, Segment
 
-DAMAGED = ""  # instead of a digest: this copy is not what was written, or can't be read
+DAMAGED = ""  # instead of a digest: this copy is damaged, or can't be read
 _RESIDENT_BYTES_MAX = 8 << 20  # mapped bytes read before their pages are given back
 
 
@@ -35,7 +35,7 @@ def chunk_digests(log: CommitLog, chunks: Iterable[tuple[int, int]], *, count_ma
 
 
 def chunk_digest(log: CommitLog, start: int, end: int) -> str:
-    """xxh3-64 in hex of these bytes of one segment; :data:`DAMAGED` where they are not as they were written."""
+    """xxh3-64 in hex of these bytes of one segment; :data:`DAMAGED` when they are damaged or unreadable."""
     segment = log.find(start)
     assert segment is not None and start < end <= segment.end
     at, size = start - segment.start, end - start
@@ -66,7 +66,7 @@ def tail_digest(log: CommitLog, end: int, tail_bytes: int) -> str:
 
 
 def _is_damaged(log: CommitLog, segment: Segment, data: memoryview, at: int) -> bool:
-    """What the digests of its blocks prove; nothing, when it isn't made of whole blocks."""
+    """True when the digests of its blocks prove damage. They prove nothing about parts of blocks."""
     reaches_end = segment.start + at + len(data) == log.max_offset
     if log.guard is None or at % BLOCK_SIZE_BYTES or (len(data) % BLOCK_SIZE_BYTES and not reaches_end):
         return False

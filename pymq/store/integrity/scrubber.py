@@ -1,8 +1,8 @@
-"""Scrubber: reads sealed segments again, block by block, before a reader meets the damage.
+"""Scrubber: reads sealed segments again, block by block, to find damage before a consumer does.
 
-Blocks are compared with their digests. Blocks without one (a segment that another broker wrote, a side file that was
-lost) get it once every record in them has passed its checks. The reading is done in pieces that any thread may run;
-what they find is looked at once more before it counts.
+It compares blocks with their digests. A block without one (another broker wrote the segment, or a side file was lost)
+gets a digest once every record in it has passed its checks. Any thread may read a piece; the store's thread looks at
+suspect pieces again before they count as damaged.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 COMPARED_BYTES = 1 << 20  # one piece: 0.1 ms of hashing beside the reading
 PROVEN_BYTES = 1 << 16  # one piece without digests: up to 1 ms of Python
-FOUND_COUNT_MAX = 1000  # damaged places remembered
+FOUND_COUNT_MAX = 1000  # damaged places kept in memory
 
 
 class ScrubPiece:
-    """One part of a sealed segment to be looked at. :meth:`run` may be called in any thread; it never fails."""
+    """A part of a sealed segment. Any thread may call :meth:`run`, which never fails."""
 
     def __init__(self, segment: Segment, at: int, size: int, wanted: bytes) -> None:
         self.segment = segment
@@ -53,12 +53,12 @@ class Scrubber:
         self._log = log
         self._digests = digests
         self._next_offset = 0
-        self.found: dict[int, int] = {}  # damaged places: physical offset of the begin -> of the end
+        self.found: dict[int, int] = {}  # damaged places: physical offset of begin -> of end
         self.bytes_read = 0
-        self.pass_count = 0  # complete ones
+        self.pass_count = 0  # completed
 
     def next_piece(self) -> ScrubPiece | None:
-        """What to look at next; None behind the last sealed segment, and then a new pass begins with the next call."""
+        """The next piece to read; None at the end of a pass: the next call begins a new one."""
         offset = max(self._next_offset, self._log.min_offset)
         segment = self._log.find(offset)
         if segment is None or not segment.sealed or segment.end > self._digests.next_offset:
@@ -80,7 +80,7 @@ class Scrubber:
         )
 
     def finish(self, piece: ScrubPiece) -> None:
-        """Takes over what a piece found, unless its segment has been deleted meanwhile."""
+        """Take over what a piece found, unless its segment was deleted meanwhile."""
         segment = piece.segment
         if self._log.find(segment.start) is not segment:
             return
@@ -93,15 +93,15 @@ class Scrubber:
         try:
             damaged, unproven = self._look_again(piece)
         except OSError as error:
-            self._tell(start, start + piece.size, f"{error.strerror} (errno {error.errno})")
+            self._note_damage(start, start + piece.size, f"{error.strerror} (errno {error.errno})")
             return
         for a, b in damaged:
-            self._tell(a, b, "not as it was written")
+            self._note_damage(a, b, "not as it was written")
         for a, b in unproven:
-            self._tell(a, b, "no message can be read there")
+            self._note_damage(a, b, "no message can be read there")
 
     def _look_again(self, piece: ScrubPiece) -> tuple[list[Span], list[Span]]:
-        """(damaged bytes, bytes that were never known to be good and hold no record) of a piece. Raises OSError."""
+        """(damaged bytes, bytes without a digest that hold no record) of a piece. Raises OSError."""
         segment, at = piece.segment, piece.at
         data = segment.read(at, piece.size)
         doubts = self._digests.check(segment, data, at)
@@ -111,7 +111,7 @@ class Scrubber:
             self._digests.set_checked(segment, at, _without(block_digests(data), gaps, at))
         return doubts.damaged if doubts is not None else [], [(segment.start + a, segment.start + b) for a, b in gaps]
 
-    def _tell(self, start: int, end: int, why: str) -> None:
+    def _note_damage(self, start: int, end: int, why: str) -> None:
         if start in self.found or len(self.found) >= FOUND_COUNT_MAX:
             return
         self.found[start] = end
@@ -119,7 +119,7 @@ class Scrubber:
 
     @property
     def problem(self) -> str | None:
-        """For the list of what an operator should know."""
+        """What an operator should know; None when no damage was found."""
         if not self.found:
             return None
         return (
@@ -129,7 +129,7 @@ class Scrubber:
 
 
 def _without(digests: bytes, gaps: list[Span], at: int) -> bytes:
-    """The digests of blocks from position ``at`` on, those with a gap in them taken out."""
+    """The digests of blocks from position ``at`` on; blocks with a gap in them get :data:`UNKNOWN`."""
     kept = split_digests(digests)
     for start, end in gaps:
         for number in range((start - at) // BLOCK_SIZE_BYTES, -(-(end - at) // BLOCK_SIZE_BYTES)):

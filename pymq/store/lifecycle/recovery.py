@@ -188,7 +188,7 @@ class _Run:
         self._queue_start = 0
         self._feed = QueueDispatcher(
             log, queues, settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
-            on_damage=self._note_damage, tell=report.notes.append,
+            on_damage=self._note_damage, note=report.notes.append,
         )  # fmt: skip
 
     def scan_from(self, queue_start: int, index_start: int) -> None:

@@ -56,9 +56,10 @@ class StoreReader:
         return read_record(self._log, physical_offset)
 
     def read_log(self, offset: int, size_max: int) -> memoryview:
-        """The log's bytes from a physical offset on, at most to the end of its segment or of the log.
+        """Bytes of the log from a physical offset on, at most to the end of their segment or of the log.
 
-        They need not begin with a record. Empty at the log's end. Raises NotFoundError outside the log, UnreadableError when the disk fails.
+        They need not begin with a record. Empty at the log's end. Raises NotFoundError outside the log,
+        UnreadableError when the disk fails.
         """
         return self._log.read(offset, size_max)
 

@@ -1,8 +1,8 @@
-"""What a log had that its master's hasn't: kept under ``divergent/`` with a record of it, then cut from the log.
+"""The divergent tail: what a log holds that its master's does not. It is kept under ``divergent/`` and truncated.
 
-The order is safe at any crash point. The bytes and their record are on the disk before anything else happens; then the
-checkpoint stops vouching for what will go; then the log is cut, and queues, index and checkpoint after it. A crash
-leaves a log that is cut, or one that goes on behind the place, whole records all of it: asking again cuts the rest.
+The order is safe at any crash point. First the bytes and a record of the truncation reach the disk. Then the checkpoint
+stops vouching for the tail. Then the log is truncated, and queues, index and checkpoint after it. A crash leaves the
+log truncated, or still longer and made of whole records; calling :func:`truncate_log` again truncates the rest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ZEROS = bytes(PIECE_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class TruncationState:
-    """Log bytes from ``start`` to ``end`` that were cut, kept in ``path``; empty when the log ended at ``start``.
+    """Log bytes from ``start`` to ``end`` were truncated. ``path`` keeps them; empty when the log ended at ``start``.
 
-    ``message_count``: messages of queues among them; ``time_ms``: when, wall clock; ``why``: who asked for it.
+    ``message_count``: their messages that belong to queues. ``time_ms``: wall clock. ``why``: who asked for it.
     """
 
     start: int
@@ -43,7 +43,7 @@ class TruncationState:
 
 
 def list_truncations(files: Files, root: str) -> list[TruncationState]:
-    """The cuts of a broker's directory, in the order they were made. Raises OSError."""
+    """The truncations recorded in a broker's directory, oldest first. Raises OSError."""
     directory = f"{root}/{DIVERGENT_DIRECTORY}"
     names = [name for name in files.listdir(directory) if name.endswith(STATE_SUFFIX)]
     truncations = [_decode(files.read_bytes(f"{directory}/{name}"), f"{directory}/{name}") for name in names]
@@ -60,9 +60,9 @@ def truncate_log(
     why: str = "",
     log_directory: str | None = None,
 ) -> TruncationState:
-    """Makes a stopped broker's log end at ``end``, or at the begin of the record that holds this offset.
+    """Make a stopped broker's log end at ``end``, or at the begin of the record that holds this offset.
 
-    Raises StoreError when a broker uses the directory, or for an offset before the log's begin, OSError when the disk
+    Raises StoreError when a broker uses the directory or ``end`` lies before the log's begin, OSError when the disk
     fails.
     """
     store = MessageStore(
@@ -84,7 +84,7 @@ def truncate_log(
 
 
 def _keep(store: MessageStore, files: Files, truncation: TruncationState) -> None:
-    """Brings the bytes to the disk, then their record, which says that they are all there. Raises OSError."""
+    """Bring the bytes to the disk, then the record, which says that all of them are there. Raises OSError."""
     directory = truncation.path.rpartition("/")[0]
     make_directory(files, directory)
     with closing(files.open(truncation.path, create=True)) as file:

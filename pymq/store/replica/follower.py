@@ -1,9 +1,9 @@
-"""A log that grows by another's bytes: what a slave does with what its master sends.
+"""Follower: a log that grows by another broker's bytes, as a slave's does by its master's.
 
-Bytes come in any pieces and are written as they are, so the files become the master's, byte for byte. The log's end may
-lie within a record; only whole records are handed on, to queues, index and whoever waits for messages. Recovery's
-rules decide where a record belongs (:mod:`pymq.store.dispatch.queue_dispatcher`), and a place where no record can be read is stepped
-over as soon as a later one is there: following goes on, whatever the master's log holds.
+Bytes come in pieces of any size and are written as they are, so the files equal the master's byte for byte. The log may
+end within a record; only whole records are dispatched, to queues, index and waiting consumers. The rules of recovery
+decide where a record belongs (:mod:`pymq.store.dispatch.queue_dispatcher`). A place that holds no readable record is
+stepped over as soon as a later record is there, so no content of the master's log stops a slave.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from pymq.store.write.appender import Appender
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
 
-BULK_BYTES_MIN = 32 << 10  # for less numpy does not pay
-_QUICK_BYTES = 1 << 20  # read at a time while it is not loaded
-# Records whose forerunner is younger come from the master's memory, over a connection with checksums: their CRC is not
-# calculated again, which is a fifth of the work. Older ones were on its disk; and where the two machines' clocks are
-# further apart than this, no age is known.
+BULK_BYTES_MIN = 32 << 10  # below, numpy is slower: see pymq.store.dispatch.quick_dispatcher
+_QUICK_BYTES = 1 << 20  # read at a time while numpy is not loaded
+# New records come from the master's memory, over a connection with checksums: their CRC is not calculated again, which
+# is a fifth of the work. They count as new while the record before them is not older than this. Older ones were on the
+# master's disk. Where the two machines' clocks are further apart, no age is known, and every CRC is checked.
 UNCHECKED_AGE_MS_MAX = 60_000
-_SEARCH_BYTES = 1 << 20  # behind damage so much is searched again with each call; more of it, when an eighth is new
-_DAMAGED_COUNT_MAX = 100  # places remembered
+_SEARCH_BYTES = 1 << 20  # a search behind damage that covers more is repeated only when an eighth of it is new
+_DAMAGED_COUNT_MAX = 100  # damaged places kept in memory
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 class Follower:
     """Grows the log of an open store. One thread calls everything; the store's syncs may run in another.
 
-    :attr:`end` is what the log has, the store's ``synced_offset`` what of it is on the disk.
+    The log ends at :attr:`end`; the store's ``synced_offset`` says how much of it is on the disk.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class Follower:
         self._quick: QuickDispatcher | None = None
         self._times: StoreTimes | None = None
         self._grown: dict[ConsumeQueue, int] = {}
-        self._count = 0  # of records handed on
-        self._search_from = 0  # the log's end that makes a search behind damage worth while
+        self._count = 0  # of records dispatched
+        self._search_from = 0  # the next search behind damage waits until the log ends here
         self._waits_at = -1  # a damaged place behind which no record has come yet
         self._queue_problem: str | None = None
         self.damaged: deque[tuple[int, int]] = deque(maxlen=_DAMAGED_COUNT_MAX)
@@ -89,20 +89,20 @@ class Follower:
 
     @property
     def dispatched_end(self) -> int:
-        """Records below this physical offset were handed on."""
+        """Records below this physical offset were dispatched."""
         whole_end = self._log.whole_end
         return self._log.max_offset if whole_end is None else whole_end
 
     def start_at(self, offset: int) -> None:
-        """An empty log begins at ``offset``, a segment's start. Raises StoreError for any other log or offset."""
+        """Let an empty log begin at ``offset``, a segment's start. Raises StoreError for any other log or offset."""
         self._check_open()
         self._log.begin_at(offset)
 
     def append(self, position: int, data: bytes | memoryview) -> None:
-        """Writes bytes of the master's log that begin at ``position``.
+        """Write bytes of the master's log that begin at ``position``.
 
-        Raises StoreError when they do not begin at :attr:`end`, StoreUnavailableError when the disk fails; then
-        nothing of them is kept, and the same bytes may come again.
+        Raises StoreError when they do not begin at :attr:`end`, StoreUnavailableError when the disk fails. Then none of
+        them is kept, and the same bytes may come again.
         """
         self._check_open()
         if position != self._log.max_offset:
@@ -118,12 +118,12 @@ class Follower:
         if not self._is_open():
             raise StoreUnavailableError("the store is not open: the broker starts or stops")
 
-    # -- handing on ---------------------------------------------------------------------------------------------
+    # -- dispatching --------------------------------------------------------------------------------------------
 
     def dispatch(self, bytes_max: int | None = None) -> int:
-        """Hands whole records on that lie behind :attr:`dispatched_end`; returns how many.
+        """Dispatch the whole records behind :attr:`dispatched_end`; return their number.
 
-        ``bytes_max``: about so much of the log, then the rest waits for another call. A disk that fails is told as a
+        ``bytes_max`` is about the size of log to dispatch; the rest waits for another call. A failing disk becomes a
         problem, and the next call tries again.
         """
         begin, end = self.dispatched_end, self._log.max_offset
@@ -133,26 +133,26 @@ class Follower:
         count_before = self._count
         try:
             while True:
-                self._hand_on(self.dispatched_end, stop)
+                self._dispatch_between(self.dispatched_end, stop)
                 at = self.dispatched_end
                 if at >= stop or (begin < at and stop < end):
                     break
                 if stop < end:
-                    stop = end  # all that is there decides whether it is damage
+                    stop = end  # all bytes there are decide whether it is damage
                 elif not self._step_over(at):
                     break
             self._queue_problem = None
         except OSError as error:
             self._queue_problem = (
-                f"records from {self.dispatched_end} on can't be handed on: {error.filename}: {error.strerror} "
+                f"records from {self.dispatched_end} on can't be dispatched: {error.filename}: {error.strerror} "
                 f"(errno {error.errno}); mend the disk, it is tried again"
             )
         return self._count - count_before
 
     def finish(self) -> bool:
-        """Hands on all whole records and cuts what is behind them, so that the next start finds no record in part.
+        """Dispatch all whole records and truncate what lies behind them: the next start finds no partial record.
 
-        False when that can't be done now: the stop is no clean one then. Raises OSError.
+        False when that can't be done now; then the stop is not a clean one. Raises OSError.
         """
         self.dispatch()
         if self._queue_problem is not None:
@@ -164,14 +164,14 @@ class Follower:
         return True
 
     def _size_at(self, offset: int) -> int:
-        """The size that a record says it has, 0 when that has not come yet."""
+        """The size in the head of the record at ``offset``; 0 while the head is not there."""
         return int.from_bytes(self._log.read(offset, 4), "big", signed=True)
 
-    def _hand_on(self, at: int, stop: int) -> None:
-        """Hands on the whole records between two physical offsets, up to the first one that isn't. Raises OSError."""
+    def _dispatch_between(self, at: int, stop: int) -> None:
+        """Dispatch the whole records between two physical offsets, up to the first partial one. Raises OSError."""
         dispatcher, times = self._ready()
         if stop - at < BULK_BYTES_MIN or not self._appender.bulk_ready:
-            at = self._hand_on_quickly(at, stop)
+            at = self._dispatch_quickly(at, stop)
         keys, end = KeyedRecords(), at
         try:
             for part in self._scan(at, stop):
@@ -185,14 +185,14 @@ class Follower:
                     end = part.offset + part.size
                     self._count += 1
                 else:
-                    self._hand_on_many(part, keys)
+                    self._dispatch_many(part, keys)
                     end, keys = part.end, KeyedRecords()
                     self._count += len(part)
         finally:
-            self._show(end, keys)
+            self._publish(end, keys)
 
-    def _hand_on_quickly(self, at: int, stop: int) -> int:
-        """Hands on what lies whole between the two, up to something unusual, and returns where that is."""
+    def _dispatch_quickly(self, at: int, stop: int) -> int:
+        """Dispatch the records that the quick dispatcher can read between two offsets; return where they end."""
         assert self._quick is not None
         _, times = self._ready()
         check_crc = not self._is_fresh
@@ -205,21 +205,21 @@ class Follower:
             times.add(taken.before_ms, taken.newest_ms)
             self._count += taken.record_count
             at += taken.size
-            self._show(at, keys)
+            self._publish(at, keys)
         return at
 
     @property
     def _is_fresh(self) -> bool:
         return abs(self._clock.now_ms() - self._log.last_store_ms) < UNCHECKED_AGE_MS_MAX
 
-    def _hand_on_many(self, records: Records, keys: KeyedRecords) -> None:
-        """``keys``: those of the records before them."""
+    def _dispatch_many(self, records: Records, keys: KeyedRecords) -> None:
+        """Dispatch records with numpy. ``keys``: those of the records before them."""
         from pymq.store.dispatch.bulk_dispatch import record_keys  # noqa: PLC0415 - it needs numpy
 
         dispatcher, times = self._ready()
         dispatcher.take_many(records)
         times.add(*records.store_ms[-2:].tolist())
-        self._show(records.end, keys)
+        self._publish(records.end, keys)
         if self._index is not None:
             self._index.add_columns(record_keys(records))
 
@@ -231,10 +231,10 @@ class Follower:
         return scan_bulk(self._log, at, check_crc=not self._is_fresh, stop=stop)
 
     def take_again(self, starts: Mapping[str, int]) -> None:
-        """Gives queues of these topics the records they lack, each from a physical offset on where some record begins.
+        """Dispatch the records of these topics again, each topic from its physical offset on, where a record begins.
 
-        A topic's first message after it was deleted and made again looks like damage until the old queue is gone.
-        Raises OSError; then ask again.
+        The first message of a topic that was deleted and made again looks like damage until the old queue is gone.
+        Raises OSError; then call again.
         """
         dispatcher, _ = self._ready()
         for key in [key for key in dispatcher.suspects if key[0] in starts]:
@@ -245,16 +245,16 @@ class Follower:
                 if isinstance(part, Scanned) and part.offset >= starts.get(part.topic, part.offset + 1):
                     dispatcher.take(part)
         finally:
-            self._show(self.dispatched_end, KeyedRecords())
+            self._publish(self.dispatched_end, KeyedRecords())
 
     def _ready(self) -> tuple[QueueDispatcher, StoreTimes]:
-        """The store is open now, so the log's newest store time is known."""
+        """The dispatcher and store times, made at the first use: then the log's newest store time is known."""
         now_ms = self._clock.now_ms()
         if self._dispatcher is None or self._times is None:
             self._times = StoreTimes(self._log.last_store_ms, now_ms)
             self._dispatcher = QueueDispatcher(
                 self._log, self._queues, self._settings, on_grown=self._note_grown, on_gap=lambda text: None,
-                on_damage=lambda start, end, why: log.warning("%s", why), tell=lambda text: log.warning("%s", text),
+                on_damage=lambda start, end, why: log.warning("%s", why), note=lambda text: log.warning("%s", text),
             )  # fmt: skip
             self._quick = QuickDispatcher(self._queues, self._dispatcher, self._note_grown)
         self._times.now(now_ms)
@@ -263,8 +263,8 @@ class Follower:
     def _note_grown(self, queue: ConsumeQueue, first: int) -> None:
         self._grown[queue] = min(self._grown.get(queue, first), first)
 
-    def _show(self, end: int, keys: KeyedRecords) -> None:
-        """Records below ``end`` are in their queues: readers, long polls and the index learn of them."""
+    def _publish(self, end: int, keys: KeyedRecords) -> None:
+        """Publish the records below ``end``, which are in their queues now: to readers, long polls and the index."""
         appender = self._appender
         if end > self.dispatched_end:
             self._set_whole(end)
@@ -283,9 +283,9 @@ class Follower:
     # -- damage -------------------------------------------------------------------------------------------------
 
     def _step_over(self, at: int) -> bool:
-        """Goes on behind a place where no record is, and none can come any more; False when there is nothing yet.
+        """Step over a place that holds no record and will hold none. False while no later record is there.
 
-        As in a recovery, offsets of queues that lack records there stay taken.
+        As in recovery, queue offsets of records that are lost there stay taken.
         """
         end = self._log.max_offset
         segment = self._log.find(at)
@@ -314,7 +314,7 @@ class Follower:
 
     @property
     def problem(self) -> str | None:
-        """For the list of what an operator should know."""
+        """What an operator should know; None when nothing is wrong."""
         if self._queue_problem is not None:
             return self._queue_problem
         if self._waits_at >= 0:

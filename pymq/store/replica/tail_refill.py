@@ -1,4 +1,4 @@
-"""A master's log that grows by bytes another has kept of it, before it takes records of its own."""
+"""TailRefill: a master's log gets back what its slaves still have of its lost tail, before it takes new records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pymq.store.store import MessageStore
 
 
 class TailRefill:
-    """An open store's log, which grows as a slave's does until :meth:`finish`."""
+    """The log of an open store, which grows as a slave's does until :meth:`finish`."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -30,17 +30,14 @@ class TailRefill:
         return self._store.tail_digest(end, tail_bytes)
 
     def append(self, position: int, data: bytes) -> None:
-        """Writes bytes at the log's end and hands whole records on. Raises StoreUnavailableError."""
+        """Write bytes at the log's end and dispatch whole records. Raises StoreUnavailableError."""
         if self._follower is None:
             self._follower = self._store.follow()
         self._follower.append(position, data)
         self._follower.dispatch()
 
     def finish(self) -> None:
-        """Cuts what is no whole record, and brings the rest to the disk; from now on the log takes records of its own.
-
-        Raises StoreUnavailableError when that can't be done.
-        """
+        """See :meth:`MessageStore.end_following`. Raises StoreUnavailableError."""
         if self._follower is not None:
             self._store.end_following()
             self._follower = None

@@ -38,7 +38,7 @@ def fed(master: MessageStore) -> tuple[MessageStore, QueueDispatcher]:
     follower.append(0, bytes(master.read_log(0, 1 << 20)))
     dispatcher = QueueDispatcher(
         slave._log, slave._queues, slave.settings, on_grown=lambda queue, first: None, on_gap=lambda text: None,
-        on_damage=lambda start, end, why: None, tell=lambda text: None,
+        on_damage=lambda start, end, why: None, note=lambda text: None,
     )  # fmt: skip
     return slave, dispatcher
 

@@ -480,7 +480,7 @@ def test_records_wait_for_a_disk_that_can_not_be_read() -> None:
     files.fault = broken
     first = follower.dispatch()
     assert 0 < first < 100
-    assert any("can't be handed on" in problem for problem in slave.problems)
+    assert any("can't be dispatched" in problem for problem in slave.problems)
     files.fault = None
     assert first + follower.dispatch() == 100
     assert not slave.problems
