@@ -1,7 +1,7 @@
 """JSON bodies of PyMQ's own requests between brokers, and of the replication state that administration shows.
 
-docs/replication-protocol.md describes the protocol. Fields that a joining broker acts on carry their limits in the type, so
-decoding refuses a value outside them.
+docs/replication-protocol.md describes the protocol. Fields that a joining broker acts on carry their limits in the
+type, so decoding refuses a value outside them.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class RoleRequest(msgspec.Struct, rename="camel", kw_only=True):
     """PYMQ_CHANGE_ROLE (9104). ``action`` is one of:
 
     - ``promote``: a slave becomes the master;
-    - ``write_fence``: a master takes no writes for ``fence_ms``;
+    - ``fence``: a master takes no writes for ``fence_ms``;
     - ``resume``: lifts that write fence;
     - ``step_down``: a master becomes a slave of ``master_address`` with ``broker_id``.
 

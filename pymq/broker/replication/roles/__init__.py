@@ -1,1 +1,1 @@
-"""Who is master and who slave: roles, how a broker changes its own, and who else is in its group."""
+"""The roles of brokers: how a broker learns about its group, and how it changes its role."""

@@ -1,6 +1,7 @@
-"""Census: who is in a group of brokers now. Name servers say who is registered, and each of those speaks for itself.
+"""GroupProbe: the members of a group of brokers at this moment.
 
-Works with Apache's name servers and brokers too; those brokers answer, but tell nothing of their epoch history.
+Name servers say which brokers are registered; then each of these gives its own status. Apache's name servers and
+brokers work, too; such a broker answers, but has no epoch history.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
 
 ASK_TIMEOUT_MS = 2000
-MEMBER_COUNT_MAX = 256  # a name server that names more of one broker name is not believed further
+MEMBER_COUNT_MAX = 256  # of one broker name; further ones that a name server lists are ignored
 
 Answer = Command | str
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One broker at "host:port". ``registered_id``: its id by the name servers, -1 when they don't know it.
+    """One broker at ``address`` ("host:port").
 
-    ``status``: what it says, None for one that answers but can't say (Apache's); ``answered``: it is there;
-    ``is_changing``: it starts, or changes its role, and says nothing yet.
+    ``registered_id`` is its id at the name servers, -1 when they don't know it. ``answered``: it is running. ``status``
+    is None when it answers without one (Apache's). ``is_changing``: it starts or changes its role, and has no status
+    yet.
     """
 
     address: str
@@ -42,31 +44,31 @@ class Member:
 
     @property
     def broker_id(self) -> int:
-        """By its own word, else by the name servers'."""
+        """The id in its status, or else at the name servers."""
         return self.status.broker_id if self.status is not None else self.registered_id
 
     @property
     def epoch(self) -> int:
-        """Of the newest epoch it knows; 0 when it knows none or doesn't say."""
+        """The number of its newest epoch; 0 without epochs or status."""
         return self.status.epoch_history[-1].epoch if self.status is not None and self.status.epoch_history else 0
 
     def is_of(self, cluster: str, broker_name: str) -> bool:
-        """Name servers list by name alone; whoever can say what it is must be of this group."""
+        """Return False when its status names another group. Name servers list brokers by their name only."""
         status = self.status
         return status is None or (status.cluster == cluster and status.broker_name == broker_name)
 
 
 class GroupProbe:
-    """Asks for one broker name. Each :meth:`take` is independent of others."""
+    """Probes the group of one broker name. Each :meth:`take` is independent of the others."""
 
     def __init__(self, network: Network, broker_name: str) -> None:
         self._network = network
         self._broker_name = broker_name
-        # What each name server said last, and what that means: it hardly ever changes, and is read every few seconds.
+        # The last answer of each name server, raw and decoded: it rarely changes, and is needed every few seconds.
         self._heard: dict[str, tuple[bytes, dict[str, int]]] = {}
 
     def registered(self, name_servers: Iterable[str], on_done: Callable[[dict[str, int]], None]) -> None:
-        """Calls ``on_done`` with address -> id of the name as all name servers that answer have it, later."""
+        """Call ``on_done`` later with address -> id of the brokers that the answering name servers have."""
         found: dict[str, int] = {}
 
         def taker(server: str) -> Callable[[Answer], None]:
@@ -93,8 +95,10 @@ class GroupProbe:
         on_done: Callable[[list[Member]], None],
         also: Iterable[str] = (),
     ) -> None:
-        """Calls ``on_done`` with the group's members but the one at ``own_address``, later; ``also``: addresses to be
-        asked whether or not they are registered."""
+        """Call ``on_done`` later with the group's members, except the one at ``own_address``.
+
+        Brokers at the addresses ``also`` are asked even if they are not registered.
+        """
         self.registered(name_servers, lambda registered: self.members(registered, own_address, on_done, also))
 
     def members(
@@ -106,7 +110,7 @@ class GroupProbe:
         *,
         is_master: bool = False,
     ) -> None:
-        """As :meth:`take`, when it is known who is registered. ``is_master``: we are one, and say so."""
+        """Do the same as :meth:`take` with known registrations. ``is_master``: the requests name us as a master."""
         addresses = dict.fromkeys([*registered, *also])
         addresses.pop(own_address, None)
         members: list[Member] = []
@@ -126,7 +130,7 @@ def _ask_all(
     on_done: Callable[[], None],
     body: bytes = b"",
 ) -> None:
-    """Asks all at once; ``on_done`` comes after the last answer, at once without any question."""
+    """Send all requests together. ``on_done`` runs after the last answer; at once without requests."""
     waiting = len(questions)
     if not waiting:
         on_done()

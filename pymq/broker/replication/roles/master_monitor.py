@@ -1,8 +1,8 @@
-"""Watch: two masters of one name are found, and the older one steps down; a slave hears of its master.
+"""MasterMonitor: finds a second master of the group, so that the older one steps down; a slave finds its master.
 
-Every few seconds the name servers are asked who is registered, and those brokers too when that changed, when something
-was not as it should be, and now and then; :mod:`.second_masters` says what follows from their answers. Masters that look at
-others say who they are, so that whoever is not registered is seen all the same.
+Every few seconds it asks the name servers which brokers are registered. It asks these brokers when that list changed,
+after something was wrong, and from time to time; :mod:`.second_master` decides what follows. A master names itself in
+its requests, so that an unregistered master is noticed, too.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 MONITOR_PERIOD_MS = 5000
 SEARCH_PERIOD_MS = 1000  # a slave that does not follow
-# How often the members of a group in which nothing changes are asked all the same.
+# How often the members are asked while nothing changes.
 MEMBERS_PERIOD_MS = 30_000
-# How long an old master waits for the id of the slave that is to become the master.
+# How long an old master waits until the slave that becomes the master leaves its id.
 SUCCESSOR_WAIT_MS = 30_000
 
 
 class MasterMonitor:
-    """Looks at the group of one broker while its parts live. Call :meth:`tick` about every 100 ms."""
+    """Monitors the group of one broker. Call :meth:`tick` about every 100 ms."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class MasterMonitor:
         has_all_slaves: Callable[[], bool] = lambda: True,
         known: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """``address``: our own; ``has_all_slaves``: no slave of this master has gone, who may have gone to another one;
-        ``known``: where members are that we know without name servers, which may be away."""
+        """``address`` is our own. ``has_all_slaves`` returns False when a slave of this master has gone, maybe to
+        another master. ``known`` returns addresses of members for the case that no name server answers."""
         self._group_probe = group_probe
         self._clock = clock
         self._config = config
@@ -59,51 +59,51 @@ class MasterMonitor:
         self._is_following = is_following
         self._has_all_slaves = has_all_slaves
         self._known = known
-        # The composition root's: a slave's registration tells where its master is; what kind of master it is
-        # is kept for the day this broker takes over.
+        # The composition root sets both: the answer to a slave's registration names its master; the kind of master is
+        # kept for the time when this broker becomes the master.
         self.register_now: Callable[[], None] = lambda: None
         self.on_master_role: Callable[[str], None] = lambda master_role: None
         self._is_asking = False
         self._is_closed = False
         self._looked_ms = self._began_ms = self._members_ms = clock.monotonic_ms()
         self._registered: dict[str, int] = {}  # address -> id, when the members were asked last
-        self._is_settled = False  # by what they said then
+        self._is_settled = False  # by the answers of that time
         self._is_urgent = not role.is_master  # what kind of master the group has is not known yet
         self._known_master = ""
-        self.master_role = role.master_role  # what a slave's master was when it was last seen
-        self.second_master = ""  # why another master is a problem, empty when there is none
+        self.master_role = role.master_role  # the role of a slave's master when it was last seen
+        self.second_master = ""  # the problem with a second master; empty without one
         self.second_master_address = ""
-        self._told_of = ""  # a master that looked at us
+        self._other_master = ""  # the address of a master that sent a request
         self._refusal = ""
 
     @property
     def troubles(self) -> list[str]:
-        """What an operator should know: another master, a name server that has somebody else under our id."""
+        """Problems for the operator: a second master; a name server that has another broker under our id."""
         return [text for text in (self.second_master, self._refusal) if text]
 
     def note_refused(self, why: str) -> None:
-        """A name server did not take our registration; empty: all do. The next tick takes a group probe."""
+        """Note why a name server refused our registration; empty when none does. The next tick probes the group."""
         self._refusal = why
         self._is_urgent = bool(why)
 
     def note_other_master(self, address: str) -> None:
-        """A broker at ``address`` says that it is the master. The next tick takes a group probe, once for each."""
-        if self._role.is_master and address not in (self._address, self._told_of):
-            self._told_of = address
+        """Note a broker at ``address`` that says it is the master. The next tick probes the group, once per address."""
+        if self._role.is_master and address not in (self._address, self._other_master):
+            self._other_master = address
             self._is_urgent = True
 
     def note_master_role(self, master_role: str) -> None:
-        """The group's master is an ASYNC_MASTER or a SYNC_MASTER, which is kept; another word is no master's."""
+        """Keep the role of the group's master, ASYNC_MASTER or SYNC_MASTER; ignore other texts."""
         if master_role in MASTER_ROLES:
             self.master_role = master_role
             self.on_master_role(master_role)
 
     def close(self) -> None:
-        """Answers under way are ignored."""
+        """Ignore answers that come from now on."""
         self._is_closed = True
 
     def tick(self) -> None:
-        """Looks around when it is time."""
+        """Start a probe when one is due."""
         if self._is_asking or self._is_closed or not self._is_due():
             return
         self._is_asking = True
@@ -119,17 +119,17 @@ class MasterMonitor:
         return self._role.is_master or self._is_following()
 
     def _look(self, registered: dict[str, int]) -> None:
-        """Asks the members unless all is as it was."""
+        """Ask the members, unless nothing changed."""
         self._looked_ms = self._clock.monotonic_ms()
         if self._is_closed or self._is_as_before(registered):
             self._is_asking = False
             return
         self._registered, self._members_ms = registered, self._looked_ms
-        also = [*self._known(), *filter(None, [self._told_of])]
+        also = [*self._known(), *filter(None, [self._other_master])]
         self._group_probe.members(registered, self._address, self._taken, also, is_master=self._role.is_master)
 
     def _is_as_before(self, registered: dict[str, int]) -> bool:
-        if not registered or registered != self._registered:  # without name servers only the members themselves tell
+        if not registered or registered != self._registered:  # without name servers the members must be asked
             return False
         if self._is_urgent or not self._is_settled or not self._is_content() or not self._has_all_slaves():
             return False
@@ -141,8 +141,8 @@ class MasterMonitor:
         if self._is_closed:
             return
         masters = self._role.is_master + sum(member.broker_id == MASTER_ID for member in members)
-        if not any(member.address == self._told_of and member.broker_id == MASTER_ID for member in members):
-            self._told_of = ""
+        if not any(member.address == self._other_master and member.broker_id == MASTER_ID for member in members):
+            self._other_master = ""
         self._is_settled = masters == 1 and all(member.answered and not member.is_changing for member in members)
         if self._role.is_master:
             self._check_masters(members)
@@ -153,21 +153,21 @@ class MasterMonitor:
             self._note_master(ours)
 
     def _check_id(self, ours: list[Member]) -> None:
-        """Ids move when masters change: a slave that was away meanwhile may find another one under its own.
+        """Take another id when a living member has ours and a name server refused our registration for that.
 
-        A name server refused it for that, and whoever has the id lives: it takes another.
+        Ids move when the master changes: a slave that was away meanwhile may find its id taken.
         """
         own_id = self._role.broker_id
         settled = [member for member in ours if member.answered and not member.is_changing]
-        holder = next((member for member in settled if member.broker_id == own_id), None)
-        if not self._refusal or holder is None or self._is_successor(holder):
+        owner = next((member for member in settled if member.broker_id == own_id), None)
+        if not self._refusal or owner is None or self._is_successor(owner):
             return
         free = lowest_free_id(ours)
-        why = f"id {own_id} of {self._config.broker_name} belongs to {holder.address} now, {free} is free"
+        why = f"id {own_id} of {self._config.broker_name} belongs to {owner.address} now, {free} is free"
         self._change_role(RoleChange(replace(self._role, broker_id=free), why))
 
     def _is_successor(self, slave: Member) -> bool:
-        """Whether it is about to become the master that this broker stepped down for, and so leaves its id."""
+        """Return True for the slave that this broker stepped down for: it becomes the master and leaves its id."""
         waited_ms = self._clock.monotonic_ms() - self._began_ms
         return slave.address == self._role.master_address and waited_ms < SUCCESSOR_WAIT_MS
 

@@ -1,7 +1,7 @@
-"""Promotion: what a broker does and refuses when it is told to change its role (request 9104).
+"""Promotion: requests to change a broker's role (9104), and when a broker refuses them.
 
-Nothing here looks at the group: whoever sends the requests (``pymq broker promote``) has, and says by ``epoch`` what it
-has seen. A broker only refuses what it can see itself to be unsafe.
+Nothing here looks at the group. The sender (``pymq broker promote``) did, and names the epoch that it saw. A broker
+refuses only what it knows to be unsafe.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class RoleRequests:
-    """Of one broker in one role. ``ha_client`` is a slave's."""
+    """Serves one broker in one role. ``ha_client`` is a slave's."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class RoleRequests:
         }
 
     def follow(self, request: RoleRequest, sender: str) -> RoleAnswer:
-        """Does what ``request`` from ``sender`` ("host:port") says; a change of role comes after this turn.
+        """Execute ``request`` of ``sender`` ("host:port"); a change of role follows after this turn.
 
-        Raises Refusal for what makes no sense in this role, or could lose messages and is not forced.
+        Raises Refusal for an action that does not fit this role, and for an unforced one that could lose messages.
         """
         action = self._actions.get(request.action)
         if action is None:
@@ -74,12 +74,12 @@ class RoleRequests:
     def _check_epoch(self, epoch: int) -> None:
         ours = self._epoch_file.history.epoch
         if epoch not in (-1, ours):
-            raise _refusal(f"this broker's newest epoch has epoch {ours}, not {epoch}: look at the group again")
+            raise _refusal(f"this broker's newest epoch is {ours}, not {epoch}: look at the group again")
 
     def _begin_fence(self, request: RoleRequest, why: str) -> None:
         self._check_is_master(FENCE)
         if not 0 < request.fence_ms <= FENCE_MS_MAX:
-            raise _refusal(f"freezeMs {request.fence_ms}: give 1 to {FENCE_MS_MAX}")
+            raise _refusal(f"fenceMs {request.fence_ms}: give 1 to {FENCE_MS_MAX}")
         self._write_fence.begin(request.fence_ms, f"another broker is about to become the master, {why}")
 
     def _end_fence(self, request: RoleRequest, why: str) -> None:
@@ -103,8 +103,8 @@ class RoleRequests:
         self._change_role(RoleChange(role, f"{request.master_address} becomes the master: {why}"))
 
     def _promote(self, request: RoleRequest, why: str) -> None:
-        """A slave becomes the master. A master that is told so by force begins another epoch: of two masters of one
-        epoch the other one then steps down."""
+        """Make a slave the master. A master that gets this request with force begins another epoch: of two masters with
+        one epoch the other one then steps down."""
         ha_client = self._ha_client
         if not request.force:
             if ha_client is None:
@@ -116,7 +116,7 @@ class RoleRequests:
     def _check_is_safe(self, ha_client: HaClient) -> None:
         state = ha_client.state()
         if ha_client.is_following:
-            raise _refusal(f"the master at {state.master_address} is followed: it must step down first")
+            raise _refusal(f"this slave follows the master at {state.master_address}: that one must step down first")
         lacking = state.master_log_end - self._store.physical_max_offset
         if lacking > 0:
             raise _refusal(

@@ -1,8 +1,8 @@
-"""Role: what a broker is while its parts live.
+"""Role: whether a broker is a master or a slave, for the lifetime of its parts.
 
-A broker never changes its role under its open parts: whoever decides (the configuration, an operator's ``promote``,
-later an election) gives a :class:`RoleChange` to the composition root, which closes the parts, cuts the log when that
-is asked for, and opens them again in the new role. So no part needs to know that roles can change.
+A broker's parts never change their role while they are open. For a change (by configuration, by ``pymq broker
+promote``) the composition root gets a :class:`RoleChange`, closes the parts, truncates the log if the change says so,
+and opens the parts in the new role. So no part needs to know that roles can change.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from pymq.model.route import MASTER_ID
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """``broker_id`` 0 is a master, which begins an epoch when it ``begins_epoch``; others are slaves.
+    """A broker's role: ``broker_id`` 0 is a master, other ids are slaves.
 
-    ``master_address``: where a slave's master answers requests ("host:port"), empty to learn it from the name servers.
-    ``master_role``: what the group's master was when last seen, ASYNC_MASTER or SYNC_MASTER; empty: never seen.
-    ``former_id``: the id it had before this role, -1 for none; a new master's is free for the one it took over from.
+    ``begins_epoch``: a master begins a new epoch. ``master_address`` is a slave's master ("host:port"); empty to learn
+    it from the name servers. ``master_role`` is the role of the group's master when it was last seen, ASYNC_MASTER or
+    SYNC_MASTER; empty if never. ``former_id`` is the id before this role, -1 for none; the master before a new one may
+    take that id.
     """
 
     broker_id: int
@@ -35,8 +36,9 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """From now on ``role``. ``truncate_to``: before that the log is cut to end there (None: as it is), with a record of
-    what was cut; ``why`` is logged and shown.
+    """A change to ``role``. ``why`` is logged and shown.
+
+    ``truncate_to``: the log is truncated to end there first, and the removed part is kept; None leaves it as it is.
     """
 
     role: Role
@@ -44,5 +46,5 @@ class RoleChange:
     truncate_to: int | None = None
 
 
-# Asks the composition root for a change; it happens after the current turn, and closes whoever asked.
+# Asks the composition root for a change. It happens after the current turn and closes the caller's parts.
 ChangeRole = Callable[[RoleChange], None]

@@ -1,7 +1,7 @@
-"""Which role a broker took last: ``config/role.json``, so that a restart with the old flags doesn't undo a fail-over.
+"""RoleFile: the last role of a broker, in ``config/role.json``. A restart with the old flags doesn't undo a fail-over.
 
-The recorded role holds as long as the configured id is the one it was recorded with: an operator who gives another
-``--id`` means it.
+The recorded role counts as long as the configured id is the same as when it was recorded. Another ``--id`` of the
+operator overrules it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ _FORMER_NAMES = {"beginsReign": "beginsEpoch"}  # members that had another name 
 
 
 class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """``configured_id``: the id that flags or file gave when ``broker_id`` was taken. ``former_id``: see :class:`Role`.
+    """The content of the file.
 
-    ``begins_epoch``: a master that has not yet noted in its epoch history that it is one. ``master_role``: what the group's
-    master was when last seen (ASYNC_MASTER or SYNC_MASTER, empty: never seen); whoever is promoted goes on with it.
-    ``why``, ``since_ms``: for people.
+    ``configured_id`` is the id in flags or configuration when the broker took ``broker_id``. ``begins_epoch``: the
+    broker is the master, but its epoch history has no entry for that yet. ``master_role`` is the role of the group's
+    master when it was last seen (ASYNC_MASTER or SYNC_MASTER, empty if never); a promoted slave keeps it. See
+    :class:`Role` for ``former_id``. ``why`` and ``since_ms`` are information for operators.
     """
 
     broker_id: int
@@ -45,7 +46,7 @@ class RoleRecord(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 
 def role_at_start(last: RoleRecord | None, configured_id: int) -> RoleRecord:
-    """The role to start in. A master that was a slave before begins an epoch, whoever decided that."""
+    """Return the role to start in. A master that was a slave before begins an epoch."""
     if last is None:
         return RoleRecord(broker_id=configured_id, configured_id=configured_id)
     if last.configured_id == configured_id:
@@ -61,15 +62,18 @@ def role_at_start(last: RoleRecord | None, configured_id: int) -> RoleRecord:
 
 
 def remembering(record: RoleRecord, configured: str) -> RoleRecord:
-    """The record of a broker whose ``brokerRole`` is configured: unless it has seen another master, its group's is
-    what it would be itself. So a master that becomes a slave and then master again keeps its promise."""
+    """Return the record with ``configured``, the configured ``brokerRole``, as the role of the group's master.
+
+    A record that has a master's role stays as it is. So a master that becomes a slave and then the master again keeps
+    its promise to senders.
+    """
     if record.master_role or configured == SLAVE:
         return record
     return msgspec.structs.replace(record, master_role=configured)
 
 
 def demoted(record: RoleRecord, role: Role, why: str, now_ms: int) -> RoleRecord:
-    """The record of a master that starts as this slave."""
+    """Return the record of a master that starts as this slave."""
     return msgspec.structs.replace(
         record,
         broker_id=role.broker_id,
@@ -81,28 +85,28 @@ def demoted(record: RoleRecord, role: Role, why: str, now_ms: int) -> RoleRecord
 
 
 def role_name_at_start(record: RoleRecord, configured: str) -> str:
-    """``brokerRole`` for a broker that starts; ``configured``: what its configuration says."""
+    """Return ``brokerRole`` for a broker that starts; ``configured`` is the one in its configuration."""
     if not record.role.is_master:
         return SLAVE
     return configured if configured != SLAVE else record.master_role or ASYNC_MASTER
 
 
 def role_name_after_change(record: RoleRecord, before: str) -> str:
-    """``brokerRole`` for a broker whose role has changed: a new master promises what the one before it did."""
+    """Return ``brokerRole`` after a change of role: a new master takes over the role of the previous one."""
     if not record.role.is_master:
         return SLAVE
     return record.master_role or (before if before != SLAVE else ASYNC_MASTER)
 
 
 class RoleFile:
-    """The file below a store's root."""
+    """The file of the broker directory ``root``."""
 
     def __init__(self, files: Files, root: str) -> None:
         self._path = f"{root}/config/role.json"
         self._table = JsonTable(files, self._path)
 
     def load(self) -> RoleRecord | None:
-        """None when the directory has none yet. Raises StoreError for one that can't be used."""
+        """Return the record; None without a file. Raises StoreError for a file that can't be used."""
         table = self._table.load()
         if not table:
             return None
@@ -110,10 +114,10 @@ class RoleFile:
             return msgspec.convert({_FORMER_NAMES.get(name, name): value for name, value in table.items()}, RoleRecord)
         except msgspec.ValidationError as error:
             raise StoreError(
-                f"{self._path} is no record of a role ({error}): put back a copy, or remove it and its .bak to start "
-                "in the configured role"
+                f"{self._path} is not the record of a role ({error}): put back a copy, or remove it and its .bak to "
+                "start in the configured role"
             ) from error
 
     def save(self, record: RoleRecord) -> None:
-        """Raises StoreUnavailableError."""
+        """Write the file. Raises StoreUnavailableError."""
         self._table.save(msgspec.to_builtins(record))

@@ -1,7 +1,7 @@
-"""RoleSwitch: takes a broker out of one role and into another; the steps, their order, and what a failure leaves.
+"""RoleSwitch: changes a broker's role: the steps, their order, and what a failure leaves.
 
-Whatever drives roles (an operator's ``promote``, a master that finds a newer one, an election) calls
-:meth:`RoleSwitch.ask`. What a step does is the composition root's (:class:`Steps`); nothing here knows an event loop.
+Everything that changes a role (``pymq broker promote``, a master that finds a newer one) calls :meth:`RoleSwitch.ask`.
+The composition root implements the steps (:class:`Steps`); nothing here knows an event loop.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ log = logging.getLogger(__name__)
 
 
 class Steps(Protocol):
-    """What the composition root can do. Each may raise PymqError or OSError, which stops the broker."""
+    """The steps of the composition root. Each may raise PymqError or OSError, which stops the broker."""
 
     def refuse(self, why: str) -> None:
-        """From now on requests are answered SERVICE_NOT_AVAILABLE with ``why``, and periodic work rests."""
+        """Answer requests with SERVICE_NOT_AVAILABLE and ``why`` from now on, and pause periodic work."""
         ...
 
     async def withdraw(self) -> None:
-        """Takes the present id back from the name servers."""
+        """Remove the present id from the name servers."""
         ...
 
     async def close(self) -> None:
-        """Answers what waits, closes the connections of replication, then the parts and the store."""
+        """Answer what waits, close the HA connections, then the parts and the store."""
         ...
 
     async def truncate(self, end: int, why: str) -> None:
-        """Cuts the closed store's log to end at ``end``, with a record of what was cut."""
+        """Truncate the closed store's log to end at ``end``, and keep the removed part."""
         ...
 
     async def save(self, record: RoleRecord) -> None:
-        """Brings the record to the disk."""
+        """Write the record to the disk."""
         ...
 
     async def open(self, role: Role) -> None:
-        """Opens parts in the new role; a master that begins an epoch has it in its epoch history when this returns."""
+        """Open the parts in the new role. A new epoch is in the epoch history when this returns."""
         ...
 
     async def announce(self) -> None:
-        """Answers requests again, registers, and has clients connect anew."""
+        """Answer requests again, register, and close the clients' connections so that they connect again."""
         ...
 
 
@@ -58,8 +58,7 @@ class RoleSwitch:
     """Changes the role of one broker, one change at a time."""
 
     def __init__(self, steps: Steps, clock: Clock, record: RoleRecord, wake: Callable[[], None]) -> None:
-        """``record``: the role the broker has; ``wake``: has :meth:`run` called soon, not before the present turn is
-        over."""
+        """``record`` is the present role. ``wake`` schedules a call of :meth:`run` after the present turn."""
         self._steps = steps
         self._clock = clock
         self._record = record
@@ -70,38 +69,41 @@ class RoleSwitch:
 
     @property
     def record(self) -> RoleRecord:
-        """The role that was taken last, or is being taken."""
+        """The present role, or the one that the broker is changing to."""
         return self._record
 
     @property
     def is_changing(self) -> bool:
-        """True from the moment a change is asked for until it is made."""
+        """True from a call of :meth:`ask` until the change is made."""
         return self._wanted is not None or self.is_running
 
     def ask(self, change: RoleChange) -> None:
-        """Has the role changed after the present turn. While a change waits or runs, another is dropped: whoever
-        wanted it is closed by the first, and looks anew."""
+        """Change the role after the present turn. While a change waits or runs, another one is dropped: the first one
+        closes the part that wanted it, and its successor decides again."""
         if self.is_changing:
-            log.info("the role is changing already, this is dropped: %s", change.why)
+            log.info("the role is changing already, another change is dropped: %s", change.why)
             return
         self._wanted = change
         self._wake()
 
     def opened(self) -> RoleRecord:
-        """The parts were opened in the recorded role: the record to be saved, without an epoch that is to begin."""
+        """Note that the parts are open in the recorded role. Return the record to save: its epoch has begun."""
         self._record = replace(self._record, begins_epoch=False)
         return self._record
 
     def note_master_role(self, master_role: str) -> bool:
-        """The group's master is this kind of one; True when :attr:`record` changed and is to be saved."""
+        """Note the role of the group's master. Return True when :attr:`record` changed and must be saved."""
         if master_role == self._record.master_role:
             return False
         self._record = replace(self._record, master_role=master_role)
         return True
 
     async def run(self) -> None:
-        """Makes the change that was asked for. Raises what a step raised: the broker then serves nothing and must
-        be stopped; started again, it is in the old role or the new one, as far as it came."""
+        """Make the change that :meth:`ask` got.
+
+        Raises the error of a failed step. The broker then serves nothing and must be stopped; after a restart it has
+        the old or the new role.
+        """
         change, self._wanted = self._wanted, None
         if change is None:
             return
@@ -128,7 +130,7 @@ class RoleSwitch:
         steps.refuse(f"the broker is becoming {_named(role)} ({change.why}): send again in a moment")
         await steps.withdraw()
         await steps.close()
-        # A log that is cut and still called a master's would be served as one after a crash: the role comes first.
+        # The role is saved first: after a crash a truncated log must not be served as a master's.
         self._record = replace(
             before,
             broker_id=role.broker_id,
@@ -151,12 +153,12 @@ def _named(role: Role) -> str:
 
 
 def _what_happened(id_before: int, change: RoleChange) -> str:
-    """For a line in the log."""
+    """Return the text of a log line."""
     role = change.role
     if role.broker_id != id_before:
         return f"id {id_before} became {_named(role)}"
     if change.truncate_to is not None:
-        return f"id {id_before} was opened anew, its log cut to end at {change.truncate_to}"
+        return f"id {id_before} was opened again, with its log truncated at {change.truncate_to}"
     if role.begins_epoch:
-        return f"id {id_before} was opened anew as the master, and begins an epoch"
-    return f"id {id_before} was opened anew"
+        return f"id {id_before} was opened again as the master, and begins an epoch"
+    return f"id {id_before} was opened again"

@@ -1,7 +1,7 @@
-"""Freeze: a master that takes no writes for a while, so that a slave can get everything and take over.
+"""WriteFence: a master takes no writes for a while, so that a slave can copy everything and take over.
 
-Messages are refused meanwhile, and what operators change of topics, groups and offsets. Consumers' commits are taken,
-for clients seldom wait for an answer to them: those that came too late for the slave's copy are brought to it later.
+Meanwhile it refuses messages and changes of topics, groups and offsets by operators. It still takes consumers' commits,
+because clients rarely wait for the answers; commits that miss the slave's copy are sent to the new master later.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _REFUSER = "write fence"
 
 
 class WriteFence:
-    """Of one broker's store and offsets. It ends by itself."""
+    """The fence of one broker. It ends by itself after a time."""
 
     def __init__(self, store: MessageStore, cursors: CursorManager, pending: PendingOffsets, clock: Clock) -> None:
-        """``pending``: what this broker brings to its master as soon as it is a slave."""
+        """``pending``: offsets that this broker sends to its master once it is a slave."""
         self._store = store
         self._cursors = cursors
         self._pending = pending
@@ -39,48 +39,48 @@ class WriteFence:
         self.is_on = False
 
     def begin(self, duration_ms: int, why: str) -> None:
-        """Takes no writes for ``duration_ms``, at most FENCE_MS_MAX, counted from now. ``why`` is told to senders."""
+        """Take no writes for ``duration_ms`` from now on, at most FENCE_MS_MAX. Senders get ``why``."""
         self._until_ms = self._clock.monotonic_ms() + min(duration_ms, FENCE_MS_MAX)
         if not self.is_on:
             self._begun_at = self._cursors.change_count
         self.is_on = True
         self._store.refuse_writes(f"{why}: send again in a moment", by=_REFUSER)
-        log.info("no writes are taken: %s", why)
+        log.info("writes are refused: %s", why)
 
     def end(self) -> None:
-        """Takes writes again."""
+        """Take writes again."""
         if self.is_on:
             self.is_on = False
             self._store.refuse_writes(None, by=_REFUSER)
-            log.info("writes are taken again")
+            log.info("writes are accepted again")
 
     def tick(self) -> None:
-        """Ends it when its time is over."""
+        """End the fence when its time is over."""
         if self.is_on and self._clock.monotonic_ms() >= self._until_ms:
-            log.warning("the freeze was not taken back in time, it ends by itself")
+            log.warning("the write fence was not lifted in time, it ends by itself")
             self.end()
 
     def keep_commits(self) -> None:
-        """Has the commits since it began wait for the next master; when it is over they are this broker's alone."""
+        """Keep the commits since the fence began for the next master. Without a fence there are none to keep."""
         if self.is_on:
             try:
                 for group, topic, queue_id, offset in self._cursors.committed_since(self._begun_at):
                     self._pending.note(group, topic, queue_id, offset)
             except Refusal as refusal:
-                log.warning("not all commits of the last moment are kept for the next master: %s", refusal.remark)
+                log.warning("not all commits since the write fence are kept for the next master: %s", refusal.remark)
 
 
 def routes_with_fence(routes: Iterable[Route], codes: Collection[int], is_fenced: Callable[[], bool]) -> list[Route]:
-    """The table of a master: requests of these ``codes`` are refused while it hands over."""
-    return [_resting(route, is_fenced) if route.code in codes else route for route in routes]
+    """Return a master's routes: requests with these ``codes`` are refused during a hand-over."""
+    return [_fenced(route, is_fenced) if route.code in codes else route for route in routes]
 
 
-def _resting(route: Route, is_fenced: Callable[[], bool]) -> Route:
+def _fenced(route: Route, is_fenced: Callable[[], bool]) -> Route:
     def handle(request: Command, header: Any, peer: Peer) -> Any:
         if is_fenced():
             raise Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
-                "this master hands over to a slave and changes nothing now: send it again in a moment, to the new one",
+                "this master hands over to a slave and makes no changes: send it again in a moment, to the new master",
             )
         return route.handler(request, header, peer)
 

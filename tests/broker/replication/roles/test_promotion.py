@@ -126,7 +126,7 @@ def test_what_is_for_a_master_a_slave_refuses(action: str) -> None:
 def test_a_master_is_not_promoted_unless_it_is_chosen_before_another() -> None:
     world = World()
     assert "already" in refused(world, action="promote")
-    assert "epoch 1, not 7" in refused(world, action="promote", force=True, epoch=7)
+    assert "epoch is 1, not 7" in refused(world, action="promote", force=True, epoch=7)
     order(world, action="promote", force=True, epoch=1)
     (change,) = world.role_changes
     assert change.role == Role(0, begins_epoch=True) and change.truncate_to is None
@@ -134,7 +134,7 @@ def test_a_master_is_not_promoted_unless_it_is_chosen_before_another() -> None:
 
 def test_whoever_has_seen_another_epoch_history_must_look_again() -> None:
     remark = refused(World(), action="fence", fence_ms=5, epoch=7)
-    assert "epoch 1, not 7" in remark
+    assert "epoch is 1, not 7" in remark
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"action": 5}', b'{"action": "dance"}'])

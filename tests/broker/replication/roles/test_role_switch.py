@@ -146,9 +146,9 @@ def test_what_kind_of_master_a_group_has_is_noted_once_and_kept() -> None:
     [
         (1, PROMOTE, "id 1 became the master: promoted"),
         (0, STEP_DOWN, "id 0 became slave 2: a newer master"),
-        (0, PROMOTE, "id 0 was opened anew as the master, and begins an epoch: promoted"),
-        (2, STEP_DOWN, "id 2 was opened anew, its log cut to end at 500: a newer master"),
-        (2, RoleChange(Role(2), "slaves answer"), "id 2 was opened anew: slaves answer"),
+        (0, PROMOTE, "id 0 was opened again as the master, and begins an epoch: promoted"),
+        (2, STEP_DOWN, "id 2 was opened again, with its log truncated at 500: a newer master"),
+        (2, RoleChange(Role(2), "slaves answer"), "id 2 was opened again: slaves answer"),
     ],
 )
 def test_the_log_says_what_happened(
