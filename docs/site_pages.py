@@ -3,6 +3,8 @@
 Every link in a Markdown file of the tree is relative to that file, as a forge wants it. On the site a link to a file
 that has a page becomes a link to that page; a link to another file of the tree becomes its text. A link to a file that
 does not exist stays as it is, and ``mkdocs build --strict`` fails at it.
+
+In the code of a table cell a forge wants ``|`` escaped, where MkDocs would show the backslash: the hook removes it.
 """
 
 import posixpath
@@ -28,6 +30,8 @@ OUTSIDE = {
 SOURCES = {page: source for source, page in OUTSIDE.items()}
 
 _LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\((?!\w+:|#)([^()\s#]+)(#[^()\s]*)?\)")
+_TABLE_ROW = re.compile(r"^\|.*$", re.MULTILINE)
+_CODE = re.compile(r"`[^`]+`")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -38,10 +42,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links between files of the tree into links between pages."""
+    """Turn links between files of the tree into links between pages, and unescape ``|`` in the code of tables."""
     here = page.file.src_uri
     folder = posixpath.dirname(SOURCES.get(here, f"{DOCS}/{here}"))
+    markdown = _TABLE_ROW.sub(_without_escapes, markdown)
     return _LINK.sub(lambda link: _site_link(link, here, folder), markdown)
+
+
+def _without_escapes(row: re.Match[str]) -> str:
+    return _CODE.sub(lambda code: code.group().replace("\\|", "|"), row.group())
 
 
 def _site_link(link: re.Match[str], here: str, folder: str) -> str:
