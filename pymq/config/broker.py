@@ -44,13 +44,13 @@ class BrokerConfig(Config):
     ha_full_sync: bool = setting("haFullSync", False, "Slave: when new, copy the master's whole log instead of starting at its last segment.")
     in_sync_replicas: int = setting("inSyncReplicas", 2, "SYNC_MASTER: copies of a message, the master's included, that a send waits for.", minimum=1, maximum=16, runtime=True)
     auto_in_sync_replicas: bool = setting("enableAutoInSyncReplicas", False, "SYNC_MASTER: accept fewer slaves in sync, down to minInSyncReplicas, instead of refusing sends.", runtime=True)
-    min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Least copies, the master's included, with enableAutoInSyncReplicas; 1 allows the master's alone.", minimum=1, maximum=16, runtime=True)
+    min_in_sync_replicas: int = setting("minInSyncReplicas", 1, "Fewest copies, the master's included, that enableAutoInSyncReplicas accepts; 1 allows the master's alone.", minimum=1, maximum=16, runtime=True)
     slave_timeout_ms: int = setting("slaveTimeout", 3000, "SYNC_MASTER: ms a send waits for slaves before the answer is FLUSH_SLAVE_TIMEOUT (stored, not confirmed).", minimum=10, maximum=600_000, runtime=True)
     ha_max_gap_not_in_sync_bytes: int = setting("haMaxGapNotInSync", 256 * MIB, "Bytes a slave may lag and still count as in sync.", minimum=1, maximum=2**40, runtime=True, is_size=True)
     ha_send_heartbeat_interval_ms: int = setting("haSendHeartbeatInterval", 5000, "ms of silence after which either side sends a heartbeat.", minimum=100, maximum=600_000)
     ha_housekeeping_interval_ms: int = setting("haHousekeepingInterval", 20_000, "ms of silence after which a replication connection is closed.", minimum=500, maximum=600_000)
     ha_transfer_batch_bytes: int = setting("haTransferBatchSize", 256 * 1024, "Most log bytes in one frame to a slave.", minimum=1024, maximum=2 * MIB, is_size=True)
-    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: least ms between two copies of changed topics, groups and offsets from its master.", minimum=50, maximum=60_000)
+    slave_sync_interval_ms: int = setting("slaveSyncInterval", 300, "Slave: minimum ms between two copies of changed topics, groups and offsets from its master.", minimum=50, maximum=60_000)
     slave_read_enable: bool = setting("slaveReadEnable", True, "Slave: serve pulls. Master: send consumers that are far behind to a slave.", runtime=True)
     access_message_in_memory_max_ratio: int = setting("accessMessageInMemoryMaxRatio", 40, "Master: percent of the machine's memory a consumer may lag before it is sent to a slave.", minimum=0, maximum=95, runtime=True)
 
@@ -78,7 +78,7 @@ class BrokerConfig(Config):
     disk_space_warning_level_ratio: int = setting("diskSpaceWarningLevelRatio", 90, "Percent above which writes are refused (35 to 90; 0: off).", minimum=0, maximum=100, runtime=True)
     clean_file_forcibly_enable: bool = setting("cleanFileForciblyEnable", True, "Let diskSpaceCleanForciblyRatio delete segments.", runtime=True)
     commit_log_bytes_max: int = setting("commitLogBytesMax", 0, "Size of the log above which the oldest segments are deleted whatever their age; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
-    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments are deleted whatever their age; writes are refused when none is left to delete; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
+    disk_free_bytes_min: int = setting("diskFreeBytesMin", 0, "Free bytes of the disk below which the oldest segments are deleted, and writes refused if none is left; 0: off.", minimum=0, maximum=2**62, runtime=True, is_size=True)
     delete_file_batch_max: int = setting("deleteFileBatchMax", 10, "Most segments that one pass deletes.", minimum=1, maximum=1000, runtime=True)
     clean_resource_interval_ms: int = setting("cleanResourceInterval", 10_000, "ms between passes; the first runs a minute after the start.", minimum=100, maximum=3_600_000, runtime=True)
 
@@ -86,7 +86,7 @@ class BrokerConfig(Config):
     block_digest_enable: bool = setting("blockDigestEnable", True, "Keep a digest of each 4 KiB of the log and compare it on every read.")
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 4 * MIB, "Bytes of sealed segments that are read again each second to find damage early; 0: off.", minimum=0, maximum=2**40, runtime=True, is_size=True)
     scrub_interval_hours: int = setting("scrubIntervalHours", 168, "Hours between the end of one scrubbing pass and the next; the first runs a minute after the start.", minimum=1, maximum=876_000, runtime=True)
-    cold_segment_hours: int = setting("coldSegmentHours", 0, "Hours after its last change when a sealed segment is compressed (`pymq store thaw` decompresses it for Apache); 0: never.", minimum=0, maximum=876_000, runtime=True)
+    cold_segment_hours: int = setting("coldSegmentHours", 0, "Hours after its last change when a sealed segment is compressed; 0: never. `pymq store thaw` decompresses it.", minimum=0, maximum=876_000, runtime=True)
     cold_bytes_per_second: int = setting("coldBytesPerSecond", 16 * MIB, "Bytes per second that compression, and the comparison after it, may take.", minimum=4096, maximum=2**40, runtime=True, is_size=True)
 
     # Topics, groups, messages
@@ -112,7 +112,7 @@ class BrokerConfig(Config):
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 3000, "ms a registration may take.", minimum=100, maximum=60_000)
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "ms after the last heartbeat until a client is forgotten.", minimum=10_000, maximum=3_600_000)
     lease_time_ms: int = setting("rebalanceLockTime", 60_000, "ms that an ordered consumer's lock on a queue lasts.", minimum=1000, maximum=3_600_000)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte after which a connection is closed.", minimum=5, maximum=86_400)
+    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400)
 
     # Metrics
     metrics_exporter_type: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics to Prometheus.", choices=("DISABLE", "PROM"))

@@ -35,7 +35,7 @@ class NamesrvConfig(Config):
     metrics_prom_exporter_port: int = setting("metricsPromExporterPort", 5558, "Port to serve metrics on; 0 takes any free port.", minimum=0, maximum=65535)
     metrics_label: str = setting("metricsLabel", "", "Labels for every metric: `key:value` pairs separated by commas.", form=METRICS_LABEL)
     metrics_series_max: int = setting("metricsOtelCardinalityLimit", 10_000, "Most series of one metric; the oldest ones stay.", minimum=100, maximum=1_000_000, runtime=True)
-    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "s without a byte after which a connection is closed.", minimum=5, maximum=86_400)
+    idle_timeout_s: int = setting("serverChannelMaxIdleTimeSeconds", 120, "Seconds without a byte after which a connection is closed.", minimum=5, maximum=86_400)
     frame_size_bytes_max: int = setting("frameSizeBytesMax", 16 * MIB, "Largest frame; a longer one closes its connection.", minimum=65_536, maximum=256 * MIB, is_size=True)
     inflated_size_bytes_max: int = setting("inflatedSizeBytesMax", 64 * MIB, "Most bytes a compressed registration may inflate to.", minimum=65_536, maximum=1024 * MIB, is_size=True)
     connection_count_max: int = setting("connectionCountMax", 10_000, "Most connections.", minimum=1, maximum=1_000_000)
