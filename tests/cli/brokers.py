@@ -1,4 +1,4 @@
-"""A name server and brokers of one name in processes of their own, which can be stopped, killed and started again."""
+"""A name server and the brokers of one name, each in its own process: tests stop, kill and restart them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = ("mappedFileSizeCommitLog=1048576", "maxHashSlotNum=1000", "maxIndexN
 
 
 class Brokers:
-    """By any name a test gives them. A broker that is started again has its port, flags and directory of before."""
+    """Brokers by a name of the test's choice. A restarted broker keeps its port, flags and directory."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -43,7 +43,7 @@ class Brokers:
         self._stack.close()
 
     def start(self, name: str, *flags: str, **settings: str) -> str:
-        """Starts it, for the first time with ``flags``; its address once it serves."""
+        """Start the broker, the first time with ``flags``, and return its address once it serves."""
         if name not in self._flags:
             pairs = [*SETTINGS, *(f"{key}={value}" for key, value in settings.items())]
             sets = [part for pair in pairs for part in ("--set", pair)]
@@ -56,7 +56,7 @@ class Brokers:
         return self.addresses[name]
 
     def start_refused(self, name: str, *flags: str) -> int:
-        """The exit code of a broker that must not start."""
+        """Return the exit code of a broker that must not start."""
         self._flags[name] = [*flags, "--store", str(self.directory(name))]
         running = self._spawn(name, "0")
         assert first_line(running) == ""
@@ -70,15 +70,15 @@ class Brokers:
         return self.home / name
 
     def stop(self, name: str) -> None:
-        """SIGTERM, to the end."""
+        """Send SIGTERM and wait for the end."""
         self._end(name, signal.SIGTERM)
 
     def kill(self, name: str) -> None:
-        """kill -9."""
+        """Send SIGKILL and wait for the end."""
         self._end(name, signal.SIGKILL)
 
     def signal(self, name: str, which: Signals) -> None:
-        """Sends a running broker a signal: SIGSTOP and SIGCONT."""
+        """Send a running broker a signal, such as SIGSTOP or SIGCONT."""
         os.kill(self._running[name].pid, which)
 
     def _end(self, name: str, how: Signals) -> None:
@@ -87,11 +87,11 @@ class Brokers:
         running.wait(STOP_TIMEOUT_S)
 
     def run(self, *arguments: str) -> int:
-        """The exit code of a command on this cluster."""
+        """Run a command on this cluster and return its exit code."""
         return cli.run([*arguments, "--namesrv", self.namesrv])
 
     def json(self, capsys: Any, *arguments: str) -> Any:
-        """What a command prints as JSON."""
+        """Run a command and return the JSON that it prints."""
         capsys.readouterr()
         code = self.run(*arguments)
         captured = capsys.readouterr()
@@ -99,34 +99,34 @@ class Brokers:
         return json.loads(captured.out)
 
     def bodies(self, capsys: Any, topic: str) -> list[str]:
-        """All bodies of a topic."""
+        """Return all bodies of a topic."""
         capsys.readouterr()
         assert self.run("tail", topic, "--from", "start", "-F", "-o", "raw") == 0
         return [line for line in capsys.readouterr().out.splitlines() if line]
 
     def wait_for(self, capsys: Any, **ids: int) -> None:
-        """Until each named broker has its id, and those that are slaves follow and lack nothing."""
+        """Wait until each named broker has the given id and every slave among them has caught up."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             found = self._listed(capsys)
-            if all(self._is_as_said(found.get(self.addresses[name]), broker_id) for name, broker_id in ids.items()):
+            if all(self._is_expected(found.get(self.addresses[name]), broker_id) for name, broker_id in ids.items()):
                 return
             assert time.monotonic() < deadline, found
             time.sleep(0.05)
 
     def _listed(self, capsys: Any) -> dict[str, dict[str, Any]]:
-        """Brokers by address; none when the name server does not answer in time."""
+        """Return the brokers by address; empty when the name server does not answer in time."""
         capsys.readouterr()
         code = self.run("cluster", "list", "-o", "json")
         out = capsys.readouterr().out
         return {one["address"]: one for one in json.loads(out)} if code == 0 else {}
 
     @staticmethod
-    def _is_as_said(found: dict[str, Any] | None, broker_id: int) -> bool:
+    def _is_expected(found: dict[str, Any] | None, broker_id: int) -> bool:
         if found is None or found["broker_id"] != broker_id or found["problems"]:
             return False
         return broker_id == 0 or found["lag_bytes"] == 0
 
     def log(self, name: str) -> bytes:
-        """Its CommitLog's bytes."""
+        """Return the bytes of its CommitLog."""
         return b"".join(file.read_bytes() for file in sorted((self.directory(name) / "commitlog").iterdir()))

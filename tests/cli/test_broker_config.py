@@ -1,4 +1,4 @@
-"""``pymq broker config``: which broker is asked, what is changed, and what is refused."""
+"""``pymq broker config``: the broker it asks, the changes it makes and refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP = "broker-a"
 
 
 def group(*ids: int) -> tuple[WorldAdmin, list[World], list[str]]:
-    """A group of masters or slaves: what is asked of them here, each answers alike."""
+    """Return an admin client for a group of brokers with these ids, their worlds and their addresses."""
     admin = WorldAdmin()
     worlds = [World(brokerName=GROUP) for _ in ids]
     addresses = [admin.add(GROUP, broker_id, world) for broker_id, world in zip(ids, worlds, strict=True)]

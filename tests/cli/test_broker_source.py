@@ -1,4 +1,4 @@
-"""BrokerSource: what a broker may answer when it is asked for its log. tests/cli/test_recover.py has a real one."""
+"""BrokerSource: the answers a broker may give for its log. tests/cli/test_recover.py uses a real broker."""
 
 from __future__ import annotations
 

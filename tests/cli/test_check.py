@@ -1,4 +1,4 @@
-"""``check replica``: what is compared, and what each difference comes to."""
+"""``check replica``: the comparisons, and the problem that each difference yields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .worlds import WorldAdmin, master, slave_of
 
 
 class Pair:
-    """A master and its slave whose connection is well, until a test changes something."""
+    """A master and its slave with a healthy connection, until a test changes something."""
 
     def __init__(self, **settings: Any) -> None:
         self.master, self.slave = slave_of(master(100, **settings), **settings)
@@ -52,7 +52,7 @@ class Pair:
         return record
 
     def flip(self, world: World, at: int) -> None:
-        """One bit of the log behind the broker's back."""
+        """Flip one bit of the log without the broker's knowledge."""
         file = world.parts.store._log.segments[0].file
         file.pwrite(at, bytes([file.pread(at, 1)[0] ^ 1]))
 

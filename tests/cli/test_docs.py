@@ -1,4 +1,4 @@
-"""docs/cli.md names every command and every exit code; what README and docs tell one to type can be typed."""
+"""docs/cli.md names every command and exit code, and every command line in README and docs is valid."""
 
 from __future__ import annotations
 

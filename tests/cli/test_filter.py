@@ -21,7 +21,7 @@ from .conftest import Pymq
 
 
 class Counting:
-    """A filter with state: matches every other message it sees; an expression ``wrong`` raises what it likes."""
+    """A filter with state that matches every other message. The expression ``wrong`` raises an arbitrary error."""
 
     name = "counting"
     doc = "every other"

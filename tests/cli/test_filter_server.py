@@ -1,4 +1,4 @@
-"""``pymq filter-server`` as a process: its ready line, its end, and what can't be meant."""
+"""``pymq filter-server`` as a process: its ready line, its end, and the options it refuses."""
 
 from __future__ import annotations
 

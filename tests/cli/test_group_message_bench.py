@@ -10,7 +10,7 @@ from .conftest import Pymq
 
 
 def committed_group(pymq: Pymq, topic: str, group: str) -> None:
-    """A topic of 10 messages in one queue of which the group has read 4."""
+    """Make a topic with 10 messages in one queue; the group has committed offset 4."""
     pymq("topic", "create", topic, "--wq", "1")
     pymq("send", topic, stdin="".join(f"m{number}\n" for number in range(10)))
     assert pymq("tail", topic, "-F", "-n", "4", "--group", group, "--commit").code == EXIT_OK

@@ -1,4 +1,4 @@
-"""``--json`` is there wherever ``-o json`` is."""
+"""Every command with ``-o json`` also takes ``--json``."""
 
 from __future__ import annotations
 

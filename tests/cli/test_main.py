@@ -1,4 +1,4 @@
-"""The command table: help of everything, what help imports, and how errors leave."""
+"""The command table: the help of every command, the imports help needs, and the exit codes of errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pymq.errors import (
 )
 
 SUBCOMMANDS = {
-    "broker": ["", "status", "config", "promote"],  # alone it runs a broker
+    "broker": ["", "status", "config", "promote"],  # without arguments it runs a broker
     "cluster": ["list"],
     "check": ["replica"],
     "topic": ["list", "create", "update", "delete", "describe", "route", "stats"],

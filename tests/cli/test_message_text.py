@@ -1,4 +1,4 @@
-"""Messages as text, JSON and raw bodies, and back."""
+"""Messages to text, JSON and raw bodies, and back."""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @dataclass
 class Scraped:
-    """One answer, as Prometheus' own parser reads it."""
+    """One scrape, as Prometheus' own parser reads it."""
 
     types: dict[str, str]
     series: Series = field(default_factory=dict)
 
     def value(self, name: str, **labels: str) -> float:
-        """Of the only series of that name with these labels among its own."""
+        """Return the value of the only series of that name that has these labels."""
         found = self.values(name, **labels)
         assert len(found) == 1, f"{name} {labels}: {found}"
         return found[0]
@@ -67,7 +67,7 @@ def scrape(address: str) -> Scraped:
 
 
 def wait_for(address: str, what: str, name: str, value: float, **labels: str) -> Scraped:
-    """The first answer in which the series has that value."""
+    """Scrape until the series has that value and return that scrape."""
     end_s = time.monotonic() + DEADLINE_S
     while True:
         scraped = scrape(address)
@@ -78,7 +78,7 @@ def wait_for(address: str, what: str, name: str, value: float, **labels: str) ->
 
 
 class Servers:
-    """Servers with metrics in processes of their own."""
+    """Servers with metrics, each in its own process."""
 
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.home = home
@@ -87,7 +87,7 @@ class Servers:
         self._stack = stack
 
     def start(self, name: str, *arguments: str) -> dict[str, str]:
-        """What its ready line says."""
+        """Start a server and return the fields of its ready line."""
         command = [*arguments, "--json", "--metrics-port", "0"]
         self.running[name] = self._stack.enter_context(process(*command, home=self.home))
         line = first_line(self.running[name])
@@ -108,7 +108,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 
 async def exchange(namesrv: str, metrics: str, count: int) -> list[Scraped]:
-    """Sends and consumes ``count`` messages; what scrapes meanwhile gave, and one behind the last commit."""
+    """Send and consume ``count`` messages. Return the scrapes taken meanwhile and one after the last commit."""
     seen = 0
     scrapes: list[Scraped] = []
 
@@ -156,7 +156,7 @@ def test_a_broker_is_scraped_under_load(servers: Servers) -> None:
     assert ours == {metric.name.removesuffix("_total") for metric in BROKER_METRICS} - ONE_ROLE_ALONE
 
 
-# A broker that is the master does not tell what a slave does.
+# A master exposes no metrics of a slave.
 ONE_ROLE_ALONE = {
     "pymq_replication_ha_client_state",
     "pymq_replication_ha_client_lag_bytes",

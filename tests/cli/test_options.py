@@ -1,4 +1,4 @@
-"""Texts of options turned into values."""
+"""Option texts turned into values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fail-over by hand with real processes: a living master, a dead one, an old one that comes back, two at once."""
+"""Manual failover with real processes: a live master, a dead one, one that comes back, two at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pymq.errors import EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_UNREACHABLE,
 
 from .brokers import DEADLINE_S, Brokers
 
-pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
+pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 Capture = Any
-RETRY_S = 0.01  # without a pause a send that fails at once leaves the others no time
+RETRY_S = 0.01  # without a pause, sends that fail at once would take all the time of the others
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def send(group: Brokers, *bodies: str) -> None:
 
 
 class Load:
-    """Sends one message after the other; ``acked`` are those whose sender was told that they are stored."""
+    """Sends one message after the other; ``acked`` holds those whose send was confirmed."""
 
     def __init__(self, namesrv: str) -> None:
         self._namesrv = namesrv

@@ -1,4 +1,4 @@
-"""A master's directory lost in every way, rebuilt from its slave by ``store recover``, with processes and sockets."""
+"""``store recover`` rebuilds a master's directory from its slave after every kind of loss, with real processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pymq.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE
 
 from .test_slave_tables import Group, wait_for
 
-pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
+pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 MESSAGE_COUNT = 12_000
 SEGMENT_BYTES = 1 << 20
 
@@ -31,7 +31,7 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
 
 
 class Shell:
-    """Commands in this process."""
+    """Runs commands in this process."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
         self._capsys = capsys
@@ -39,7 +39,7 @@ class Shell:
         self._input = home / "stdin"
 
     def run(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
-        """(exit code, stdout, or stderr of what failed)."""
+        """Return the exit code and stdout, or stderr when the command failed."""
         self._capsys.readouterr()
         self._input.write_text(stdin)
         with self._input.open() as source, self._monkeypatch.context() as patched:
@@ -54,7 +54,7 @@ class Shell:
         return json.loads(out)
 
     def bodies(self) -> list[int]:
-        """All messages of the topic."""
+        """Return all bodies of the topic."""
         code, out = self.run("tail", "orders", "-F", "--from", "start", "-o", "raw")
         assert code == EXIT_OK, out
         return sorted(map(int, out.split()))
@@ -66,7 +66,7 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
 
 
 def is_level(shell: Shell) -> bool:
-    """Both brokers are there and the slave has everything."""
+    """Return True when both brokers are registered and the slave has caught up."""
     code, out = shell.run("cluster", "list", "-o", "json")
     records = json.loads(out) if code == EXIT_OK else []
     return len(records) == 2 and all(not one["problems"] for one in records) and records[1]["lag_bytes"] == 0
@@ -116,7 +116,7 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
         group.master = group.start(0)
         wait_for("the slave follows again", lambda: is_level(shell))
         assert shell.bodies() == list(range(MESSAGE_COUNT))
-        # Its log is level before it has asked for the tables.
+        # The slave may catch up with the log before it has asked for the tables.
         wait_for("the same tables", lambda: shell.run("check", "replica", "--full")[0] == EXIT_OK)
     shell.run("topic", "create", "gone", "--wq", "1", "--rq", "1")
     shell.run("send", "gone", "in the new one")
@@ -126,7 +126,7 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
 
 
 def _show(group: Group, shell: Shell) -> None:
-    """What the commands about replication say of a master and its slave."""
+    """Check what the replication commands show of a master and its slave."""
     first, second = shell.json("cluster", "list")
     assert (first["role"], first["in_sync_slaves"], first["connected_slaves"]) == ("ASYNC_MASTER", 1, 1)
     assert (second["role"], second["in_sync"], second["in_sync_slaves"]) == ("SLAVE", True, None)

@@ -1,4 +1,4 @@
-"""``cluster list`` and ``broker status``: every broker with its lag, whatever of the cluster answers."""
+"""``cluster list`` and ``broker status``: every broker with its lag, whichever brokers answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages through the commands: sent in each form, shown from each point, committed only when asked."""
+"""The commands ``send`` and ``tail``: every form of input, every starting point, commits only on request."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _stored_topic() -> dict[str, bool]:
 
 @pytest.fixture
 def stored(pymq: Pymq, _stored_topic: dict[str, bool]) -> str:
-    """A topic with m0 to m39 over 4 queues, every fourth with a tag and a key."""
+    """Make a topic with m0 to m39 in 4 queues; every fourth message has a tag and a key."""
     if not _stored_topic:
         make(pymq, "stored", 4)
         rows = [

@@ -1,4 +1,4 @@
-"""The server commands as processes: ready lines, flags, signals, what survives."""
+"""The server commands as processes: ready lines, flags, signals, and data that survives a stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ START_TIMEOUT_S = 90.0
 
 @contextmanager
 def process(*arguments: str, home: Path) -> Iterator[subprocess.Popen[str]]:
-    """``pymq ARGUMENTS`` in a home directory of its own, without a name server; killed at the end if it still runs."""
+    """Run ``pymq ARGUMENTS`` with its own home directory and no name server; kill it at the end if it still runs."""
     with tempfile.NamedTemporaryFile(dir=home, prefix=f"{arguments[0]}-", suffix=".log", delete=False) as log:
         running = subprocess.Popen(
             [sys.executable, "-m", "pymq", *arguments],
@@ -57,7 +57,7 @@ def first_line(running: subprocess.Popen[str]) -> str:
 
 
 def accept_until(server: socket.socket, wanted: bytes) -> socket.socket:
-    """The first connection over which ``wanted`` comes; others say something else and are closed by their peer."""
+    """Return the first connection that sends ``wanted``. Others send something else and their peer closes them."""
     while True:
         connection, _ = server.accept()
         connection.settimeout(STOP_TIMEOUT_S)
@@ -108,11 +108,11 @@ def test_a_signal_during_the_start_is_a_clean_stop_too(tmp_path: Path, how: sign
         silent.settimeout(STOP_TIMEOUT_S)
         namesrv = f"127.0.0.1:{silent.getsockname()[1]}"
         with process("broker", "--port", "0", "--namesrv", namesrv, "--store", str(data), home=tmp_path) as running:
-            # It has recovered, was not told whether it has a twin, and waits for the answer to its registration.
+            # It has recovered, does not know yet of a second master, and waits for the answer to its registration.
             with accept_until(silent, b"TBW102") as connection:
                 assert (data / "abort").exists()
                 running.send_signal(how)
-                read_until(connection, b'"code":104')  # and takes that back
+                read_until(connection, b'"code":104')  # and unregisters
             assert running.wait(STOP_TIMEOUT_S) == EXIT_OK
             assert first_line(running) == "", "it was never ready"
     assert not (data / "abort").exists(), "a clean stop leaves no abort file"
@@ -183,7 +183,7 @@ def test_namesrv_and_broker_as_two_processes(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_broker_alone_says_where_its_data_is(tmp_path: Path) -> None:
-    # The port and NAMESRV_ADDR differ from the bare form: the machine's own servers may use the default ports.
+    # Port and NAMESRV_ADDR differ from the plain command: servers of the machine may use the default ports.
     with process("broker", "--id", "0", "--port", "0", home=tmp_path) as running:
         line = first_line(running)
     assert line.startswith("broker broker-a (id 0, cluster DefaultCluster) ready on 127.0.0.1:")

@@ -1,4 +1,4 @@
-"""A master and its slave as processes: what changes on the master is soon in the slave's files, commits come back."""
+"""A master and its slave as processes: table changes reach the slave's files, commits go back to the master."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pymq.model.tables import SubscriptionGroupConfig
 
 from .test_servers import first_line, process
 
-pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
+pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 DEADLINE_S = 90.0
 POLL_S = 0.02
 
 
 def wait_for(what: str, condition: Callable[[], object]) -> float:
-    """Seconds until it was true; what is not ready yet counts as false."""
+    """Wait for the condition and return the seconds it took; an error counts as false."""
     begin = time.monotonic()
     while time.monotonic() < begin + DEADLINE_S:
         try:
@@ -40,7 +40,7 @@ def wait_for(what: str, condition: Callable[[], object]) -> float:
 
 
 class Group:
-    """A name server, a master and a slave. Directories outlive the processes."""
+    """A name server, a master and a slave whose directories outlive their processes."""
 
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.home = home
@@ -113,7 +113,7 @@ def test_tables_of_a_slave_process(group: Group) -> None:
     wait_for("equal tables", lambda: group.table(0, "topics") == group.table(1, "topics"))
     wait_for("equal offsets", lambda: group.table(0, "consumerOffset") == group.table(1, "consumerOffset"))
 
-    # The master dies; the slave takes commits, and the master has them when it is back.
+    # The master dies. The slave takes commits, and the master has them after its return.
     group.master.kill()
     group.master.wait()
     wait_for("a commit on the slave", lambda: group.commit("T", "g", 4) is None)
@@ -122,7 +122,7 @@ def test_tables_of_a_slave_process(group: Group) -> None:
     wait_for("the offset on the master", lambda: group.offsets(0)["T@g"]["0"] == 4)
     wait_for("nothing pending", lambda: group.table(1, "pendingOffsets")["pendingOffsets"] == {})
 
-    # A topic that is deleted and made again: the slave's queue begins anew.
+    # A topic is deleted and created again: the slave's queue restarts at 0.
     wait_for("queue files", lambda: group.queue_files(1, "T"))
     run("topic", "delete", "T", "--yes")
     wait_for("the deletion", lambda: "T" not in group.topics() and not group.queue_files(1, "T"))

@@ -1,4 +1,4 @@
-"""``pymq store``: what each command prints, its exit codes, its JSON, and that a running broker is left alone."""
+"""``pymq store``: the output, JSON and exit codes of each command, and the refusal to touch a running broker."""
 
 from __future__ import annotations
 

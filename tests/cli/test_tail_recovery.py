@@ -1,4 +1,4 @@
-"""A SYNC_MASTER loses what was not on its disk yet, in processes: what was acknowledged comes back from its slave."""
+"""A SYNC_MASTER process loses unsynced bytes: its slave gives every acknowledged message back."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pymq.errors import EXIT_OK
 
 from .brokers import Brokers
 
-pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
+pytestmark = pytest.mark.timeout(600)  # starts many processes, one after the other
 Capture = Any
-# Nothing is brought to the disk by itself: what is taken away below may be lost with the power.
+# No timed flush: the bytes removed below are bytes that a power loss may take.
 LAZY_DISK = {"flushIntervalCommitLog": "60000", "flushCommitLogLeastPages": "1000000"}
 
 
@@ -38,7 +38,7 @@ def send(group: Brokers, *bodies: str) -> None:
 
 
 def acknowledged(group: Brokers, capsys: Capture) -> tuple[list[str], int]:
-    """What was sent, all of it answered with 0, and where the log ended after half of it."""
+    """Send messages, each answered with code 0. Return them and the log's end after the first half."""
     group.wait_for(capsys, a=0, b=1)
     bodies = [str(number) for number in range(12)]
     send(group, *bodies[:6])
@@ -48,7 +48,7 @@ def acknowledged(group: Brokers, capsys: Capture) -> tuple[list[str], int]:
 
 
 def lose_pages(group: Brokers, name: str, start: int) -> None:
-    """Bytes of a dead broker's log from ``start`` on never reached its disk."""
+    """Zero a dead broker's log from ``start`` on, as if those pages had never reached its disk."""
     (segment,) = (group.directory(name) / "commitlog").iterdir()
     content = segment.read_bytes()
     segment.write_bytes(content[:start] + bytes(len(content) - start))

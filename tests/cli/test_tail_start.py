@@ -1,4 +1,4 @@
-"""Where a tail begins."""
+"""The options that say where a tail begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tutorial.md works as it is written, but for what it installs, its ports and its waits."""
+"""docs/tutorial.md works as written, except for its installation, its ports and its waits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READY_TIMEOUT_S = 20.0
 
 
 def command(*words: str) -> list[str]:
-    """The tutorial's one command that begins with ``words``."""
+    """Return the tutorial's only command that begins with ``words``."""
     found = [line for line in COMMANDS if line[: len(words)] == list(words)]
     assert len(found) == 1, found
     return found[0]
@@ -51,6 +51,6 @@ def test_every_step_works(server: StandaloneProcess, pymq: Pymq, tmp_path: Path)
 
 
 def test_skipped_steps_are_listed() -> None:
-    """A server of its own is the fixture; an export starts a JVM, tests/spark and scripts/demo run it."""
+    """A fixture starts the server; the export needs a JVM and runs in tests/spark and scripts/demo."""
     run = {"topic", "send", "message", "tail", "group"}
     assert {line[0] for line in COMMANDS} - run == {"standalone", "spark-export"}

@@ -1,4 +1,4 @@
-"""Cluster mode and broker mode, which differ only when there are several brokers."""
+"""Cluster mode and broker mode, which differ only with several brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_servers import first_line, process
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server with broker-a and broker-b of one cluster and broker-c of another."""
+    """Start a name server with broker-a and broker-b of one cluster and broker-c of another."""
     home = tmp_path_factory.mktemp("home")
     with process("namesrv", "--port", "0", "--json", home=home) as server:
         address = json.loads(first_line(server))["namesrv"]

@@ -1,4 +1,4 @@
-"""An admin client whose brokers are parts in this process, so that commands see masters and slaves in any state."""
+"""An admin client whose brokers are objects in this process: commands see masters and slaves in any state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLUSTER = "east"
 
 
 class Connection:
-    """Requests go straight into a broker's table. ``answers`` replaces that for (address, code)."""
+    """Passes requests straight to a broker's dispatch table. ``answers`` overrides it for an (address, code)."""
 
     def __init__(self) -> None:
         self.worlds: dict[str, World] = {}
@@ -45,7 +45,7 @@ class Connection:
 
 
 class Cluster:
-    """What name servers know."""
+    """The state of the name servers."""
 
     def __init__(self) -> None:
         self.known: dict[str, BrokerData] = {}
@@ -55,7 +55,7 @@ class Cluster:
 
 
 class WorldAdmin:
-    """As much of an Admin as the commands about replication use."""
+    """The part of an Admin that the replication commands use."""
 
     def __init__(self) -> None:
         self.connection = Connection()
@@ -64,7 +64,7 @@ class WorldAdmin:
         self.replication = ReplicationAdmin(self.connection, self.brokers)  # type: ignore[arg-type]
 
     def add(self, name: str, broker_id: int, world: World | None) -> str:
-        """Registers a broker, which does not answer when there is no world; its address."""
+        """Register a broker and return its address; without a world the broker does not answer."""
         address = f"10.0.0.{broker_id + 1}:{10911 + len(self.cluster.known)}"
         data = self.cluster.known.setdefault(name, BrokerData(cluster=CLUSTER, broker_name=name, broker_addrs={}))
         data.broker_addrs[broker_id] = address
@@ -74,7 +74,7 @@ class WorldAdmin:
 
 
 class HaService:
-    """A master's feeds that show what they are told."""
+    """A master's HaService that shows the state a test gives it."""
 
     def __init__(self, *slaves: SlaveState) -> None:
         self.slaves = list(slaves)
@@ -89,7 +89,7 @@ class HaService:
 
 
 class Link:
-    """A slave's link that shows what it is told."""
+    """A slave's HaClient that shows the state a test gives it."""
 
     def __init__(self, state: HaClientState) -> None:
         self.shown = state
@@ -99,7 +99,7 @@ class Link:
 
 
 def master(message_count: int = 20, **settings: Any) -> World:
-    """An open master with some messages."""
+    """Return an open master with some messages."""
     world = World(brokerName="broker-a", brokerClusterName=CLUSTER, **settings)
     for number in range(message_count):
         world.put("orders", b"%d" % number * 100, queue_id=number % 3)
@@ -107,7 +107,7 @@ def master(message_count: int = 20, **settings: Any) -> World:
 
 
 def slave_of(world: World, **settings: Any) -> tuple[World, World]:
-    """The master opened again, and a slave with the same directory."""
+    """Return the master, opened again, and a slave with the same log."""
     world.parts.close()
     names = {"brokerName": "broker-a", "brokerClusterName": CLUSTER, **settings}
     files = copy.deepcopy(world.files)

@@ -1,4 +1,4 @@
-"""A scripted server for client tests: answers by request code, remembers what it got, and can speak first."""
+"""A scripted server for client tests: it answers by request code, records requests, and can send requests itself."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NO_ANSWER = None
 
 
 class FakeServer:
-    """``on(code, script)`` sets what a request code does; codes without a script get code 0."""
+    """``on(code, script)`` sets the answer to a request code; codes without a script get code 0."""
 
     def __init__(self) -> None:
         self.address = ""
         self.requests: dict[int, list[Command]] = defaultdict(list)
-        self.answers: list[Command] = []  # responses to what this server asked
+        self.answers: list[Command] = []  # responses to this server's own requests
         self.arrived = asyncio.Condition()
         self._scripts: dict[int, Script] = {}
         self._writers: list[asyncio.StreamWriter] = []
@@ -58,7 +58,7 @@ class FakeServer:
         self._writers.clear()
 
     def push(self, command: Command) -> None:
-        """Sends a request of the server's own on every connection."""
+        """Send a request of the server's own on every connection."""
         for writer in self._writers:
             writer.write(encode_command(command))
 
@@ -70,7 +70,7 @@ class FakeServer:
         return len(self.requests[code])
 
     async def wait_for(self, code: int, count: int = 1, timeout_s: float = 5) -> Command:
-        """The ``count``-th request with ``code``, waited for."""
+        """Wait for the ``count``-th request with ``code`` and return it."""
         async with self.arrived:
             await asyncio.wait_for(self.arrived.wait_for(lambda: len(self.requests[code]) >= count), timeout_s)
         return self.requests[code][count - 1]
@@ -120,7 +120,7 @@ class FakeServer:
 
 
 def route_reply(brokers: dict[str, str], *, queues: int = 4, perm: int = 6, write_queues: int | None = None) -> Reply:
-    """A route answer: broker name -> address of its master."""
+    """Return a route answer; ``brokers`` maps a name to the address of its master."""
     route = TopicRoute(
         queue_datas=[
             QueueData(
@@ -139,7 +139,7 @@ def route_reply(brokers: dict[str, str], *, queues: int = 4, perm: int = 6, writ
 
 
 def serve_routes(server: FakeServer, routes: dict[str, Reply]) -> None:
-    """Makes ``server`` a name server that knows ``routes`` (topic -> reply)."""
+    """Make ``server`` a name server that knows ``routes`` (topic -> reply)."""
     server.on(
         RequestCode.GET_ROUTEINFO_BY_TOPIC,
         lambda command: routes.get(command.ext["topic"], Reply(ResponseCode.TOPIC_NOT_EXIST, "No route info")),

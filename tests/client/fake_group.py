@@ -25,7 +25,7 @@ GROUP = "G"
 
 
 class FakeGroup:
-    """Name server and broker ``b`` in one; topic T with ``queue_count`` queues, the group's retry topic with one."""
+    """A name server and a broker ``b`` in one: topic T with ``queue_count`` queues, the retry topic with one."""
 
     def __init__(self, queue_count: int = 1) -> None:
         self.server = FakeServer()
@@ -35,7 +35,7 @@ class FakeGroup:
         self.min_offsets: dict[MessageQueue, int] = defaultdict(int)
         self.members: list[str] | None = None  # None: the client that asks
         self.refused_locks: set[MessageQueue] = set()
-        self.pull_codes: list[int] = []  # codes the next pulls of T get instead of an answer
+        self.pull_codes: list[int] = []  # codes that answer the next pulls of T
         self.client_id = ""
         self.more = asyncio.Event()
 
@@ -59,7 +59,7 @@ class FakeGroup:
         return self
 
     def put(self, body: bytes = b"x", *, topic: str = "T", queue_id: int = 0, **fields: Any) -> MessageQueue:
-        """Stores one more message and wakes parked pulls."""
+        """Store one more message and wake parked pulls."""
         queue = MessageQueue(topic, "b", queue_id)
         log = self.logs[queue]
         log.append(record(body, topic=topic, queue_id=queue_id, offset=len(log), **fields))

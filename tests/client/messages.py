@@ -1,4 +1,4 @@
-"""Stored messages made by hand, for client tests."""
+"""Builds stored messages for client tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def record(
     reconsume_times: int = 0,
     **properties: str,
 ) -> bytes:
-    """One record as a broker stores it; its physical offset is 1000 + ``offset``."""
+    """Return one record as a broker stores it; its physical offset is 1000 + ``offset``."""
     return encode_record(
         topic=topic.encode(),
         queue_id=queue_id,
@@ -39,5 +39,5 @@ def record(
 
 
 def message(body: bytes = b"x", **options: Any) -> StoredMessage:
-    """The same, decoded."""
+    """Return the same record, decoded."""
     return decode_record(record(body, **options))

@@ -1,6 +1,6 @@
-"""Whole exchanges of the client library with a running cluster: any server that speaks RocketMQ's protocol will do.
+"""Scenarios of the client library against a running cluster, which may be any RocketMQ-compatible server.
 
-Each scenario gets the name server's address and makes topics and groups of its own; it raises AssertionError when
+Each scenario gets the name server's address and creates its own topics and groups; it raises AssertionError when
 something differs from what it should be.
 """
 
@@ -36,12 +36,12 @@ _numbers = itertools.count()
 
 
 def fresh(kind: str) -> str:
-    """A topic or group name nobody used before."""
+    """Return a topic or group name that is not in use."""
     return f"{kind}_{os.getpid()}_{time.monotonic_ns():x}_{next(_numbers)}"
 
 
 async def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Waits for ``condition``; an AssertionError names ``what`` after the deadline."""
+    """Wait for ``condition``; after the deadline an AssertionError names ``what``."""
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, f"waited {deadline_s:g} s in vain for {what}"
@@ -49,7 +49,7 @@ async def until(condition: Callable[[], object], what: str, deadline_s: float = 
 
 
 async def make_topic(namesrv: str, queue_count: int = 4) -> str:
-    """A new topic on every master of the cluster, known to the name server."""
+    """Create a topic on every master of the cluster and wait until the name server knows it."""
     topic = fresh("T")
     async with Admin(namesrv) as admin:
         for master in await admin.cluster.masters():
@@ -66,15 +66,15 @@ async def make_topic(namesrv: str, queue_count: int = 4) -> str:
 
 
 async def send_numbers(namesrv: str, topic: str, count: int, tags: str = "") -> None:
-    """Bodies b"0" .. to the topic, spread over its queues."""
+    """Send the bodies b"0", b"1", … to the topic, spread over its queues."""
     async with Producer(fresh("P"), namesrv=namesrv) as producer:
-        # An answer that comes too late makes the producer send again, and scenarios count what they get.
+        # A late answer makes the producer send again, and scenarios count the messages they get.
         sends = [producer.send(Message(topic, b"%d" % n, tags=tags), timeout_s=DEADLINE_S) for n in range(count)]
         await asyncio.gather(*sends)
 
 
 class Inbox:
-    """A handler that keeps what it got."""
+    """A handler that keeps the messages it got."""
 
     def __init__(self, verdict: Callable[[StoredMessage], ConsumeResult | None] = lambda _: None) -> None:
         self.messages: list[StoredMessage] = []
@@ -138,7 +138,7 @@ async def send_and_pull(namesrv: str, directory: Path) -> None:
 
 
 async def _stored(pull: PullConsumer, queue: MessageQueue, end: int) -> None:
-    """Waits until all messages in front of offset ``end`` can be pulled: Java fills its queues behind its answers."""
+    """Wait until all messages below offset ``end`` can be pulled: Java fills its queues after it answers."""
     deadline = time.monotonic() + DEADLINE_S
     while await pull.max_offset(queue) < end:
         assert time.monotonic() < deadline, f"waited {DEADLINE_S:g} s in vain for {end} messages"
@@ -179,7 +179,7 @@ async def share_and_rebalance(namesrv: str, directory: Path) -> None:
 
 
 async def a_member_that_vanishes(namesrv: str, directory: Path) -> None:
-    """A member whose connection breaks without a goodbye: the others take its queues, nothing is lost."""
+    """A member's connection breaks without unregistering: the others take its queues and no message is lost."""
     topic, group = await make_topic(namesrv, 4), fresh("G")
     inboxes = [Inbox(), Inbox()]
     stays, vanishes = (
@@ -297,7 +297,7 @@ async def _expect_dead(pull: PullConsumer, group: str, bodies: list[bytes]) -> N
 
 
 async def orderly(namesrv: str, directory: Path) -> None:
-    """Two members, one joining late; failures in between. Every queue's messages come in order, none twice."""
+    """Two members, one joins late, with failures in between: each queue's messages arrive in order, none twice."""
     topic, group = await make_topic(namesrv, 4), fresh("G")
     done: dict[int, list[int]] = defaultdict(list)
     failed: set[bytes] = set()
@@ -421,7 +421,7 @@ async def reset_by_an_operator(namesrv: str, directory: Path) -> None:
         await until(lambda: len(inbox.messages) >= 10, "all messages once")
         await consumer.commit()
         await admin.groups.reset_offsets(group, topic, await admin.cluster.masters(), timestamp_ms=0)
-        await send_numbers(namesrv, topic, 4)  # wakes parked pulls, which then hear of the reset
+        await send_numbers(namesrv, topic, 4)  # wakes parked pulls, whose answer carries the reset
         await until(lambda: len(inbox.messages) >= 24, "all messages again")
 
 

@@ -1,4 +1,4 @@
-"""Clients outlive their servers: a broker and name server that go away and come back at the same addresses."""
+"""Clients survive a restart of broker and name server at the same addresses."""
 
 from __future__ import annotations
 

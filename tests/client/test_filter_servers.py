@@ -1,4 +1,4 @@
-"""Subscriptions through filter servers as heartbeats tell them."""
+"""Subscriptions through filter servers, as heartbeats carry them."""
 
 from __future__ import annotations
 

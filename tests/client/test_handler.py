@@ -1,4 +1,4 @@
-"""How application handlers are called and what their outcome means."""
+"""How the client calls application handlers, and the meaning of their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer that runs a filter itself: what arrives, what counts as done, and how it stops."""
+"""A consumer with a local filter: the messages that arrive, the committed offsets, and the stop policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUEUE = MessageQueue("T", "b", 0)
 
 
 class LengthFilter:
-    """Bodies of at least so many bytes; ``?`` can't be judged."""
+    """Matches bodies of at least the given size in bytes; the body ``?`` is an error."""
 
     name = "length"
     doc = "A number of bytes."
@@ -62,7 +62,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(scenario: Any, *bodies: bytes, **subscription: Any) -> None:
-    """``scenario(group, consumer, inbox)`` with a consumer that is not started yet, and messages in its queue."""
+    """Run ``scenario(group, consumer, inbox)`` with an unstarted consumer and messages in its queue."""
 
     async def main() -> None:
         group = await FakeGroup(1).start()
@@ -149,7 +149,7 @@ def test_stop_delivers_the_messages_before_the_failed_one() -> None:
 
 
 def pulling(scenario: Any, *bodies: bytes) -> None:
-    """``scenario(group, pull)`` with a PullConsumer and messages in its queue."""
+    """Run ``scenario(group, pull)`` with a PullConsumer and messages in its queue."""
 
     async def main() -> None:
         group = await FakeGroup(1).start()

@@ -1,4 +1,4 @@
-"""Where offsets are kept: brokers, or a file."""
+"""The two offset stores: brokers, or a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHER = MessageQueue("T", "b", 1)
 
 
 class FakeRequests(QueueOffsets):
-    """Offsets at a broker that can be out of reach, and that answers only while its gate is open."""
+    """Offsets at a broker that may be unreachable and that answers only while its gate is open."""
 
     def __init__(self) -> None:
         self.offsets: dict[MessageQueue, int] = {}
@@ -66,7 +66,7 @@ def test_only_changes_go_to_the_broker() -> None:
 
 
 async def turns(count: int = 5) -> None:
-    """Lets every other task run as far as it can."""
+    """Let every other task run until it waits."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""What a message looks like on its way out."""
+"""The form in which a message is sent."""
 
 from __future__ import annotations
 

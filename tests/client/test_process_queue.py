@@ -1,4 +1,4 @@
-"""The cache of one queue: limits, what is done, and waiting."""
+"""The cache of one queue: limits, finished messages, and waiting."""
 
 from __future__ import annotations
 

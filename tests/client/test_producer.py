@@ -27,7 +27,7 @@ BATCH = RequestCode.SEND_BATCH_MESSAGE
 
 
 def stored(command: Command) -> Any:
-    """A broker that stores everything at offset 7 of the queue asked for."""
+    """Make a broker that stores every message at offset 7 of the requested queue."""
     header = decode_header(SendMessageV2Header, command.ext)
     return Reply(ext=SendMessageAnswer(message_id="7F" * 16, queue_id=header.queue_id, queue_offset=7))
 
@@ -38,7 +38,7 @@ def sent(broker: Any, n: int = 0, code: Any = SEND) -> Any:
 
 
 def run(scenario: Any, *, brokers: int = 1, **options: Any) -> None:
-    """``scenario(namesrv, brokers, producer)`` with a topic T on all brokers, 2 queues each."""
+    """Run ``scenario(namesrv, brokers, producer)`` with a topic T on all brokers, 2 queues each."""
 
     async def main() -> None:
         namesrv = await FakeServer().start()
@@ -139,7 +139,7 @@ def test_another_broker_takes_what_one_refuses(code: int) -> None:
         brokers[0].refuse(SEND, code)
         results = [await producer.send(Message("T", b"x")) for _ in range(4)]
         assert {result.queue.broker_name for result in results} == {"broker-1"}
-        assert 1 <= brokers[0].count(SEND) <= 2  # later sends leave it alone for a while
+        assert 1 <= brokers[0].count(SEND) <= 2  # later sends avoid it for a while
 
     run(scenario, brokers=2)
 
@@ -339,7 +339,7 @@ def test_name_servers_fall_over() -> None:
         await dead.stop()
         broker.on(SEND, stored)
         serve_routes(namesrv, {"T": route_reply({"b": broker.address})})
-        for seed in range(4):  # whichever is asked first
+        for seed in range(4):  # the one that is asked first
             addresses = f"{dead.address};{namesrv.address}"
             async with Producer("PG", namesrv=addresses, rng=random.Random(seed)) as producer:
                 await producer.send(Message("T", b"x"))

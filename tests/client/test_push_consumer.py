@@ -1,4 +1,4 @@
-"""PushConsumer against a scripted broker: what it tells, asks, keeps and repeats."""
+"""PushConsumer against a scripted broker: heartbeats, pulls, offsets and retries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(
     expression: str = "*",
     **options: Any,
 ) -> None:
-    """``scenario(group, consumer, inbox)`` with a started consumer of topic T."""
+    """Run ``scenario(group, consumer, inbox)`` with a started consumer of topic T."""
 
     async def main() -> None:
         group = await FakeGroup(queue_count).start()
@@ -106,7 +106,7 @@ def test_a_pull_that_carries_a_commit_is_not_parked() -> None:
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
         assert not any(header.commit_offset for header in pulls(group)), "nothing was committed by itself yet"
         await consumer.commit()
-        for done in (2, 3):  # a parked pull is answered, then the next one knows what is done
+        for done in (2, 3):  # a parked pull is answered; the next one carries the new offset
             group.put()
             await until(lambda done=done: consumer._state.offsets.current(QUEUE) == done, "one more message")
         assert not any(header.commit_offset for header in pulls(group)), "one message is no reason yet"

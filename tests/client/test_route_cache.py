@@ -1,4 +1,4 @@
-"""Which queues and addresses a route gives."""
+"""The queues and addresses that a route yields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking faces' own behaviour; what they do at a broker is in the scenarios."""
+"""The blocking wrappers; the scenarios test what they do at a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that goes on although its caller was cancelled."""
+"""Work that continues after its caller was canceled."""
 
 from __future__ import annotations
 

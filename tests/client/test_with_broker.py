@@ -1,4 +1,4 @@
-"""Every scenario of the client library against a PyMQ name server and broker in a process of their own."""
+"""Every scenario of the client library against a PyMQ name server and broker in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison finds each way in which an export can differ from what was sent."""
+"""The comparison finds every way in which an export can differ from the sent messages."""
 
 from pathlib import Path
 

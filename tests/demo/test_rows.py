@@ -1,4 +1,4 @@
-"""The tour's data: every row of every file becomes one message that can be told from all others."""
+"""The data of the demo: every row of every file becomes one unique message."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""A slow oracle: walks the tree for every message with Java's types at run time, as Java's classes do.
+"""A slow oracle that walks the tree for every message with Java's types at run time, as Java's classes do.
 
 Written against Apache RocketMQ 5.3.3's classes and apart from pymq.filter.compiler, which settles types beforehand.
 """
@@ -21,11 +21,11 @@ class JavaValue(NamedTuple):
 
 
 class Thrown(Exception):
-    """Java's evaluation throws."""
+    """Raised where Java's evaluation throws."""
 
 
 def evaluate(node: nodes.Node, properties: Mapping[str, str]) -> bool | None:
-    """The condition's answer. Raises Thrown."""
+    """Return the condition's answer. Raises Thrown."""
     result = _evaluate(node, properties)
     assert result is None or result.kind is Kind.BOOLEAN
     return None if result is None else bool(result.value)
@@ -77,7 +77,7 @@ def _negated(value: JavaValue | None) -> JavaValue | None:
 
 
 def _pairwise(terms: Any, below: Any, *, stops_at: bool) -> JavaValue | None:
-    """Two at a time from the left, as Java's tree of pairs is walked."""
+    """Evaluate two at a time from the left, as Java walks its tree of pairs."""
     *first, last = terms
     left = below(last) if not first else _pairwise(first, below, stops_at=stops_at)
     if not first or (left is not None and left.value is stops_at):
@@ -117,7 +117,7 @@ def _equal(left: JavaValue | None, right: JavaValue | None) -> JavaValue | None:
 
 
 def _compared(left: JavaValue, right: JavaValue) -> int:
-    """Java's compareTo after its conversions; -1 for types that can't be compared."""
+    """Return Java's compareTo after its conversions; -1 for types that cannot be compared."""
     if left.kind is not right.kind:
         if left.kind is Kind.BOOLEAN:
             if right.kind is Kind.TEXT:

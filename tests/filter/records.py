@@ -7,7 +7,7 @@ HOST = pack_host("127.0.0.1", 1)
 
 
 def record(properties: bytes, body: bytes = b"x") -> bytes:
-    """One record of topic T."""
+    """Return one record of topic T."""
     return encode_record(
         topic=b"T",
         body=body,

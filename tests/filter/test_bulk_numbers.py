@@ -1,4 +1,4 @@
-"""Numbers read in bulk are those that are read one by one, and the plain spellings are all read."""
+"""Numbers read in bulk equal those read one by one, and every plain spelling is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties found in many records at once are those found one by one."""
+"""Properties found in many records at once equal those found one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table_of(records: list[bytes]) -> PropertyTable:
 
 
 def values(table: PropertyTable, name: str) -> list[bytes | str | None]:
-    """Of each record; "?" where the table does not say."""
+    """Return the value of each record; "?" where the table does not know it."""
     column = table.column(name)
     texts = zip(table.texts(column.starts), column.is_found.tolist(), column.is_sure.tolist(), strict=True)
     return [(text if is_found else None) if is_sure else "?" for text, is_found, is_sure in texts]
@@ -40,7 +40,7 @@ def test_equal_to_finding_one_by_one(raws: list[str], in_body: bool) -> None:
         assert [each for each, value in zip(wanted, found, strict=True) if value != "?"] == [
             value for value in found if value != "?"
         ]
-        # Only an empty value is left to a closer look.
+        # Only an empty value is left to the plain reader.
         sources = [source_of(memoryview(stored)) + b"\x02" for stored in records]
         empty = f"\x02{name}\x01\x02".encode()
         assert all(empty in source for source, value in zip(sources, found, strict=True) if value == "?")

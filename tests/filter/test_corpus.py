@@ -1,4 +1,4 @@
-"""Every answer of Apache RocketMQ 5.3.3's own classes, kept in tests/golden/sql92, is PyMQ's too."""
+"""PyMQ gives every answer that Apache RocketMQ 5.3.3's own classes gave for tests/golden/sql92."""
 
 from typing import Any
 

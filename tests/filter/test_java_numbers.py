@@ -1,4 +1,4 @@
-"""What Java takes as a number, and how it sorts doubles."""
+"""The texts that Java accepts as numbers, and its order of doubles."""
 
 import math
 

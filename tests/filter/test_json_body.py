@@ -1,4 +1,4 @@
-"""Bodies as JSON, and those that are none."""
+"""Bodies read as JSON, and bodies that are not JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled expressions equal a slow walk of the tree, and no text whatever does more than be refused."""
+"""Compiled expressions equal a slow walk of the tree, and any text is either compiled or refused."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def negated(operands: st.SearchStrategy[nodes.Node]) -> st.SearchStrategy[nodes.
 
 
 def larger(conditions: st.SearchStrategy[nodes.Node]) -> st.SearchStrategy[nodes.Node]:
-    """Conditions made of smaller ones."""
+    """Generate conditions from smaller ones."""
     terms = st.lists(conditions, min_size=2, max_size=4).map(tuple)
     anything = negated(st.one_of(PROPERTIES, LITERALS, conditions))
     ordered = negated(st.one_of(PROPERTIES, NUMBER_CONSTANTS, conditions.map(nodes.Negate)))

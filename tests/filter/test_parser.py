@@ -1,4 +1,4 @@
-"""Errors name the column and what was expected; limits hold and what is over them is refused at once."""
+"""Errors name the column and the expected token; a text over a limit is refused at once."""
 
 import pytest
 

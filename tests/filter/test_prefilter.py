@@ -1,4 +1,4 @@
-"""Narrowing never leaves out a record that matches, and leaves out most of the others."""
+"""A prefilter keeps every record that matches and drops most of the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def edges_of(records: list[bytes]) -> NDArray[np.int64]:
 
 
 def kept(tree: nodes.Node, records: list[bytes]) -> set[int] | None:
-    """The numbers of the records that a prefilter keeps; None when it says nothing."""
+    """Return the numbers of the records that a prefilter keeps; None without a prefilter."""
     prefilter = make_prefilter(tree)
     if prefilter is None:
         return None
@@ -89,7 +89,7 @@ def test_non_matching_records_are_dropped(sql: str, numbers: set[int]) -> None:
     ],
 )
 def test_each_condition_keeps_the_right_records(sql: str, numbers: set[int]) -> None:
-    """Few records, so that no condition is left to the look at each."""
+    """The records are few, so that the prefilter evaluates every condition."""
     raws = [f"size\x01{number}\x02color\x01{('red', 'blue')[number % 2]}\x02" for number in range(10)]
     raws[3] += "on\x01TRUE"
     raws[4] += "on\x01no\x02"

@@ -1,4 +1,4 @@
-"""Properties are found in raw bytes as the decoder finds them, in every kind of record."""
+"""Properties found in raw bytes equal those of the decoder, in every kind of record."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Filters are found by name; a package that is broken is listed with its error and harms nobody."""
+"""Filters are found by name; a broken package is listed with its error and affects no other."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_longest_name() -> None:
 
 def test_a_real_entry_point_is_loaded() -> None:
     entry = EntryPoint("own", "pymq.filter.builtin:BuiltinFilters", "pymq.filters")
-    # The class is no object with hooks bound to it, so it brings nothing that could be used: an error, not a crash.
+    # The entry point is a class, not an instance with hooks, so it has no usable filter: an error, not a crash.
     [*_, source] = registry(entry).sources()
     assert source.error is not None and source.package == "pymq.filter.builtin"
 

@@ -1,4 +1,4 @@
-"""Limits, errors and counts of a filter at work."""
+"""Limits, errors and counts of a running filter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pymq.model.record import decode_record, encode_record
 
 
 class Plugin:
-    """A filter out of a function; the expression ``slow`` takes ``compile_ms`` to compile."""
+    """A filter made of a function; the expression ``slow`` takes ``compile_ms`` to compile."""
 
     name = "own"
     doc = "of a test"
@@ -51,7 +51,7 @@ def kept(filter: RunningFilter, count: int) -> list[int]:
 
 
 def third(message: FilterMessage) -> bool | None:
-    """True, False, unknown and an error in turn."""
+    """Return True, False, unknown and an error in turn."""
     at = message.queue_offset % 4
     if at == 3:
         raise FilterError("three")
@@ -134,7 +134,7 @@ def test_a_batch_over_its_time_fails_with_filter_and_limit_named() -> None:
     assert len(outcomes) == 3 * count
     assert "filter own took" in str(outcomes[-1]) and f"the limit is {running.BATCH_TIME_MAX_MS}" in str(outcomes[-1])
     assert filter.stats.time_ms == 2 * at_the_edge
-    assert filter.match(messages(count)) == [True] * count  # the next batch has time of its own
+    assert filter.match(messages(count)) == [True] * count  # the next batch has its own time limit
 
 
 def test_the_longest_expression() -> None:

@@ -1,4 +1,4 @@
-"""Expressions are compiled once, refusals are kept too, and the parser is not imported before it is needed."""
+"""Expressions and refusals are cached, and the parser is imported only when it is needed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A worker process with a filter that does, for each message, what its body says."""
+"""A worker process whose filter does what the body of each message orders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def obey(message: FilterMessage) -> bool | None:
 
 
 class Hostile:
-    """Expressions: ``obey``, or what its compiling does."""
+    """Expressions: ``obey``, or an order for the compilation."""
 
     name = "hostile"
     doc = "For tests."

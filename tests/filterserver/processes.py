@@ -1,4 +1,4 @@
-"""Filter servers as processes of their own, beside a real broker: what can be killed."""
+"""Filter servers in their own processes beside a real broker, so that tests can kill them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.test_servers import STOP_TIMEOUT_S, first_line, process
 
 @contextmanager
 def filter_servers(server: StandaloneProcess, home: Path, count: int) -> Iterator[dict[str, subprocess.Popen[str]]]:
-    """``count`` servers by their addresses, which the routes of the broker's topics name."""
+    """Start ``count`` servers; return them by address, once the routes of the broker's topics name them."""
     with ExitStack() as stack:
         running = [
             stack.enter_context(process("filter-server", "--broker", server.broker, "--json", home=home))

@@ -1,4 +1,4 @@
-"""Records of one queue, as a pull's answer holds them."""
+"""Records of one queue, as the answer to a pull holds them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record(offset: int, body: bytes = b"x", tags: str = "", topic: str = "T", qu
 
 
 def records(bodies: Sequence[bytes], start: int = 0) -> bytes:
-    """Back to back, at offsets from ``start`` on."""
+    """Return records back to back, at offsets from ``start`` on."""
     return b"".join(record(start + index, body) for index, body in enumerate(bodies))
 
 

@@ -1,4 +1,4 @@
-"""What class names mean, and the table of classes."""
+"""The meaning of class names, and the table of classes."""
 
 from __future__ import annotations
 

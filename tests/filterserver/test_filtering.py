@@ -21,7 +21,7 @@ OUTCOMES = {b"yes": MATCH, b"no": NO_MATCH, b"bad": FAILED}
 
 
 class FakeWorkers:
-    """Judges by the bodies; a batch with a killer in it fails."""
+    """Filters by the bodies; a batch that holds a killer message fails."""
 
     def __init__(self) -> None:
         self.failure_count = 0
@@ -47,7 +47,7 @@ def pull(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], start: i
 
 
 def read_all(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], count: int) -> tuple[list[bytes], str]:
-    """What a consumer gets that pulls to the end, or to where it is stopped."""
+    """Return the messages of a consumer that pulls to the end or to where it is stopped."""
     got: list[bytes] = []
     offset = 0
     while offset < len(queue):

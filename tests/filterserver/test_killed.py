@@ -1,4 +1,4 @@
-"""Two filter servers, one killed while a topic is read from its start to its end: nothing is lost, nothing skipped."""
+"""One of two filter servers is killed while a topic is read from start to end: no message is lost or skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pymq.wire.command import request
 from tests.cli.test_servers import STOP_TIMEOUT_S, first_line, process
 from tests.filterserver.processes import filter_servers
 
-# More than pipes and answers hold: a reader that has begun has most of the topic before it.
+# More than pipes and answers hold: a reader that has begun still has most of the topic to read.
 COUNT = 2500
 BLANK_UNIT = b"x" * 2000
 WANTED = list(range(0, COUNT, 5))
@@ -103,7 +103,7 @@ def test_a_spark_task(server: StandaloneProcess, pair: Pair) -> None:
 @pytest.mark.spark
 def test_an_export(server: StandaloneProcess, pair: Pair, tmp_path: Path) -> None:
     class KillAtStart(NoProgress):
-        """Everything is planned by then, the killed server too."""
+        """Kills a server at the start, when the plan already includes it."""
 
         def phase(self, text: str) -> None:
             if text == "exporting":

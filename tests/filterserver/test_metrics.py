@@ -1,4 +1,4 @@
-"""A filter server's figures for Prometheus: groups' filters, and workers that were killed."""
+"""Metrics of a filter server: the filters of groups, and killed workers."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Cluster:
-    """A name server, a broker, one filter server, and a client to ask them."""
+    """A name server, a broker, one filter server, and a client that sends requests to them."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = SystemClock()
@@ -74,7 +74,7 @@ class Cluster:
         await self.namesrv.stop()
 
     def registered(self) -> list[str]:
-        """The filter servers that a route would name."""
+        """Return the filter servers that a route names."""
         found = self.namesrv.table.brokers.filter_servers("broker-a")
         return found.get(self.broker.address, [])
 
@@ -87,7 +87,7 @@ class Cluster:
         return await self.client.invoke(self.filter_server.address, command, DEADLINE_S)
 
     async def bring(self, class_name: str, source: str = "", **fields: str) -> Command:
-        """REGISTER_MESSAGE_FILTER_CLASS for the group G and the topic T."""
+        """Send REGISTER_MESSAGE_FILTER_CLASS for the group G and the topic T."""
         raw = source.encode()
         named = {
             "consumerGroup": "G",
@@ -98,7 +98,7 @@ class Cluster:
         return await self.ask(request(RequestCode.REGISTER_MESSAGE_FILTER_CLASS, named | fields, raw))
 
     async def pull(self, offset: int, *, suspend_ms: int = 0, sub_version: int = 0, group: str = "G") -> Command:
-        """As a Java consumer in class filter mode pulls."""
+        """Pull as a Java consumer in class filter mode does."""
         flags = sysflag.PULL_CLASS_FILTER | (sysflag.PULL_SUSPEND if suspend_ms else 0)
         fields = {"consumerGroup": group, "topic": "T", "queueId": 0, "queueOffset": offset, "maxMsgNums": 32}
         fields |= {"sysFlag": flags, "commitOffset": 0, "suspendTimeoutMillis": suspend_ms, "subVersion": sub_version}
@@ -215,7 +215,7 @@ def test_an_unusable_class_is_refused(
 
 
 async def heartbeat(made: Cluster, class_name: str, version: int, *, class_filter_mode: bool = True) -> None:
-    """As Java clients from 5.0 on say it: the class's name, never its source."""
+    """Send a heartbeat as Java clients from 5.0 on do: with the name of the class, never its source."""
     wanted = SubscriptionData(
         topic="T", sub_string=class_name, class_filter_mode=class_filter_mode, sub_version=version
     )

@@ -1,4 +1,4 @@
-"""PyMQ's own consumer through filter servers: what arrives, also when one is killed, and what it is told."""
+"""PyMQ's own consumer through filter servers: the messages it gets, also after a kill, and the errors."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_without_a_filter_server_the_error_names_the_next_step(
 
 
 async def read(pull: PullConsumer, offset: int, end: int, got: list[bytes], **wanted: object) -> int:
-    """Pulls [offset, end) four messages at a time; the offset to go on at."""
+    """Pull [offset, end) four messages at a time; return the offset to continue at."""
     while offset < end:
         result = await pull.pull(QUEUE, offset, 4, **{**OBEY, **wanted})
         assert result.next_offset > offset and len(result.messages()) <= 4

@@ -1,4 +1,4 @@
-"""WorkerPool and its processes: what they answer, and what becomes of those that hang, die or eat memory."""
+"""WorkerPool and its processes: their answers, and the replacement of those that hang, die or use too much memory."""
 
 from __future__ import annotations
 

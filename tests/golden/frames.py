@@ -1,4 +1,4 @@
-"""Reads frames.jsonl: frames captured between real clients and a real Apache RocketMQ 5.3.3 name server and broker."""
+"""Reads frames.jsonl: frames captured between real clients and an Apache RocketMQ 5.3.3 name server and broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRAMES_FILE = Path(__file__).with_name("frames.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One captured frame. ``raw`` is the whole of it; ``peer`` the client's kind, ``to`` where it was connected."""
+    """One captured frame. ``raw``: all its bytes; ``peer``: the kind of client; ``to``: its server."""
 
     line: int
     raw: bytes
@@ -35,7 +35,7 @@ class Frame:
 
 @cache
 def load_frames() -> tuple[Frame, ...]:
-    """All captured frames, in the order of the file."""
+    """Return all captured frames, in the order of the file."""
     with FRAMES_FILE.open(encoding="utf-8") as lines:
         return tuple(_frame(number, json.loads(line)) for number, line in enumerate(lines, 1))
 

@@ -1,4 +1,4 @@
-"""Every captured frame decodes, re-encodes to the same meaning, and its fields and body fit the typed classes."""
+"""Every captured frame survives a round trip, and its fields and body fit the typed classes."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_every_captured_request_code_is_accounted_for() -> None:
 
 
 def _as_java(value: str, typed: str) -> str:
-    """The C++ client writes booleans as numbers."""
+    """Return the value as Java writes it; the C++ client writes booleans as numbers."""
     return {"0": "false", "1": "true"}.get(value, value) if typed in ("true", "false") else value
 
 
@@ -254,7 +254,7 @@ def test_json_bodies_fit_their_typed_classes(frame: Frame) -> None:
 def test_routes_are_written_as_the_java_name_server_wrote_them(frame: Frame) -> None:
     body = decode_command(frame.payload).body
     written = route_bodies.encode_route(route_bodies.decode_route(body), quoted=b'{"0":' in body)
-    # Members within a queue's entry may stand in another order; everything else is the same byte by byte.
+    # The members of a queue's entry may be in another order; every other byte is the same.
     assert written.partition(b'"queueDatas"')[0] == body.partition(b'"queueDatas"')[0]
     assert fastjson.loads(written) == fastjson.loads(body)
 

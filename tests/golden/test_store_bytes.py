@@ -1,4 +1,4 @@
-"""The bytes of every file of a store, written out, and held against directories that Apache RocketMQ 5.3.3 wrote."""
+"""The bytes of every file of a store, written out and compared with directories of Apache RocketMQ 5.3.3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.support import ROOT, make_store
 STORE_MS, LATER_MS = 1_700_000_000_000, 1_700_000_001_500  # 018bcfe56800, 018bcfe56ddc
 BORN = bytes.fromhex("0a00000700001234")  # 10.0.0.7:4660
 BORN_V6 = bytes.fromhex("000102030405060708090a0b0c0d0e0f00001234")
-LONG_TOPIC = "%RETRY%" + "g" * 121  # 128 bytes: too long for one byte of length
+LONG_TOPIC = "%RETRY%" + "g" * 121  # 128 bytes: too long for a one-byte length
 
 RECORD_V1 = """
     0000006c daa320a7 58932aac  00000001 00000007  size 108, magic v1, CRC of "hi", queue id, flag
@@ -56,7 +56,7 @@ BLANK = "00000043 cbd43194                             left in the segment: 67 b
 
 
 def from_hex(text: str) -> bytes:
-    """Words of hexadecimal digits; what follows the first other word of a line is a comment."""
+    """Parse words of hexadecimal digits; the first other word of a line starts a comment."""
     raw = b""
     for line in text.splitlines():
         for word in line.split():
@@ -69,7 +69,7 @@ def from_hex(text: str) -> bytes:
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """Two commits, 1.5 s apart, then one that starts a second segment, and a clean stop."""
+    """Return the files after two commits 1.5 s apart, a third that starts a second segment, and a clean stop."""
     files, clock = MemoryFiles(), ManualClock(STORE_MS)
     store = make_store(
         files, clock, segment_size_bytes=512, queue_file_size_bytes=60, index_slot_count=3, index_entry_count=4
@@ -125,7 +125,7 @@ def test_unused_space_is_a_blank_record(files: MemoryFiles) -> None:
 
 
 def index_name(files: MemoryFiles) -> str:
-    """The local time of its making, to the millisecond: the zone is the machine's."""
+    """Return the file name: the local time of its creation to the millisecond, in the machine's zone."""
     (name,) = files.listdir(f"{ROOT}/index")
     assert len(name) == 17
     assert name.endswith("21500")
@@ -171,7 +171,7 @@ def test_digests(files: MemoryFiles) -> None:
         50594d51 44494701                              PYMQDIG, version 1
         0000000000000000 00001000 00000001             the segment's start, block size, flag: all of it is digested
     """)
-    assert raw[512:520].hex() == xxh3_64_hexdigest(log)  # the only block: a short one, the segment is smaller
+    assert raw[512:520].hex() == xxh3_64_hexdigest(log)  # the only block, a short one, as the segment is smaller
 
 
 def test_tables(files: MemoryFiles) -> None:
@@ -191,7 +191,7 @@ def test_abort_and_lock(files: MemoryFiles, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def apache() -> dict[str, bytes]:
-    """Every file of a directory that the Java broker left after a clean stop."""
+    """Return every file of a directory after a clean stop of the Java broker."""
     packed = (Path(__file__).parent / "stores" / "store-clean.tar.zst").read_bytes()
     raw = zstandard.ZstdDecompressor().stream_reader(packed).read()
     found = {}

@@ -1,6 +1,6 @@
-"""Fixtures of the interop tests: servers, one run per client program, and the summary that says what was skipped.
+"""Fixtures of the interop tests: servers, one run per client program, and the summary of skips.
 
-PYMQ_INTEROP_SERVERS picks what the foreign clients talk to: `pymq` (the default), `apache`, or `apache,pymq`.
+PYMQ_INTEROP_SERVERS picks the server of the foreign clients: `pymq` (the default), `apache`, or `apache,pymq`.
 The run against Apache proves the programs themselves: a scenario that fails there says nothing about PyMQ.
 """
 
@@ -32,7 +32,7 @@ def _server_kinds() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what is collected here, and gives it time for a cold start of jars and modules."""
+    """Mark the tests of this folder and give them time for a cold start of jars and modules."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def registries(machine_environment: dict[str, str]) -> Iterator[None]:
-    """The machine's home directory and proxies: the package managers of four languages keep their caches there."""
+    """Restore the machine's home directory and proxies, which the package managers of four languages need."""
     with pytest.MonkeyPatch.context() as patch:
         for name in REGISTRY_VARIABLES & machine_environment.keys():
             patch.setenv(name, machine_environment[name])
@@ -51,7 +51,7 @@ def registries(machine_environment: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture(scope="session", params=_server_kinds())
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """The broker under test, shared by all client programs; each of them uses names of its own."""
+    """Start the broker under test, shared by all client programs; each uses its own names."""
     directory = tmp_path_factory.mktemp(f"server-{request.param}")
     started: Broker = ApacheServer(directory) if request.param == "apache" else PymqServer(directory)
     yield started
@@ -60,7 +60,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
-    """A real Apache broker, for the tests of PyMQ's own client and tools."""
+    """Start a real Apache broker for the tests of PyMQ's own client and tools."""
     started = ApacheServer(tmp_path_factory.mktemp("apache"))
     yield started
     started.stop()
@@ -68,7 +68,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
 
 @pytest.fixture
 def namesrv(tmp_path: Path) -> Iterator[NameServer]:
-    """PyMQ's, for one test alone."""
+    """Start PyMQ's name server for one test."""
     server = NameServer(tmp_path / "namesrv")
     yield server
     server.stop()
@@ -76,7 +76,7 @@ def namesrv(tmp_path: Path) -> Iterator[NameServer]:
 
 @pytest.fixture
 def members() -> Iterator[list[Member]]:
-    """Brokers that a test has started: they are ended at last."""
+    """Return a list for the brokers that a test starts; they are ended after it."""
     started: list[Member] = []
     yield started
     for member in started:
@@ -85,7 +85,7 @@ def members() -> Iterator[list[Member]]:
 
 @pytest.fixture(scope="session")
 def second_runs(request: pytest.FixtureRequest) -> SecondRuns:
-    """What failed once in this session, for its summary."""
+    """Return the second runs of this session, for its summary."""
     return request.config.stash.setdefault(_SECOND_RUNS, SecondRuns())
 
 
@@ -94,9 +94,9 @@ RunClient = Callable[..., ProgramRun]
 
 @pytest.fixture(scope="module")
 def run_client(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest.TempPathFactory) -> RunClient:
-    """Makes one topic per scenario, then runs a client program against the server: (name, command, scenarios, env).
+    """Make one topic per scenario, then run a client program against the server: (name, command, scenarios, env).
 
-    `known_retry_topic` makes the retry topic of the scenario `retry` as well: some clients ask for its route once
+    `known_retry_topic` also creates the retry topic of the scenario `retry`: some clients ask for its route once
     before their first heartbeat has made it, and then only 30 s later.
     """
 
@@ -120,7 +120,7 @@ def run_client(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Says in a few lines what the interop tests proved and what they could not try."""
+    """Print in a few lines what the interop tests proved and what they skipped."""
     counts: dict[str, int] = {}
     for report in terminalreporter.getreports("passed"):
         if "tests/interop" in report.nodeid and report.when == "call":

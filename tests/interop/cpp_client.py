@@ -1,6 +1,6 @@
 """Runs the scenarios of the C++ client (Python binding rocketmq 0.4.4) against one server: NAMESRV PREFIX [SCENARIO…].
 
-Runs in a virtual environment of its own, in which nothing but the binding is installed.
+It runs in its own virtual environment, which holds only the binding.
 """
 
 import json
@@ -24,7 +24,7 @@ KEPT: list[Any] = []
 
 
 def kept(client: Any) -> Any:
-    """Keeps a client to the end: one that is freed while its threads run takes the whole process with it."""
+    """Keep a client to the end: one that is freed while its threads run crashes the process."""
     KEPT.append(client)
     return client
 
@@ -45,7 +45,7 @@ def producer(topic: str) -> Any:
 
 
 def is_connected(made: Any) -> Any:
-    """Whether a message came through; a send fails at once, as "No route info", while another thread connects."""
+    """Return True when a send succeeds; it fails with "No route info" while another thread connects."""
     try:
         return made.send_sync(message(f"{PREFIX}-connect", "anyone there?")).status == SendStatus.OK
     except ProducerSendSyncFailed:
@@ -62,7 +62,7 @@ def message(topic: str, body: Any, tag: str = "T", **properties: Any) -> Any:
 
 
 class Seen:
-    """What a consumer got, copied: the client frees a message when its callback returns."""
+    """Copies of the messages of a consumer: the client frees a message when its callback returns."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -101,7 +101,7 @@ def once(bodies: Any, count: int) -> None:
 
 
 def stored(topic: str, *counts: Any) -> Any:
-    """Reads the topic's messages back with the pull consumer: one of `counts` of them."""
+    """Read the topic's messages back with the pull consumer; their number must be in `counts`."""
     puller = kept(PullConsumer(f"{topic}-reader"))
     puller.set_namesrv_addr(NAMESRV)
     puller.start()
@@ -222,7 +222,7 @@ def broadcasting(topic: str) -> str:
     all_seen = [Seen(), Seen()]
     listeners = [consumer(topic, seen, message_model=MessageModel.BROADCASTING) for seen in all_seen]
     made = producer(topic)
-    # A broadcasting consumer of this client starts at the end: rounds until both listen, then it counts.
+    # A broadcasting consumer of this client starts at the end: repeat until both listen, then count.
     deadline = time.monotonic() + WAIT_S
     while not all(seen.messages for seen in all_seen):
         assert time.monotonic() < deadline, f"no round was seen by both within {WAIT_S} s"
@@ -266,7 +266,7 @@ def orderly(topic: str) -> str:
 
 
 class Retry(Exception):
-    """Raised by a callback, which makes the binding answer RECONSUME_LATER."""
+    """Raised by a callback to make the binding answer RECONSUME_LATER."""
 
 
 def retry(topic: str) -> str:
@@ -308,12 +308,12 @@ def run(name: str) -> None:
         traceback.print_exc()
         report = {"scenario": name, "ok": False, "detail": f"{type(failure).__name__}: {failure}"}
     print(json.dumps(report), flush=True)
-    # Threads of clients that were shut down may still be ending: no interpreter is taken apart under them.
+    # Threads of clients after their shutdown may still be ending: skip the interpreter's own teardown.
     os._exit(0)
 
 
 def run_in_process(name: str) -> None:
-    """A process for each scenario: the native client may die of being started twice at the same moment."""
+    """Run each scenario in its own process: the native client may crash when two of them start at once."""
     command = [sys.executable, __file__, NAMESRV, PREFIX, name]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "INTEROP_ONE": "1"})
     reports = [line for line in done.stdout.splitlines() if line.startswith('{"scenario"')]

@@ -18,13 +18,13 @@ COMMAND_TIMEOUT_S = 180
 
 
 class Pymq:
-    """Runs `pymq` commands, each in a process of its own, against one name server."""
+    """Runs `pymq` commands, each in its own process, against one name server."""
 
     def __init__(self, namesrv: str) -> None:
         self._namesrv = namesrv
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """The finished process, whatever its exit code."""
+        """Run a command and return the finished process."""
         return subprocess.run(
             [sys.executable, "-m", "pymq", *arguments, "--namesrv", self._namesrv],
             cwd=REPOSITORY,
@@ -35,13 +35,13 @@ class Pymq:
         )
 
     def ok(self, *arguments: str, stdin: str = "") -> str:
-        """What the command printed; raises AssertionError when it failed."""
+        """Return the output of the command; raise AssertionError when it failed."""
         done = self.run(*arguments, stdin=stdin)
         assert done.returncode == 0, f"pymq {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def json(self, *arguments: str, stdin: str = "") -> Any:
-        """The command's JSON output."""
+        """Return the command's JSON output."""
         return json.loads(self.ok(*arguments, "-o", "json", stdin=stdin))
 
 
@@ -95,7 +95,7 @@ def test_messages_are_found_by_id_and_key(pymq: Pymq, topic: str) -> None:
 def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     group = f"{topic}-group"
     pymq.ok("send", topic, stdin="one\ntwo\nthree\n")
-    # Apache knows a group by its configuration: one that only commits has to be made first.
+    # Apache requires a group's configuration: create the group before its first commit.
     made = {"groupName": group, "consumeEnable": True, "consumeFromMinEnable": True, "consumeBroadcastEnable": True}
     broker = next(iter(probe.route(pymq._namesrv, topic)["brokerDatas"]))["brokerAddrs"]["0"]
     made |= {"retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0, "whichBrokerWhenConsumeSlowly": 1}
@@ -116,6 +116,6 @@ def test_a_topic_that_is_not_there(pymq: Pymq) -> None:
 def test_bench_send_and_consume(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
     sent = pymq.json("bench", "send", topic, "--messages", "2000")
     assert sent["messages"] == 2000
-    # One more is sent before the clock starts.
+    # The benchmark sends one message before its clock starts.
     probe.wait_for_messages(apache.broker, topic, 2001)
     assert pymq.json("bench", "consume", topic)["messages"] == 2001

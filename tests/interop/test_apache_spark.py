@@ -1,4 +1,4 @@
-"""PyMQ's spark-export reads a real Apache RocketMQ 5.3.3: every message once, with its own bytes and properties."""
+"""PyMQ's spark-export reads a real Apache RocketMQ 5.3.3: every message once, with its bytes and properties."""
 
 from __future__ import annotations
 

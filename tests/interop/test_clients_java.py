@@ -43,8 +43,8 @@ SCENARIOS = [
     "search_offset",
     "request_reply",
 ]
-# Scenarios that need a request code which a broker may refuse with code 3; they are listed as skipped then. The broker
-# is asked itself: what the client makes of the refusal (an error, a time-out) depends on the moment.
+# Scenarios that need a request code which a broker may refuse with code 3; they are skipped then. The test asks the
+# broker directly, as the client's reaction to a refusal (an error, a timeout) depends on the moment.
 OPTIONAL = {"request_reply": probe.SEND_REPLY_MESSAGE}
 
 

@@ -1,6 +1,6 @@
 """Java consumers in class filter mode (``subscribe(topic, className, source)``) through PyMQ's filter servers.
 
-The 4.x client brings source and name to each filter server of the route, the 5.x client tells only the broker the name.
+The 4.x client sends source and name to each filter server of the route, the 5.x client sends only the broker the name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FilterServerProcess:
         probe.wait_until(f"filter server {self.address} is registered", lambda: self.figure("registered") == "true")
 
     def figure(self, name: str) -> str:
-        """Of the server's table; empty when there is no such one, or no server."""
+        """Return a figure of the server's table; empty without that row or without the server."""
         try:
             table: dict[str, str] = json.loads(probe.call(self.address, RUNTIME_INFO).body)["table"]
         except OSError:
@@ -66,7 +66,7 @@ class Servers:
         self.broker.stop()
 
     def run(self, client: str, scenario: str) -> tuple[str, ProgramOutput]:
-        """(topic, what the Java program said)."""
+        """Run the Java program; return the topic and the program's output."""
         prefix = f"{client}-{uuid.uuid4().hex[:8]}".replace(".", "_")
         topic = f"{prefix}-{scenario}"
         probe.create_topic(self.broker.namesrv, self.broker.broker, topic)
@@ -99,7 +99,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def test_only_matching_messages_arrive_and_all_of_them(servers: Servers, client: str, scenario: str) -> None:
     topic, output = servers.run(client, scenario)
     assert output.error(scenario) is None, output.error(scenario)
-    assert servers.filters[0].matched(topic) == 8  # two rounds of four: they came through the filter server
+    assert servers.filters[0].matched(topic) == 8  # two rounds of four: they passed the filter server
 
 
 @pytest.mark.parametrize("client", ["client-4.9.8", "client-5.3.3"])

@@ -1,6 +1,6 @@
 """Topics, groups, offsets and delay levels of a real Apache master on a PyMQ slave.
 
-``test_replication_apache.py`` checks them the other way round: a RocketMQ slave asks for them once a minute.
+``test_replication_apache.py`` checks the opposite direction: a RocketMQ slave asks for them once a minute.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COPIED_TIMEOUT_S = 180  # a RocketMQ slave asks when a minute has passed
 
 
 def table(broker: Member, name: str) -> dict[str, Any]:
-    """A file of its ``config``; empty while there is none, or a half one: RocketMQ writes them in place."""
+    """Return a file of its ``config``; empty while it is missing or half written (RocketMQ writes in place)."""
     path = broker.store / "config" / name
     try:
         loaded: dict[str, Any] = fastjson.loads(path.read_bytes())
@@ -36,7 +36,7 @@ def table(broker: Member, name: str) -> dict[str, Any]:
 
 
 def timer_progress(broker: Member) -> tuple[int, int]:
-    """Up to which time (ms) its master has delivered timer messages, and how many it has taken in."""
+    """Return the time (ms) up to which its master has delivered timer messages, and the number it has accepted."""
     try:
         fields = read_timer_check((broker.store / "config" / "timercheck").read_bytes())
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def committed(broker: Member, group: str = GROUP) -> int:
 
 
 def fill(namesrv: NameServer, master: Member) -> None:
-    """A topic with messages, also delayed ones, a group that may retry 3 times, and its offset 2."""
+    """Make a topic with messages, some delayed, and a group with 3 retries and the committed offset 2."""
     probe.create_topic(namesrv.address, master.broker, TOPIC)
     group = {"groupName": GROUP, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 3}
     assert probe.call(master.broker, UPDATE_GROUP, body=json.dumps(group).encode()).code == 0
@@ -91,7 +91,7 @@ def topics_version(master: Member) -> object:
 
 
 def check_copied(slave: Member) -> None:
-    """What :func:`fill` made is in the slave's files."""
+    """Check that the slave's files hold what :func:`fill` made."""
     wait_for("the topic", slave, lambda: TOPIC in table(slave, "topics.json").get("topicConfigTable", {}))
     wait_for("the group", slave, lambda: group_in(table(slave, "subscriptionGroup.json")).get("retryMaxTimes") == 3)
     offsets = f"{TOPIC}@{GROUP}"
@@ -119,7 +119,7 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     send(master, 1, queue_id=2, properties="TIMER_DELAY_SEC\x012\x02")
     wait_for("the timer's progress", slave, lambda: timer_progress(slave) >= (sent_ms + 1000, 1))
 
-    # A commit while the master is away is there when it is back.
+    # The master gets a commit made during its absence when it returns.
     master.kill()
     probe.wait_until("the slave to be alone", lambda: list(namesrv.members()) == ["1"])
     commit(slave, 4)
@@ -127,7 +127,7 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     assert committed(slave) == 4
     master.start()
     wait_for("the offset at the master", slave, lambda: committed(master) == 4)
-    # A group that the master has not met takes no offsets there; as soon as it is there, they come.
+    # The master takes no offsets of an unknown group; they arrive as soon as it knows the group.
     pending = lambda: table(slave, "pendingOffsets.json").get("pendingOffsets")  # noqa: E731
     wait_for("only the new group's pending", slave, lambda: pending() == {f"{TOPIC}@NEWCOMERS": {"0": 3}})
     assert committed(master, "NEWCOMERS") == -1
@@ -138,7 +138,7 @@ def test_a_pymq_slave_copies_from_apache(tmp_path: Path, namesrv: NameServer, me
     wait_for("nothing pending", slave, lambda: table(slave, "pendingOffsets.json").get("pendingOffsets") == {})
     assert committed(master) == committed(slave) == 4
 
-    # A deleted topic's queues go; made again, it begins anew.
+    # The queues of a deleted topic go; after its creation they restart at 0.
     assert (slave.store / "consumequeue" / TOPIC / "0").is_dir()
     assert probe.call(master.broker, DELETE_TOPIC, {"topic": TOPIC}).code == 0
     wait_for("the deletion", slave, lambda: TOPIC not in table(slave, "topics.json")["topicConfigTable"])

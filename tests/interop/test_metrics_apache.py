@@ -1,4 +1,4 @@
-"""The same traffic through Apache's broker and PyMQ's: the metrics both have are the same, by name, type and label."""
+"""The same traffic through Apache's broker and PyMQ's: common metrics have the same name, type and labels."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.interop.support.pymq_server import PymqServer
 GOOD, HOLDING = "good-group", "holding-group"
 PLAIN_COUNT = 20
 TIMEOUT_S = 120.0
-# What the exporter of Apache adds by itself.
+# Labels that Apache's exporter adds.
 OF_THE_EXPORTER = {"otel_scope_name"}
 OURS = {metric.name: metric for metric in BROKER_METRICS if metric.name.startswith("rocketmq_")}
 
 
 @dataclass
 class Scraped:
-    """One broker's answer. ``types``: as it declares them, some of Apache's without the unit that the lines have."""
+    """One broker's scrape. ``types``: as declared; some names of Apache's lack the unit that the series have."""
 
     types: dict[str, str]
     labels: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -60,7 +60,7 @@ def scrape(url: str) -> Scraped:
 
 @dataclass
 class Subject:
-    """A broker after the traffic: what it told then, and the topic that was used."""
+    """A broker after the traffic, with its scrape and the topic used."""
 
     kind: str
     topic: str
@@ -68,7 +68,7 @@ class Subject:
 
 
 async def run_traffic(namesrv: str, url: str) -> tuple[str, Scraped]:
-    """Plain messages, a delayed one and one that is given up, to a group that takes all and one that holds them."""
+    """Send plain, delayed and failing messages to a group that consumes all and one that holds them."""
     topic = await make_topic(namesrv)
     inbox = Inbox(lambda message: ConsumeResult.RECONSUME_LATER if message.content() == b"bad" else None)
     may_end = asyncio.Event()
@@ -113,7 +113,7 @@ async def run_traffic(namesrv: str, url: str) -> tuple[str, Scraped]:
 
 @pytest.fixture(scope="module")
 def subjects(tmp_path_factory: pytest.TempPathFactory) -> tuple[Subject, Subject]:
-    """(Apache's, PyMQ's)."""
+    """Return the subjects of Apache and of PyMQ."""
 
     def subject(kind: type[ApacheServer] | type[PymqServer], directory: Path) -> Subject:
         port = free_port_block(0, 0)
@@ -168,14 +168,14 @@ def test_their_labels_are_the_same(subjects: tuple[Subject, Subject]) -> None:
 def test_the_same_traffic_is_the_same_figure(subjects: tuple[Subject, Subject], name: str, by_group: bool) -> None:
     groups = [{"consumer_group": GOOD}, {"consumer_group": HOLDING}] if by_group else [{}]
     apache, pymq = ([one.scraped.total(name, topic=one.topic, **group) for group in groups] for one in subjects)
-    # A delayed message's record counts as it is delivered there, as it is stored for its delay here: some bytes fewer.
+    # Apache counts a delayed message's record at delivery, PyMQ at its first storage: some bytes fewer.
     is_about = name == "rocketmq_throughput_in_total"
     assert pymq == (pytest.approx(apache, rel=0.01) if is_about else apache)
     assert any(pymq) or name == "rocketmq_consumer_ready_messages"
 
 
 def test_ages_have_the_same_unit(subjects: tuple[Subject, Subject]) -> None:
-    """Nothing is old for the group that has all; the one that holds its messages has the oldest since they came."""
+    """The ages are 0 for the group that consumed all; the holding group's age counts from the arrival."""
     for one in subjects:
         for group, is_behind in ((GOOD, False), (HOLDING, True)):
             labels = {"topic": one.topic, "consumer_group": group}

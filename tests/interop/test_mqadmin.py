@@ -1,4 +1,4 @@
-"""The commands of mqadmin 5.3.3 against the server under test: what they print must say what is so."""
+"""The commands of mqadmin 5.3.3 against the server under test: their output must be true."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE_COUNT = 8
 
 
 class World:
-    """A topic of four queues with two messages each, a producer, and a consumer that has read them all."""
+    """A topic of four queues with two messages each, a producer, and a consumer that has read all messages."""
 
     def __init__(self, admin: MqAdmin, server: Broker) -> None:
         self.admin = admin
@@ -37,7 +37,7 @@ class World:
         self.client_id = admin.run("!clientid")
 
     def name(self, purpose: str) -> str:
-        """A name that no other test uses."""
+        """Return a name that no other test uses."""
         return f"adm-{purpose}-{uuid.uuid4().hex[:8]}"
 
     def _all_read(self) -> bool:
@@ -45,7 +45,7 @@ class World:
         return "Consume Diff Total: 0" in self.admin.run("consumerProgress", "-g", self.group, "-t", self.topic)
 
     def fresh_topic(self, queues: int = 4) -> str:
-        """A new topic of the broker under test."""
+        """Make a new topic on the broker under test."""
         topic = self.name("topic")
         probe.create_topic(self.server.namesrv, self.server.broker, topic, queues)
         return topic
@@ -54,7 +54,7 @@ class World:
 @pytest.fixture(scope="module")
 def admin(server: Broker, second_runs: SecondRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
     driver = MqAdmin(server.namesrv, tmp_path_factory.mktemp("mqadmin"), second_runs)
-    # The first command of a JVM prints the logging library's own start as well.
+    # The first command of a JVM also prints the start of the logging library.
     driver.run("clusterList")
     yield driver
     driver.close()
@@ -66,12 +66,12 @@ def world(admin: MqAdmin, server: Broker) -> World:
 
 
 def rows(printed: str, first: str) -> list[list[str]]:
-    """The lines that start with the word `first`, split into words."""
+    """Return the lines that start with the word `first`, split into words."""
     return [line.split() for line in printed.splitlines() if line.split()[:1] == [first]]
 
 
 def fields(printed: str) -> dict[str, str]:
-    """The lines `name: value` or `name = value` of an output."""
+    """Return the lines `name: value` or `name = value` of an output."""
     found = re.findall(r"^([\w ./-]+?)\s*[:=]\s+(.*)$", printed, re.MULTILINE)
     return {name.strip(): value.strip() for name, value in found}
 
@@ -108,7 +108,7 @@ def test_update_topic_in_cluster_mode_and_in_broker_mode(world: World) -> None:
 
 
 def _strict(printed: str) -> str:
-    """mqadmin prints fastjson's bare number keys."""
+    """Return strict JSON: mqadmin prints fastjson's bare number keys."""
     return re.sub(r"\{(\d+):", r'{"\1":', printed)
 
 
@@ -123,7 +123,7 @@ def test_a_send_after_update_topic_perm(world: World) -> None:
     printed = world.admin.run("updateTopicPerm", "-t", topic, "-p", "4", "-b", world.server.broker)
     assert "from 6 to 4" in printed and "perm=R--" in printed
     ext = {"a": "g", "b": topic, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0"}
-    # Apache leaves it to the clients to look at the topic's permission; PyMQ refuses the send itself.
+    # Apache leaves the check of the topic's permission to clients; PyMQ refuses the send itself.
     assert probe.call(world.server.broker, 310, ext, b"x").code == (16 if world.server.kind == "pymq" else 0)
     assert "from 4 to 6" in world.admin.run("updateTopicPerm", "-t", topic, "-p", "6", "-c", world.server.cluster)
     assert probe.call(world.server.broker, 310, ext, b"x").code == 0
@@ -159,7 +159,7 @@ def test_connections(world: World) -> None:
     printed = world.admin.run("producerConnection", "-g", world.producer_group, "-t", world.topic)
     assert "interop-producer" in printed and "V5_3_3" in printed
     assert world.producer_group in world.admin.run("producer", "-b", world.server.broker)
-    # A group that was never seen has no retry topic, and that is what mqadmin looks for first.
+    # An unknown group has no retry topic, which mqadmin looks up first.
     assert "CODE: 17" in world.admin.run("consumerConnection", "-g", world.name("nobody"))
 
 
@@ -276,7 +276,7 @@ def test_reset_and_clone_offsets(world: World) -> None:
         assert "success" in printed
         return probe.call(world.server.broker, 14, asked).ext["offset"] == "2"
 
-    # The consumer carries a reset out 10 s later and commits 0 on its way; after that it reads everything again.
+    # The consumer applies a reset 10 s later and commits 0 meanwhile; then it reads everything again.
     probe.wait_until("the end of the queue among the clone's offsets", cloned)
 
 
@@ -286,7 +286,7 @@ def test_stats_all(world: World) -> None:
         (found,) = [row for row in rows(printed, world.topic) if row[1] == world.group]
         return found[2] == "0"
 
-    # A reset of another test may still make the consumer read everything again.
+    # Another test's reset may still make the consumer read everything again.
     probe.wait_until("the consumer to have read everything", no_lag)
 
 
@@ -314,7 +314,7 @@ def test_sending_commands(world: World) -> None:
     checked = rows(world.admin.run("checkMsgSendRT", "-t", topic, "-a", "3", "-s", "16"), world.server.broker_name)
     assert [row[2] for row in checked] == ["true"] * 3
     assert world.admin.run("sendMsgStatus", "-b", world.server.broker_name, "-c", "2").count("SEND_OK") == 2
-    # clusterRT never ends by itself: it is stopped when it has printed its first line.
+    # clusterRT never ends: stop it after its first line.
     printed = world.admin.run("!until", world.server.broker_name, "clusterRT", "-a", "3", "-s", "32")
     (row,) = rows(printed, world.server.cluster)
     assert row[1] == world.server.broker_name and row[-2:] == ["3", "0"]

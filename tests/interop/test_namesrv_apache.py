@@ -1,4 +1,4 @@
-"""A real Apache broker registers at PyMQ's name server and Apache's side by side: both must answer alike."""
+"""A real Apache broker registers at PyMQ's and Apache's name servers: both must give the same answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parent.parent.parent
 
 
 class ApacheAtBoth(ApacheServer):
-    """The Apache broker, told of a second name server; ready when that one knows it too."""
+    """The Apache broker with a second name server; ready when that one knows it too."""
 
     def __init__(self, directory: Path, pymq_namesrv: str) -> None:
         self.pymq_namesrv = pymq_namesrv

@@ -1,6 +1,6 @@
 """Replication between a real Apache broker and PyMQ, both ways round; the logs are compared byte for byte.
 
-Also the live way to move a cluster: a PyMQ slave follows an Apache master, which stops, and the slave takes over.
+It also covers a live migration: a PyMQ slave follows an Apache master, which stops, and the slave takes over.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONFIRMED_TIMEOUT_MS = 25_000  # shorter than one call of the probe
 
 
 def send(master: Member, what: str, count: int = 300) -> list[bytes]:
-    """Messages of many sizes, with keys and tags, into all queues."""
+    """Send messages of many sizes, with keys and tags, to all queues."""
     bodies = [f"{what} {n} ".encode() + b"x" * (n * 37 % 2500) for n in range(count)]
     for n, body in enumerate(bodies):
         ext = {"a": "producer", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": str(n % QUEUES), "f": "0"}
@@ -41,7 +41,7 @@ def send(master: Member, what: str, count: int = 300) -> list[bytes]:
 
 
 def check_served(broker: Member, bodies: list[bytes]) -> None:
-    """Every message is in its queue, dense and whole."""
+    """Check that every message is in its queue, complete and without gaps."""
     found = []
     for queue in range(QUEUES):
         records = contents.read_queue(broker.broker, TOPIC, queue)
@@ -51,7 +51,7 @@ def check_served(broker: Member, bodies: list[bytes]) -> None:
 
 
 def wait_served(broker: Member, bodies: list[bytes]) -> None:
-    """The slave builds its queues behind its log."""
+    """Wait until the slave, which builds its queues behind its log, serves all messages."""
     wanted = len(bodies)
 
     def all_there() -> bool:
@@ -66,7 +66,7 @@ def wait_served(broker: Member, bodies: list[bytes]) -> None:
 
 
 def send_through_kills(master: Member, slave: Member) -> list[bytes]:
-    """Messages before and while the slave follows, without it, and behind a kill of each; the logs are the same."""
+    """Send messages before and during replication, without the slave, and after a kill of each; compare the logs."""
     sent = send(master, "before", 50)
     slave.start()
     assert_same_log(master, slave)
@@ -103,7 +103,7 @@ def test_pymq_follows_apache(tmp_path: Path, namesrv: NameServer, members: list[
     wait_served(slave, sent)
 
     # The slave's directory, opened as a master, serves all of it.
-    master.kill()  # in order it would take 15 s
+    master.kill()  # a clean stop would take 15 s
     slave.stop()
     alone = PymqMember(tmp_path / "slave", namesrv, 0, None)
     members.append(alone)
@@ -124,7 +124,7 @@ def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[
     probe.create_topic(namesrv.address, master.broker, TOPIC)
     sent = send_through_kills(master, slave)
 
-    # A RocketMQ slave's reports are as good as a PyMQ slave's: what is answered is there.
+    # A RocketMQ slave's reports count like a PyMQ slave's: an answered message is stored there.
     settings = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": str(CONFIRMED_TIMEOUT_MS)}
     body = "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
     reply = probe.call(master.broker, UPDATE_BROKER_CONFIG, body=body)
@@ -140,7 +140,7 @@ def test_apache_follows_pymq(tmp_path: Path, namesrv: NameServer, members: list[
 
 
 def test_a_cluster_moves_from_apache_to_pymq(tmp_path: Path, namesrv: NameServer, members: list[Member]) -> None:
-    """The slave takes over messages, topics, groups and what consumers have committed; the group goes on with it."""
+    """The slave takes over messages, topics, groups and committed offsets; the group continues with it."""
     master = ApacheMember(tmp_path / "master", namesrv, 0, None)
     slave = PymqMember(tmp_path / "slave", namesrv, 1, {"haFullSync": "true"})
     members += [slave, master]

@@ -1,4 +1,4 @@
-"""Faults under load from the Java client: brokers killed, stopped, promoted, connections harmed; nothing is lost.
+"""Faults under load from the Java client: brokers killed, stopped and promoted, connections broken; no loss.
 
 ``scripts/chaos`` does the same for longer.
 """
@@ -24,7 +24,7 @@ ACKNOWLEDGED_MIN = 500
 
 def test_no_acknowledged_message_is_lost_under_faults(tmp_path: Path) -> None:
     require("java", "javac", "mvn")
-    compiled_program(JAVA_PROGRAM)  # now: the proxy would stand still meanwhile
+    compiled_program(JAVA_PROGRAM)  # import now: the proxy would block meanwhile
     print(f"seed {SEED}")
     rounds = ChaosRounds(
         tmp_path,

@@ -1,4 +1,4 @@
-"""mqadmin's view of a PyMQ master and its slaves, and PyMQ's commands about replication on a RocketMQ cluster."""
+"""mqadmin's view of a PyMQ master and its slaves, and PyMQ's replication commands on a RocketMQ cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COPIED_TIMEOUT_S = 180  # once a minute
 def start(
     kinds: list[type[Member]], tmp_path: Path, namesrv: NameServer, members: list[Member], message_count: int = 200
 ) -> list[Member]:
-    """A master and slaves of these kinds, with the same log."""
+    """Start a master and slaves of these kinds, with the same log."""
     made = [kind(tmp_path / str(number), namesrv, number, None) for number, kind in enumerate(kinds)]
     members += reversed(made)
     made[0].start()
@@ -46,7 +46,7 @@ def start(
 
 
 def pymq(namesrv: NameServer, *arguments: str) -> tuple[int, str]:
-    """(exit code, stdout) of a command."""
+    """Run a command and return its exit code and stdout."""
     environment = {**os.environ, "NAMESRV_ADDR": namesrv.address, "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-m", "pymq", *arguments]
     ended = subprocess.run(
@@ -77,7 +77,7 @@ def test_mqadmin_shows_a_pymq_master_and_its_slaves(
         end = str(master.log_end())
 
         def acked() -> bool:
-            """What a slave has, its master hears a little later."""
+            """Return True when the master knows both slaves' offsets, which they report a little later."""
             rows = [line.split() for line in admin.run("haStatus", "-b", master.broker).splitlines()]
             return [(row[1], row[2], row[4]) for row in rows if is_slave(row)] == [(end, "0", "OK")] * 2
 
@@ -135,7 +135,7 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
     code, out = pymq(namesrv, "store", "recover", str(tmp_path / "new"), "--from", master.broker)
     assert code == 2 and "RocketMQ broker" in out
 
-    # The PyMQ slave is where a directory is rebuilt from.
+    # The PyMQ slave is the source for rebuilding a directory.
     pymq_slave_address = pymq_slave.broker
     code, out = pymq(namesrv, "store", "recover", str(tmp_path / "new"), "--from", pymq_slave_address)
     assert code == 0 and "sound" in out, out

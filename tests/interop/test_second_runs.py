@@ -1,4 +1,4 @@
-"""What is run once more when a foreign client fails, and what the session's end says of it; needs no client."""
+"""Second runs after a failure of a foreign client, and their summary; needs no client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.interop.support.mqadmin import TIMED_OUT, MqAdmin
 from tests.interop.support.programs import ProgramOutput, ProgramRun, run_program
 from tests.interop.support.second_runs import SECOND_RUNS_MAX, SecondRuns
 
-# Says of each scenario what stands in the file of its name, a line for each run; dies where nothing stands.
+# Prints for each scenario the next line of the file with its name, one line per run; dies at its end.
 PROGRAM = """
 import json, pathlib, sys
 for scenario in sys.argv[1:]:
@@ -24,7 +24,7 @@ for scenario in sys.argv[1:]:
 
 
 class Client:
-    """A program whose scenarios go as they are told; ``runs`` are the scenarios of its processes."""
+    """A program with scripted scenario results; ``runs`` holds the scenarios of each process."""
 
     def __init__(self, directory: Path, **outcomes: list[str]) -> None:
         self.runs: list[list[str]] = []
@@ -80,7 +80,7 @@ def test_there_is_no_second_run_after_too_many(tmp_path: Path) -> None:
 
 
 class Admin(MqAdmin):
-    """A driver that prints what it is told."""
+    """A driver that prints scripted output."""
 
     def __init__(self, *answers: str) -> None:
         self._second_runs = self.second_runs = SecondRuns()

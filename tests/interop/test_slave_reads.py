@@ -1,4 +1,4 @@
-"""What Java clients make of SYNC_MASTER answers, and whether they go on reading from a slave without its master."""
+"""Java clients with the answers of a SYNC_MASTER, and reading from a slave without its master."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TOPIC = "Replicated"
 GROUP = "replica-readers"
 QUERY_CONSUMER_OFFSET = 14
 UPDATE_BROKER_CONFIG = 25
-PATIENT_MS, IMPATIENT_MS = 25_000, 1500  # within what the client waits for an answer
+PATIENT_MS, IMPATIENT_MS = 25_000, 1500  # within the client's own timeout
 LINE_TIMEOUT_S = 120
 
 
 @pytest.fixture
 def members() -> Iterator[list[PymqMember]]:
-    """Who is to be ended at last."""
+    """Return a list for the brokers that a test starts; they are ended after it."""
     started: list[PymqMember] = []
     yield started
     for member in started:
@@ -34,7 +34,7 @@ def members() -> Iterator[list[PymqMember]]:
 
 
 class JavaClient:
-    """The program ``java/replicas``: a producer and a consumer that are told what to do."""
+    """The program ``java/replicas``: a producer and a consumer that take commands."""
 
     def __init__(self, namesrv: NameServer, directory: Path) -> None:
         self.lines: list[str] = []
@@ -46,7 +46,7 @@ class JavaClient:
         self.lines.append(line.rstrip("\n"))
 
     def line(self, start: str) -> str:
-        """The first line that begins so, once it is there."""
+        """Wait for a line with this beginning and return the first one."""
         probe.wait_until(f"a line {start!r}", lambda: self._found(start), timeout_s=LINE_TIMEOUT_S)
         return self._found(start)[0]
 
@@ -54,7 +54,7 @@ class JavaClient:
         return [line for line in self.lines if line.startswith(start)]
 
     def send(self, body: str) -> str:
-        """What became of it: "STATUS OFFSET" or "CODE REMARK"."""
+        """Send a message and return its outcome: "STATUS OFFSET" or "CODE REMARK"."""
         self.tell(f"send {body}")
         return self.outcome(body)
 
@@ -73,7 +73,7 @@ class JavaClient:
         return next((line.split(" ", 2)[2] for line in self.lines if re.match(rf"(sent|failed) {body} ", line)), "")
 
     def got(self) -> list[str]:
-        """Bodies the consumer was given, in that order."""
+        """Return the bodies that the consumer got, in order."""
         return [line[4:] for line in self.lines if line.startswith("got ")]
 
 
@@ -173,7 +173,7 @@ def test_a_java_consumer_keeps_reading_from_a_slave(
     java.send_all(more)
     wait_for_copy(master, slave)
     probe.wait_until("the topic at the slave", lambda: probe.max_offset(slave.broker, TOPIC, 0) == 25)
-    # The pull that waited at the master when the consumer was suspended brings it the first of them.
+    # The pull that was parked at the master when the consumer was suspended returns the first of them.
     probe.wait_until("the offset at the slave", lambda: committed(slave) == committed(master) == len(java.got()))
     master.kill()
     java.tell("resume")
@@ -192,7 +192,7 @@ def test_a_java_consumer_keeps_reading_from_a_slave(
 def test_a_lagging_java_consumer_reads_from_a_slave_for_a_while(
     namesrv: NameServer, members: list[PymqMember], java: JavaClient, tmp_path: Path
 ) -> None:
-    settings = {"accessMessageInMemoryMaxRatio": "0"}  # whoever is not at the end is far behind
+    settings = {"accessMessageInMemoryMaxRatio": "0"}  # a consumer that is not at the end counts as far behind
     master = PymqMember(tmp_path / "master", namesrv, 0, settings)
     slave = PymqMember(tmp_path / "slave", namesrv, 1, settings)
     members += [master, slave]
@@ -207,7 +207,7 @@ def test_a_lagging_java_consumer_reads_from_a_slave_for_a_while(
     probe.wait_until("the backlog", lambda: len(java.got()) == len(backlog))
     by_slave = given(slave)
     assert by_slave > 0 and given(master) + by_slave == len(backlog), "each message once, some by the slave"
-    # At the end it is told to go back, and does so with its next pull.
+    # At the end the slave's answer sends it back to the master for its next pull.
     probe.wait_until("the way back", lambda: java.send("back").startswith("SEND_OK") and given(master) > 300 - by_slave)
     probe.wait_until(
         "all that was sent", lambda: java.got().count("back") == sum("sent back " in x for x in java.lines)
@@ -216,5 +216,5 @@ def test_a_lagging_java_consumer_reads_from_a_slave_for_a_while(
 
 
 def given(broker: Member) -> int:
-    """How many messages consumers got of it."""
+    """Return the number of messages that the broker gave to consumers."""
     return int(json.loads(probe.call(broker.broker, GET_RUNTIME_INFO).body)["table"]["msgGetTotalTodayNow"])

@@ -1,4 +1,4 @@
-"""A data directory goes between Apache RocketMQ 5.3.3 and PyMQ: each serves what the other wrote, and adds to it."""
+"""Apache RocketMQ 5.3.3 and PyMQ take turns on one data directory: each serves and extends the other's files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_there_and_back(tmp_path: Path) -> None:
         last.stop()
 
 
-# Small files, so that every kind ends in the middle of the work and goes on in a next one.
+# Small files, so that every kind fills up during the work and continues in the next one.
 SMALL_FILES = {
     "mappedFileSizeCommitLog": "65536",
     "mappedFileSizeConsumeQueue": "2000",
@@ -134,7 +134,7 @@ async def _make_topics(server: PymqServer) -> None:
 
 
 async def _write(server: Broker, writer: str) -> None:
-    """Single messages with all kinds of tags and keys, batches, compressed bodies, and delayed messages."""
+    """Send single messages with all kinds of tags and keys, batches, compressed bodies and delayed messages."""
     async with Producer(f"{writer}-producer", namesrv=server.namesrv, compress_above_bytes=2**22) as producer:
         queues = await producer.queues(PLAIN)
         for n in range(120):
@@ -161,7 +161,7 @@ def _delayed(writer: str, number: int, level: int) -> Message:
 
 
 async def _leave_pending(server: Broker, writer: str) -> float:
-    """Messages that come due after the broker's end; the wall clock's seconds at which the first does."""
+    """Send messages that are due after the broker's end; return the wall-clock second when the first is due."""
     due_s = time.time() + LATER_S
     async with Producer(f"{writer}-producer", namesrv=server.namesrv) as producer:
         for n in range(3):
@@ -170,7 +170,7 @@ async def _leave_pending(server: Broker, writer: str) -> float:
 
 
 async def _fail_twice(server: PymqServer) -> None:
-    """A consumer that never succeeds: each message is tried, tried again, and given up."""
+    """Run a consumer that always fails: each message is retried and then given up."""
 
     def fail(messages: list[StoredMessage]) -> ConsumeResult:
         return ConsumeResult.RECONSUME_LATER
@@ -191,7 +191,7 @@ def _max_offset(server: Broker, topic: str) -> int:
 
 
 async def _narrow(server: PymqServer) -> None:
-    """A topic in the middle of being shrunk, and only readable."""
+    """Make a topic that is being shrunk and a topic that is only readable."""
     async with Producer("narrow-producer", namesrv=server.namesrv) as producer:
         for queue in await producer.queues(PREFILTER):
             await producer.send(Message(PREFILTER, b"old", keys="n"), queue=queue, timeout_s=SEND_TIMEOUT_S)
@@ -208,7 +208,7 @@ async def _narrow(server: PymqServer) -> None:
 
 
 def _delivered(server: Broker, writer: str, level: int) -> list[int]:
-    """The store timestamps of one writer's three messages of a level, waited for; a repeated one counts once."""
+    """Wait for one writer's three messages of a level and return their store timestamps; a repeat counts once."""
     found: dict[bytes, int] = {}
 
     def all_there() -> bool:
@@ -222,7 +222,7 @@ def _delivered(server: Broker, writer: str, level: int) -> list[int]:
 
 
 def _check_kept(before: Contents, after: Contents, added_to: set[str]) -> None:
-    """All that was there is there, in its place and byte for byte; nothing was added but to the topics named."""
+    """Check that all former contents are unchanged and in place, with additions to the named topics only."""
     missing = [place for place in before.records if place not in after.records]
     assert not missing, f"{len(missing)} messages are gone, the first is {missing[0]}"
     changed = [place for place, record in before.records.items() if after.records[place] != record]
@@ -242,7 +242,7 @@ def _check_lookups(server: Broker, found: Contents) -> None:
     contents.check_ids(server.broker, found.records.values())
     contents.check_keys(server.broker, found.records.values())
     for tag in TAGS[1:]:
-        # The broker compares hashes: of what it gives all have the tag, as none of these collide.
+        # The broker compares hashes: all its results have the tag, as none of these hashes collide.
         reply = contents.pull(server.broker, PLAIN, TAGS.index(tag), 0, tag)
         assert {record.properties["TAGS"] for record in probe.records(reply.body)} == {tag}
 
@@ -257,12 +257,12 @@ def _wait_for_saved_offsets(store: Path, wanted: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_pymq_first(tmp_path: Path, killed: bool) -> None:
-    """PyMQ writes, Java serves and adds, PyMQ serves and adds; each ends in order or by SIGKILL.
+    """PyMQ writes, Java serves and adds, PyMQ serves and adds; each ends cleanly or by SIGKILL.
 
-    After SIGKILL both sides deliver again what the delay levels' saved offsets don't know of yet, and the Java broker,
-    which saves consumer offsets 10 s after its start for the first time, may forget those it was told before. It
-    throws its active index file away and makes it again from the segment where it begins to read: here from the first
-    one, as no checkpoint is older than 3 s, so all keys are found.
+    After SIGKILL both sides deliver again what the delay levels' saved offsets do not cover yet, and the Java broker,
+    which saves consumer offsets 10 s after its start for the first time, may forget earlier ones. It deletes
+    its active index file and rebuilds it from the segment where it begins to read: here from the first one, as no
+    checkpoint is older than 3 s, so all keys are found.
     """
     first = PymqServer(tmp_path / "first", SMALL_FILES)
     try:
@@ -283,7 +283,7 @@ def test_pymq_first(tmp_path: Path, killed: bool) -> None:
             first.kill()
         else:
             assert first.stop() == 0, first.log_tail()
-    # What its end left behind: with SIGKILL some of it is delivered again.
+    # Messages that its end left pending: after SIGKILL some are delivered again.
     redelivered = {DELAYED, RETRY} if killed else {DELAYED}
     assert len(list((first.store / "commitlog").iterdir())) > 2
     assert len(list((first.store / "consumequeue" / PLAIN / "0").iterdir())) > 1

@@ -1,4 +1,4 @@
-"""A damaged directory of Apache RocketMQ 5.3.3, repaired, opens in the Java broker with every message that is left."""
+"""A repaired directory of Apache RocketMQ 5.3.3 opens in the Java broker with every remaining message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUEUES = [("TopicPlain", 0), ("TopicPlain", 1), ("TopicOrder", 0), ("TopicBatch"
 
 
 def _pull_all(broker: str, topic: str, queue_id: int) -> set[tuple[int, int]]:
-    """(queue offset, physical offset) of all messages of a queue, as a consumer reads them."""
+    """Return (queue offset, physical offset) of all messages of a queue, as a consumer reads them."""
     ext = {"consumerGroup": "repair-group", "topic": topic, "queueId": str(queue_id), "sysFlag": "4"}
     ext |= {
         "maxMsgNums": "32",
@@ -37,7 +37,7 @@ def _pull_all(broker: str, topic: str, queue_id: int) -> set[tuple[int, int]]:
 def test_the_java_broker_serves_a_repaired_store(tmp_path: Path) -> None:
     root, manifest = unpack("store-clean", tmp_path)
     whole = records(root)
-    # The log's first record, neighbours, one in a later segment, the last of a queue, and all of a segment's end.
+    # The log's first record, neighbors, one in a later segment, a queue's last one, and a segment's whole end.
     victims = [whole[0], whole[40], whole[41], [r for r in whole if (r.topic, r.queue_id) == QUEUES[2]][-1]]
     victims += [record for record in whole if (record.topic, record.queue_id) == QUEUES[0]][5:7]
     victims += [record for record in whole if 190_000 <= record.offset < 196_608]

@@ -1,4 +1,4 @@
-"""The endpoint: whole texts, many scrapes at once, the share of the loop's time they get, a port that is taken."""
+"""The metrics endpoint: whole texts, concurrent scrapes, their share of the loop's time, a port in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = gauge("numbers", "Numbers.", "number")
 
 
 class Numbers:
-    """So many readings."""
+    """A collector of ``count`` readings."""
 
     metrics: Sequence[Metric] = (NUMBERS,)
 
@@ -36,7 +36,7 @@ class Failing:
 
 
 class Rests:
-    """The real loop's ``sleep``, which is noted, and a clock that only goes on while somebody works."""
+    """Records the calls of the loop's ``sleep``, with a clock that advances only during work."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
@@ -72,7 +72,7 @@ def serve(
 
 
 async def get(endpoint: MetricsEndpoint, path: str = "/metrics") -> tuple[str, str]:
-    """(status line, body) by HTTP/1.0, whose bodies come as they are."""
+    """Return status line and body by HTTP/1.0, which does not encode bodies."""
     host, _, port = endpoint.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -124,7 +124,7 @@ def test_a_scrape_rests_twice_as_long_as_it_works(monkeypatch: pytest.MonkeyPatc
     serve(talk, Numbers(100), now_s=rests.work)
     assert len(rests.slept_s) > 20
     assert all(0 < slept_s <= 3 * SLICE_S * REST_FACTOR for slept_s in rests.slept_s)
-    # The looks at the clock around a slice count for neither.
+    # Clock readings around a slice count for neither.
     assert sum(rests.slept_s) == pytest.approx(REST_FACTOR * rests.now_s, rel=0.3)
 
 

@@ -1,4 +1,4 @@
-"""The text: what Prometheus' own parser reads out of it, and the slices it is made in."""
+"""The exposition text: the series that Prometheus' own parser reads, and the time slices of its production."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = {"cluster": "c", "node_id": "n"}
 
 
 class Given:
-    """A collector of these families; counts what it was asked for."""
+    """A collector of these families that counts the readings taken from it."""
 
     metrics: Sequence[Metric] = (GAUGE,)
 
@@ -30,7 +30,7 @@ class Given:
 
 
 class Ticking:
-    """A clock that goes on by a tenth of a slice whenever it is looked at."""
+    """A clock that advances by a tenth of a slice at each reading."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -45,7 +45,7 @@ def text(*families: Family | None) -> str:
 
 
 def parsed(*families: Family | None) -> dict[str, list[tuple[str, dict[str, str], float]]]:
-    """Family name -> its samples, as Prometheus' library reads them."""
+    """Return family name -> samples, as Prometheus' library reads them."""
     return {
         found.name: [(sample.name, sample.labels, sample.value) for sample in found.samples]
         for found in text_string_to_metric_families(text(*families))
@@ -59,7 +59,7 @@ def test_a_family_is_read_back() -> None:
 
 @given(st.text(), st.text())
 def test_any_label_is_read_back(first: str, second: str) -> None:
-    value = first.replace("\r", "")  # the library splits its lines there, Prometheus does not
+    value = first.replace("\r", "")  # the library splits lines there, Prometheus does not
     for odd in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029":
         value, second = value.replace(odd, ""), second.replace(odd, "").replace("\r", "")
     value = value.encode("utf-8", "ignore").decode()
@@ -110,7 +110,7 @@ def test_numbers(value: float, expected: str) -> None:
 def test_a_long_text_is_produced_in_time_slices() -> None:
     readings = [Reading((str(number), ""), number) for number in range(95)]
     pieces = list(slices([Given(Family(GAUGE, readings))], LABELS, Ticking()))
-    # Two header lines and 95 readings, two lines of what is left out: ten looks at the clock are one slice.
+    # Two header lines, 95 readings and two lines about omitted series: ten clock readings are one slice.
     assert [piece.count(b"\n") for piece in pieces] == [pytest.approx(10, abs=1)] * (len(pieces) - 1) + [
         pytest.approx(5, abs=5)
     ]

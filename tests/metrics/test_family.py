@@ -1,4 +1,4 @@
-"""Families: state sets, and what is left out over a limit."""
+"""Families: state sets, and the series omitted over a limit."""
 
 from __future__ import annotations
 

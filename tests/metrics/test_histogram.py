@@ -1,4 +1,4 @@
-"""Times by size: each in the bucket of the first bound that is not below it, told cumulated and in seconds."""
+"""Histograms: a time goes to the bucket of the first bound not below it; buckets are cumulative, in seconds."""
 
 from __future__ import annotations
 

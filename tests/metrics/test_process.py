@@ -1,4 +1,4 @@
-"""The process's figures come out of the client library as families of ours."""
+"""The client library's process figures become families of PyMQ."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pymq.model import compression, sysflag
 from pymq.model.compression import InflateError, compress_body, decompress_body
 
 KINDS = ("zlib", "lz4", "zstd")
-# Half of it can't be shrunk, so every format stores several blocks.
+# Half of it is incompressible, so every format stores several blocks.
 BODY = random.Random(1).randbytes(1500) + b"abc" * 500
 
 
@@ -64,7 +64,7 @@ def test_a_truncated_zstd_frame_without_a_size_is_refused() -> None:
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("again", [False, True])
 def test_bytes_behind_a_frame_are_not_dropped_silently(kind: str, steps: int, again: bool) -> None:
-    # The frame ends within the last step of reading, or steps before it.
+    # The frame ends in the last read step or before it.
     frame, flags = compress_body(b"x" * 10, kind)
     rest = (frame if again else b"?") + b"?" * (compression._ZSTD_STEP_BYTES * steps)
     with pytest.raises(InflateError, match=f"{kind} body has {len(rest)} bytes after its frame"):
@@ -121,7 +121,7 @@ def test_the_ratio_at_its_edge(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_zstd_bomb_stops_near_the_cap() -> None:
-    """What one step of the reader inflates is bounded, however small the compressed bytes are."""
+    """One step of the reader inflates a bounded size, however small the compressed bytes are."""
     import zstandard
 
     bomb = zstandard.ZstdCompressor().compress(bytes(32 * 1024 * 1024))

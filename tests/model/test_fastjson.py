@@ -1,4 +1,4 @@
-"""fastjson's dialect: odd keys are read, queues are written as objects, nonsense is refused."""
+"""fastjson's dialect: its keys are read, queues are written as objects, invalid text is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ queues = st.builds(MessageQueue, st.text(max_size=6), st.text(max_size=6), st.in
 
 
 def odd(value: Any) -> str:
-    """Strict JSON behind a bare number key: the whole of it takes the parser in Python."""
+    """Put strict JSON behind a bare number key, so that the Python parser reads all of it."""
     return "{0:" + json.dumps(value, ensure_ascii=False) + "}"
 
 
@@ -89,7 +89,7 @@ def test_queues_are_written_as_fastjson_writes_them() -> None:
     written = '{"brokerName":"broker-a","queueId":3,"topic":"T"}'
     assert queue_key(QUEUE) == written
     assert dumps({QUEUE: {"minOffset": 0}}) == ("{" + written + ':{"minOffset":0}}').encode()
-    # As a value a queue is the same object, beside a map by queue or not.
+    # As a value a queue is the same object, with or without a map by queue beside it.
     assert dumps([QUEUE]) == f"[{written}]".encode()
     assert dumps({QUEUE: (QUEUE,)}) == ("{" + written + ":[" + written + "]}").encode()
 

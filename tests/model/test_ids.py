@@ -1,4 +1,4 @@
-"""Message ids: the broker's names a place, the client's is unique."""
+"""Message ids: the broker's names a log offset, the client's is unique."""
 
 from __future__ import annotations
 

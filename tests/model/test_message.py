@@ -1,4 +1,4 @@
-"""Values of applications: queues sort, messages carry their reserved properties, pulls decode their records."""
+"""Value types of applications: queues sort, messages carry reserved properties, pulls decode their records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_all_of_a_messages_properties() -> None:
 
 
 def test_an_existing_unique_key_is_kept() -> None:
-    # A resend must be known as the same message.
+    # A resend must be recognized as the same message.
     assert Message("T", b"x", properties={"UNIQ_KEY": "first"}).wire_properties("second")["UNIQ_KEY"] == "first"
 
 

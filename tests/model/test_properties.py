@@ -1,4 +1,4 @@
-"""The property string: what is written is read again, and one property is found as the whole parser finds it."""
+"""The property string: a round trip, and the look-up of one property equals the full parser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pymq.model.properties import (
 
 plain_text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=6)
 NAMES = ("TAGS", "KEYS", "A", "AA", "é", "")
-# Pieces whose joins make duplicates, empty names and values, values with a separator, and cut ends.
+# Pieces that join to duplicates, empty names and values, values with a separator, and truncated ends.
 pieces = st.sampled_from([b"TAGS", b"KEYS", b"A", b"AA", "é".encode(), b"\x01", b"\x02", b"v", b"\xff", b"\xc3"])
 pairs = st.tuples(st.sampled_from([b"TAGS", b"A", b"AA", b""]), st.sampled_from([b"", b"v", b"w", b"v\x01"]))
 raw_properties = (

@@ -1,4 +1,4 @@
-"""Stored records and batch entries: byte layout, limits at their edges, damage that is refused and never crashes."""
+"""Stored records and batch entries: byte layout, limits, and damage, which is refused and never crashes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_longest_properties(size: int) -> None:
 
 
 def test_longer_properties_cannot_be_written() -> None:
-    # Brokers and producers refuse them before; here only a bug can bring them.
+    # Brokers and producers refuse them earlier; only a bug can bring them here.
     for write in (lambda raw: make(properties=raw), lambda raw: encode_batch_entry(b"", raw)):
         with pytest.raises(struct.error):
             write(bytes(PROPERTIES_MAX + 1))
@@ -147,7 +147,7 @@ def test_a_properties_length_with_its_sign_bit_is_refused() -> None:
 
 
 def test_a_negative_topic_length_is_refused_though_the_parts_add_up() -> None:
-    """The topic would end inside the body, whose last bytes pass for the length of all that follows."""
+    """The topic would end inside the body, whose last bytes look like a valid properties length."""
     record = bytearray(make(topic=b"t" * 128, body=b"hello??"))
     length_at = len(record) - 128 - 2 - len(b"TAGS\x01A\x02") - 2
     struct.pack_into(">hh", record, length_at - 2, len(record) - length_at, -4)
@@ -167,7 +167,7 @@ ODD_RECORDS = {
 
 
 def read(buffer: bytes) -> list[StoredMessage] | None:
-    """All ways to decode; None when refused. Anything but MalformedRecordError fails the test."""
+    """Decode in every way; None when refused. An error other than MalformedRecordError fails the test."""
     try:
         messages = decode_records(buffer)
     except MalformedRecordError:

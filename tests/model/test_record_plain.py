@@ -1,4 +1,4 @@
-"""The short way to decode plain records equals the complete one, on whole, odd and damaged bytes."""
+"""The fast decoder of plain records equals the complete one, on whole, unusual and damaged bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ records = st.builds(
 
 
 def complete(buffer: bytes) -> list[StoredMessage]:
-    """decode_records as it is without the short way."""
+    """Return the result of decode_records without its fast path."""
     result, at = [], 0
     while at < len(buffer):
         result.append(decode_record(buffer, at))

@@ -1,4 +1,4 @@
-"""Route data: who can be read from and written to."""
+"""Route data: the brokers to read from and to write to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a text, there is one error for it."""
+"""Every invalid text raises the same error class."""
 
 from __future__ import annotations
 

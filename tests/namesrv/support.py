@@ -1,4 +1,4 @@
-"""Builders the name server's tests share: registrations, and a peer that only has an address."""
+"""Builders for the name server's tests: registrations, and a peer that only has an address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name server's figures: which brokers are online, which came and went."""
+"""Metrics of a name server: brokers online, registered and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every code of the name server through the dispatcher, as a peer sees it."""
+"""Every request code of the name server through its dispatcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NameServer over a real socket: registration, look-up, and what a closed connection means."""
+"""NameServer over a real socket: registration, look-up, and the effect of a closed connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHO = {"brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName":
 
 
 class Wire:
-    """One client connection that asks and waits."""
+    """One client connection that sends a request and waits for its answer."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

@@ -1,4 +1,4 @@
-"""RouteTable: what registrations, silence and closed connections do to routes."""
+"""RouteTable: the effect of registrations, silence and closed connections on routes."""
 
 from __future__ import annotations
 

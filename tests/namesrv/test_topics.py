@@ -35,7 +35,7 @@ def test_a_topic_without_shares_is_gone() -> None:
     assert manager.names() == ["T"]
     manager.remove("T", ["b"])
     assert len(manager) == 0
-    manager.remove("T")  # not there: nothing happens
+    manager.remove("T")  # an unknown topic: nothing happens
 
 
 def test_removing_a_broker_leaves_the_others() -> None:

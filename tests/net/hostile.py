@@ -1,4 +1,4 @@
-"""What hostile peers send: the frames, a raw socket that sends them, and servers to send them to."""
+"""Tools of the hostile-peer tests: the frames, a raw socket that sends them, and servers under attack."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEADLINE_S = 20
 
 
 class Hostile(NamedTuple):
-    """``reason``: the counter that must go up, with the connection closed; None: an answer with one of ``codes``."""
+    """One attack. ``reason``: the counter that must rise with the connection closed; None: an answer in ``codes``."""
 
     name: str
     raw: bytes
@@ -65,12 +65,12 @@ PULL = {
 
 
 def _lengthen(raw: bytes) -> bytes:
-    """The frame with a header length one beyond its end."""
+    """Return the frame with a header length that is one beyond its end."""
     return raw[:5] + (int.from_bytes(raw[5:8], "big") + 1).to_bytes(3, "big") + raw[8:]
 
 
 def _malformed() -> list[Hostile]:
-    """The framing rules are broken."""
+    """Return frames that break the framing rules."""
     lengths = [0, 1, 3, 16 * MIB + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x16030100, 0x47455420]
     found = [Hostile(f"length {size:#x}", size.to_bytes(4, "big") + b"x" * 64, "frame-length") for size in lengths]
     found += [Hostile(f"header type {kind}", frame(b"{}", kind=kind), "serialize-type") for kind in (2, 7, 0x7F)]
@@ -91,7 +91,7 @@ def _malformed() -> list[Hostile]:
 
 
 def _oversized() -> list[Hostile]:
-    """Headers that cost more than they are worth."""
+    """Return headers that are expensive to parse."""
     many = b",".join(b'"k%d":"v"' % i for i in range(60_000))
     deep = 100_000
     return [
@@ -119,7 +119,7 @@ def _oversized() -> list[Hostile]:
 
 
 def _no_header() -> list[Hostile]:
-    """JSON that is no header."""
+    """Return JSON that is not a header."""
     texts = [b"null", b"[]", b'"x"', b"1", b"{}", b'{"code":1}', b'{"opaque":1}', b'{"code":"x","opaque":1}']
     texts += [b'{"code":null,"opaque":1}', b'{"code":[],"opaque":1}', b'{"code":1,"opaque":9999999999}', b"{'code':1}"]
     texts += [b'{"code":1,"opaque":1,"flag":"x"}', b'{"code":1,"opaque":1,"extFields":"x"}', b"\xef\xbb\xbf{}"]
@@ -127,14 +127,14 @@ def _no_header() -> list[Hostile]:
 
 
 def _common_requests() -> list[Hostile]:
-    """Well-formed frames any server must answer with a code."""
+    """Return well-formed frames that any server must answer with a code."""
     found = [Hostile(f"code {code}", ask(code), None, (3,)) for code in (0, -1, 99, 5000, 200050, 2**31 - 1, -(2**31))]
     found.append(Hostile("binary header, unknown code", ask(999, serialize=1), None, (3,)))
     return found
 
 
 def _namesrv_requests() -> list[Hostile]:
-    """Bombs, illegal names, config injection and missing fields, at a name server."""
+    """Return attacks on a name server: bombs, illegal names, config injection and missing fields."""
     who = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
     bomb = zlib.compress(bytes(64 * MIB), 9)
     lie = zlib.compress(b"\0\0\0\x02{}\x7f\xff\xff\xff")
@@ -143,7 +143,7 @@ def _namesrv_requests() -> list[Hostile]:
         Hostile("route of a path", ask(105, {"topic": "../../etc/passwd\0\n"}), None, (17,)),
         Hostile("registration without fields", ask(103), None, (1,)),
         Hostile("registration that inflates", ask(103, {**who, "compressed": "true"}, bomb), None, (1,)),
-        Hostile("registration that lies about counts", ask(103, {**who, "compressed": "true"}, lie), None, (1,)),
+        Hostile("registration with wrong counts", ask(103, {**who, "compressed": "true"}, lie), None, (1,)),
         Hostile("registration of deep JSON", ask(103, who, b"[" * MIB), None, (1,)),
         Hostile("registration of 1 MiB odd JSON", ask(103, who, b"{" + b"0:0," * (MIB // 4)), None, (1,)),
         Hostile("registration with keys of keys", ask(103, who, b"{" * 60 + b'"a":1' + b"}:1" * 59 + b"}"), None, (1,)),
@@ -181,13 +181,13 @@ BAD_NAMES = {
 
 
 def _broker_sends() -> list[Hostile]:
-    """Broken batches, illegal names, numbers out of range as sends.
+    """Return sends with broken batches, illegal names and numbers out of range.
 
-    Refused with 13 or 29, fields that are no number with 1, forbidden topics with 16.
+    The broker refuses them with 13 or 29, fields that are not numbers with 1, forbidden topics with 16.
     """
     batch = {**V2, "m": "true"}
     entry = encode_batch_entry(b"body", b"")
-    lies = {
+    malformed = {
         "an entry longer than the body": struct.pack(">iiiii", 500, 0, 0, 0, 4) + b"body\0\0",
         "an entry of 0 bytes": bytes(22),
         "an entry of -1 bytes": b"\xff" * 22,
@@ -198,7 +198,7 @@ def _broker_sends() -> list[Hostile]:
         "100,000 entries": encode_batch_entry(b"", b"") * 100_000,
         "nothing": b"",
     }
-    found = [Hostile(f"batch: {name}", ask(320, batch, body), None, (13,)) for name, body in lies.items()]
+    found = [Hostile(f"batch: {name}", ask(320, batch, body), None, (13,)) for name, body in malformed.items()]
     found += [
         Hostile(f"send to {name}", ask(310, {**V2, "b": text}, b"x"), None, (13, 29, 1))
         for name, text in BAD_NAMES.items()
@@ -216,7 +216,7 @@ def _broker_sends() -> list[Hostile]:
 
 
 def _broker_reads() -> list[Hostile]:
-    """Illegal names and numbers out of range as pulls, look-ups and offsets."""
+    """Return pulls, look-ups and offset requests with illegal names and numbers out of range."""
     pulls = {
         "queueId": ["-1", "4096", "x"],
         "queueOffset": ["-1", "1000000", str(2**63 - 1)],
@@ -266,7 +266,7 @@ def _broker_reads() -> list[Hostile]:
 
 
 def _broker_admin() -> list[Hostile]:
-    """Config injection, floods of names, and bodies that are none."""
+    """Return admin requests with config injection, floods of names and unreadable bodies."""
     topic = {
         "defaultTopic": "TBW102",
         "readQueueNums": "4",
@@ -309,7 +309,7 @@ BROKER = FRAMING + _common_requests() + _broker_sends() + _broker_reads() + _bro
 
 
 class Raw:
-    """A socket that sends whatever it is told."""
+    """A socket that sends arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -322,13 +322,13 @@ class Raw:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
     async def send(self, raw: bytes) -> None:
-        """Sends as much as the server takes before it closes."""
+        """Send as much as the server takes before it closes."""
         with contextlib.suppress(ConnectionError):
             self.writer.write(raw)
             await self.writer.drain()
 
     async def receive(self) -> Command | None:
-        """The next answer; None when the server closed the connection."""
+        """Return the next answer; None when the server closed the connection."""
         async with asyncio.timeout(DEADLINE_S):
             while not self._ready:
                 try:
@@ -341,7 +341,7 @@ class Raw:
         return decode_command(self._ready.pop(0))
 
     async def last(self) -> Command | None:
-        """Reads until the server closes; the last answer before that."""
+        """Read until the server closes and return the last answer before that."""
         last = None
         while (answer := await self.receive()) is not None:
             last = answer
@@ -359,7 +359,7 @@ class Raw:
 
 @dataclass
 class Target:
-    """A server under attack, with a good client that was there before and must not notice."""
+    """A server under attack, with a well-behaved client that must not be affected."""
 
     server: Server
     clock: ManualClock
@@ -370,7 +370,7 @@ class Target:
     faults: list[str]
 
     async def check_health(self) -> None:
-        """The good client and a new one are served, and nothing failed inside."""
+        """Check that the good client and a new one are served and that no internal error occurred."""
         assert (await self.good.call(self.probe)).code == 0
         fresh = await Raw.open(self.port)
         assert (await fresh.call(self.probe)).code == 0
@@ -384,7 +384,7 @@ class Target:
 
 @contextlib.asynccontextmanager
 async def attacked_name_server(**settings: str) -> AsyncIterator[Target]:
-    """A listening name server; ``settings`` by key name."""
+    """Start a name server; ``settings`` holds configuration values by key."""
     config = NamesrvConfig()
     for name, text in settings.items():
         config.set(name, text, "flag")
@@ -400,7 +400,7 @@ async def attacked_name_server(**settings: str) -> AsyncIterator[Target]:
 
 @contextlib.asynccontextmanager
 async def attacked_broker(**settings: str) -> AsyncIterator[tuple[Target, Broker]]:
-    """A listening broker on a store in memory, with the topic T and one message in it."""
+    """Start a broker on a store in memory, with one message in the topic T."""
     given = {
         "listenPort": "0",
         "namesrvAddr": "",
@@ -421,7 +421,7 @@ async def attacked_broker(**settings: str) -> AsyncIterator[tuple[Target, Broker
 
 
 async def strike(target: Target, attack: Hostile) -> None:
-    """One attack over a connection of its own, and what must come of it."""
+    """Run one attack over its own connection and check its outcome."""
     before = target.server.bad_frames.copy()
     raw = await Raw.open(target.port)
     await raw.send(attack.raw)
@@ -438,7 +438,7 @@ async def strike(target: Target, attack: Hostile) -> None:
 
 
 async def strike_with_mutants(target: Target, mutants: list[bytes]) -> int:
-    """Sends payloads one by one, each followed by a good request that must be answered; how many were closed for."""
+    """Send payloads one by one, each followed by a good request that must be answered; return the closures."""
     closed = 0
     probe = ask(999, opaque=PROBE_OPAQUE)
     raw = await Raw.open(target.port)

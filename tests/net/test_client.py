@@ -1,4 +1,4 @@
-"""RemotingClient against a scripted server: correlation, time-outs, lost connections, the server's own requests."""
+"""RemotingClient against a scripted server: correlation, timeouts, lost connections, the server's own requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SILENT = 902
 
 
 def run(scenario: Any, **options: Any) -> None:
-    """Runs ``scenario(server, client)`` with both ends closed afterwards."""
+    """Run ``scenario(server, client)`` and close both ends afterwards."""
 
     async def main() -> None:
         server = await FakeServer().start()
@@ -107,7 +107,7 @@ def test_a_connection_that_says_nothing_gets_no_later_requests() -> None:
             await client.invoke(server.address, request(SILENT), 0.05)
         await client.invoke(server.address, request(ECHO))
         assert len(server._writers) == 2
-        with pytest.raises(RequestTimeoutError):  # what waited there waits on
+        with pytest.raises(RequestTimeoutError):  # requests that wait there keep waiting
             await long_wait
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""Closing a client while it connects leaves no connection behind."""
+"""Closing a client while it connects leaves no open connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile peers at a listening broker: nothing of theirs is stored, and nobody else notices."""
+"""Hostile peers at a broker: it stores none of their messages, and other clients are not affected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIB = 1024 * 1024
 
 
 async def pull_all(target: Target) -> list[bytes]:
-    """The bodies in queue 0 of the topic T."""
+    """Return the bodies in queue 0 of the topic T."""
     bodies: list[bytes] = []
     while True:
         answer = await target.good.call(ask(11, {**PULL, "queueOffset": str(len(bodies))}))
@@ -48,7 +48,7 @@ def test_every_hostile_frame_is_survived(capsys: pytest.CaptureFixture[str], cap
             for attack in BROKER:
                 await strike(target, attack)
                 await target.check_health()
-            # Two good sends for each check, and not one message of an attacker.
+            # Two good sends for each check, and no message of an attacker.
             assert await pull_all(target) == [b"a good message"] * (2 * len(BROKER) + 2)
             assert {name for name in broker.parts.topics.all() if not name.startswith("%")} == topics_before
             return target.server.bad_frames
@@ -86,7 +86,7 @@ def test_mutated_captured_frames_are_survived(
 
 
 def test_unread_pull_answers_cost_bounded_memory() -> None:
-    """A pull of 100 bytes brings up to 256 KB: thousands at once must wait for the reader."""
+    """A pull of 100 bytes yields up to 256 KB: thousands at once must wait for the reader."""
 
     async def scenario() -> None:
         async with attacked_broker() as (target, _):

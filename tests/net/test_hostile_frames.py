@@ -1,4 +1,4 @@
-"""Hostile peers at a listening name server: they lose their connection or get a code, and nobody else notices."""
+"""Hostile peers at a name server: they get a code or lose their connection; other clients are not affected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_hostile_frame_is_survived(capsys: pytest.CaptureFixture[str], cap
 
     count, reasons = asyncio.run(scenario())
     assert count > 60
-    assert reasons.total() == len(FRAMING) - 1  # one of them is merely odd
+    assert reasons.total() == len(FRAMING) - 1  # one of them is unusual but valid
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
     with capsys.disabled():
         print(f"\n{count} hostile frames, all survived; closed for: {dict(reasons.most_common())}")
@@ -75,7 +75,7 @@ def test_all_of_them_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mutated_captured_frames_are_survived(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each frame is followed by a good request: it is answered, or the connection was closed and counted."""
+    """A good request follows each frame: it is answered, or the connection was closed and counted."""
     mutator = Mutator([captured.payload for captured in load_frames()], FUZZ_SEED)
 
     async def scenario() -> tuple[int, Counter[str]]:
@@ -155,7 +155,7 @@ def test_slow_and_idle_connections_are_closed_and_busy_ones_are_not() -> None:
                 await raw.send(frame(b'{"code":105')[:9])
             request = ask(106)
             await eventually(lambda: len(target.server.connections) == 41)
-            for _ in range(5):  # always in the middle of a frame, and yet each one is finished in time
+            for _ in range(5):  # always within a frame, yet each frame is completed in time
                 await target.good.send(request + request[:7])
                 assert await target.good.receive() is not None
                 target.clock.advance(10_000)
@@ -175,7 +175,7 @@ def test_slow_and_idle_connections_are_closed_and_busy_ones_are_not() -> None:
 
 
 async def fill_table(target: Target, topic_count: int) -> None:
-    """Registers a broker with many topics over the good client's connection."""
+    """Register a broker with many topics over the good client's connection."""
     topics = ",".join(f'"topic-{i:05}":{{"topicName":"topic-{i:05}"}}' for i in range(topic_count))
     body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()
     who = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
@@ -183,14 +183,14 @@ async def fill_table(target: Target, topic_count: int) -> None:
 
 
 def queued_bytes(target: Target) -> int:
-    """Bytes of answers the server holds for all its connections."""
+    """Return the bytes of answers that the server holds for all its connections."""
     return sum(
         c._out_bytes + (c._transport.get_write_buffer_size() if c._transport else 0) for c in target.server.connections
     )
 
 
 async def peak_until_nothing_moves(target: Target) -> int:
-    """Most bytes held for all connections, watched until the server takes no more requests but the good client's."""
+    """Return the peak of held bytes, measured until the server takes requests of the good client only."""
     peak = probes = 0
     before = -1
     while target.server.request_count - probes != before:
@@ -203,7 +203,7 @@ async def peak_until_nothing_moves(target: Target) -> int:
 
 
 def test_unread_answers_cost_bounded_memory_and_reach_a_late_reader() -> None:
-    """A few bytes ask for 80 KB, thousands of times: the server must not hold more than its write buffer."""
+    """Small requests ask for 80 KB thousands of times: the server must hold no more than its write buffer."""
     request_count = 2000
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""The same attacks at a name server in a process of its own: it stays, stays small, and stops cleanly."""
+"""The same attacks on a name server process: it survives, does not grow, and stops cleanly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RSS_GROWTH_MAX_BYTES = 64 * MIB
 STOP_WITHIN_S = 20
 
 WHO = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
-# As large as a frame may be: memory is taken for it once, not several times over, and given back.
+# A frame of the maximum size: its memory is allocated once, not several times, and freed.
 FULL_FRAMES = [
     ask(103, WHO, b"[" + b"0," * (15 * MIB // 2)),
     ask(103, WHO, b'{"topicConfigSerializeWrapper":"' + b"x" * (15 * MIB)),
@@ -34,7 +34,7 @@ def rss_bytes(pid: int) -> int:
 
 
 async def one_round(port: int, good: Raw) -> float:
-    """All attacks, each beside a good request; the longest wait of those in ms."""
+    """Run all attacks, each beside a good request; return the longest wait of those in ms."""
     worst_ms = 0.0
     for raw_bytes in (*(attack.raw for attack in NAMESRV), *FULL_FRAMES):
         attacker = await Raw.open(port)

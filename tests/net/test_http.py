@@ -1,4 +1,4 @@
-"""The small HTTP server: pages by GET; what is over a limit, slow or no HTTP at all suffers alone."""
+"""The small HTTP server: pages by GET. A client that is slow, over a limit or not HTTP harms only itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIG_PIECES = 400  # more than the sockets' buffers take
 
 
 class Pages:
-    """What the server under test offers."""
+    """The pages of the server under test."""
 
     def __init__(self) -> None:
         self.made_pieces = 0
@@ -49,7 +49,7 @@ Talk = Callable[[HttpServer, int, Pages], Awaitable[None]]
 
 
 def serve(talk: Talk, limits: HttpLimits | None = None) -> None:
-    """Runs ``talk`` beside a server."""
+    """Run ``talk`` beside a server."""
 
     async def main() -> None:
         pages = Pages()
@@ -65,7 +65,7 @@ def serve(talk: Talk, limits: HttpLimits | None = None) -> None:
 
 
 async def say(port: int, request: bytes) -> bytes:
-    """The whole answer; empty when the connection ended without one."""
+    """Send a request and return the whole answer; empty when the connection ended without one."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     answer = await rest(reader)
@@ -74,7 +74,7 @@ async def say(port: int, request: bytes) -> bytes:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Lets the server go on until then; a test's own limit of time ends what never comes."""
+    """Let the server run until the condition holds; the test's time limit ends an endless wait."""
     while True:
         if condition():
             return
@@ -82,7 +82,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the connection ends, however it does."""
+    """Return the bytes until the connection ends in any way."""
     try:
         return await reader.read()
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""Errors of connections in the system's words."""
+"""Connection errors in the words of the operating system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop signals: known while the loop is held up, waited for, and given back after the first."""
+"""Stop signals: noticed while the loop is blocked, awaited, and restored after the first one."""
 
 from __future__ import annotations
 

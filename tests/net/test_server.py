@@ -35,7 +35,7 @@ class Client:
         self.writer.write(b"".join(encode_command(command) for command in commands))
 
     async def receive(self) -> Command | None:
-        """The next frame; None when the server closed."""
+        """Return the next frame; None when the server closed."""
         while not self._ready:
             data = await asyncio.wait_for(self.reader.read(65536), 5)
             if not data:
@@ -295,7 +295,7 @@ def test_a_connection_made_while_the_loop_is_blocked_is_not_idle() -> None:
     clock = ManualClock()
 
     async def body(fixture: Fixture, port: int) -> None:
-        with socket.create_connection(("127.0.0.1", port)):  # the system takes it, the loop can't yet
+        with socket.create_connection(("127.0.0.1", port)):  # the system accepts it, the loop cannot yet
             clock.advance(ServerLimits().idle_close_ms + 1)
             fixture.server.note_time()
             await until(lambda: len(fixture.server.connections) == 1)

@@ -1,4 +1,4 @@
-"""Streams over real sockets: bytes, room to write, ends; questions to peers. On asyncio's loop and on uvloop."""
+"""Streams over real sockets, on asyncio's loop and on uvloop: bytes, write buffers, ends, requests to peers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ WAIT_S = 20
 
 
 class Handler:
-    """Keeps what it is told; each kind of event can be waited for."""
+    """Records every event; a test can wait for each kind."""
 
     def __init__(self, changed: asyncio.Event | None = None) -> None:
-        """``changed``: set with each event; shared by those who are waited for together."""
+        """``changed`` is set with each event; handlers that a test waits for together share it."""
         self.stream: Any = None
         self.data = bytearray()
         self.why: str | None = None
@@ -98,7 +98,7 @@ async def connected() -> Pair:
     network.connect(f"127.0.0.1:{port}", here)
     await here.until(lambda: here.stream)
     assert here.stream is not None
-    here.stream.write(b"!")  # accepting comes later than connecting
+    here.stream.write(b"!")  # the server accepts after the client has connected
     await here.until(lambda: accepted and accepted[0].data)
     accepted[0].data.clear()
     return Pair(network, server, here, accepted[0])
@@ -235,7 +235,7 @@ def test_an_ask_yields_the_answer_or_the_reason(run: Any) -> None:
         network.ask("127.0.0.1:1", request(ECHO), answers.put_nowait, 5000)
         refused = await answers.get()
         assert isinstance(refused, str) and "127.0.0.1:1" in refused
-        # Now that a connection stands, no task is made for a question.
+        # With an open connection a request needs no task.
         tasks = asyncio.all_tasks()
         network.ask(server.address, request(ECHO, body=b"again"), answers.put_nowait, 5000)
         assert asyncio.all_tasks() == tasks

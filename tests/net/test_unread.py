@@ -1,4 +1,4 @@
-"""What a peer sent and the loop had not read when the connection broke, on both event loops."""
+"""Bytes that a peer sent and the loop had not read when the connection broke, on both event loops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frames(code: int, count: int) -> bytes:
 
 
 def served_after_leaving(new_loop: NewLoop, last_words: bytes) -> tuple[list[bytes], Server]:
-    """Bodies of the NOTEs served of a client that says ``last_words`` and resets the connection.
+    """Return the bodies of the NOTEs served for a client that sends ``last_words`` and resets the connection.
 
     It does so while the server handles another request of it: the answer to that one can't be written.
     """
@@ -42,7 +42,7 @@ def served_after_leaving(new_loop: NewLoop, last_words: bytes) -> tuple[list[byt
 
     def leave(request: Command, header: object, peer: Peer) -> Reply:
         client.sendall(last_words)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing is a reset
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets the connection
         client.close()
         return Reply()
 

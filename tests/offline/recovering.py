@@ -1,4 +1,4 @@
-"""A store that serves as the source of recoveries, and directories that are like it until they are damaged."""
+"""A store that is the source of recoveries, and equal directories for tests to damage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLES = {"topics.json": TOPICS, "subscriptionGroup.json": GROUPS, "consumerOffs
 
 
 class Source:
-    """An open store that answers as a broker would. ``digest_count_max``: chunks in one answer."""
+    """An open store that answers as a broker does. ``digest_count_max``: chunks in one answer."""
 
     def __init__(self, store: MessageStore, names: tuple[str, str] = NAMES, digest_count_max: int = 3) -> None:
         self.store = store
@@ -34,7 +34,7 @@ class Source:
         self.digest_count_max = digest_count_max
         self.given_tables = dict(TABLES)
         self.read_bytes = 0
-        self.spoil = False  # sends other bytes than it has
+        self.spoil = False  # sends other bytes than the store has
         self.failing_reads = range(0)  # by number
         self.read_count = 0
         self.is_master = False
@@ -66,14 +66,14 @@ class Source:
 
 
 def fill(store: MessageStore, count: int, start: int = 0) -> None:
-    """Messages of 600 bytes in three queues, with keys."""
+    """Store messages of 600 bytes with keys in three queues."""
     for number in range(start, start + count):
         put(store, "orders", number % 3, b"%06d" % number * 100, keys=f"k{number}")
     store.tick()
 
 
 def pair(count: int = 120, **settings: Any) -> tuple[Source, MemoryFiles]:
-    """A source with so many messages, and a directory that holds the same, stopped cleanly."""
+    """Return a source with ``count`` messages and a cleanly stopped directory with the same."""
     files = MemoryFiles()
     store = make_store(files, ManualClock(), **{**SETTINGS, **settings})
     store.open()
@@ -100,7 +100,7 @@ def segment_path(number: int) -> str:
 
 
 def flip(files: MemoryFiles, path: str, at: int) -> None:
-    """One bit of a file."""
+    """Flip one bit of a file."""
     file = files.open(path)
     file.pwrite(at, bytes([file.pread(at, 1)[0] ^ 16]))
     file.close()
@@ -116,14 +116,14 @@ def recover(files: MemoryFiles, source: Source, *, force: bool = False) -> Recov
 
 
 def opened(files: MemoryFiles, **settings: Any) -> MessageStore:
-    """As the broker's next start finds it."""
+    """Open the directory as the broker's next start does."""
     store = make_store(files, ManualClock(), **{**SETTINGS, **settings})
     store.open()
     return store
 
 
 def contents(files: MemoryFiles) -> dict[tuple[str, int], list[bytes]]:
-    """Every message, after a start that must find nothing damaged; each is found by its key, too."""
+    """Return every message after a start that finds no damage; each is also found by its key."""
     store = make_store(files, ManualClock(), **SETTINGS)
     report = store.open()
     assert report.damaged == []

@@ -1,4 +1,4 @@
-"""Directories to work on: the golden ones of a real RocketMQ broker, small ones of PyMQ, and ways to damage them."""
+"""Directories for tests: golden ones of a real RocketMQ broker, small ones of PyMQ, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPICS_TABLE = '{"topicConfigTable":{"orders":{},"payments":{}},"dataVersion":{}
 
 
 def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
-    """(directory, manifest) of a golden store below ``target``."""
+    """Unpack a golden store below ``target``; return its directory and manifest."""
     raw = zstandard.ZstdDecompressor().stream_reader((GOLDEN / f"{name}.tar.zst").read_bytes())
     with tarfile.open(fileobj=io.BytesIO(raw.read())) as archive:
         archive.extractall(target, filter="data")
@@ -38,11 +38,11 @@ def unpack(name: str, target: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def small_store(root: Path, count: int = 100, *, clean: bool = True, **settings: Any) -> Path:
-    """A directory of PyMQ with ``count`` messages in four queues of two topics, over several files of each kind.
+    """Make a directory of PyMQ with ``count`` messages in four queues of two topics, in several files of each kind.
 
-    Without digests, as RocketMQ would have written it, unless asked for them.
+    It has no digests, as if written by RocketMQ, unless ``settings`` enable them.
     """
-    # Four entries a slot, as RocketMQ has them: then the size of an index file tells its geometry.
+    # Four entries a slot, as in RocketMQ: the size of an index file then determines its geometry.
     settings = {"index_slot_count": 5, "digests_enabled": False, **settings}
     store = make_store(RealFiles(), ManualClock(), str(root), **settings)
     store.open()
@@ -55,7 +55,7 @@ def small_store(root: Path, count: int = 100, *, clean: bool = True, **settings:
 
 
 def fill(store: MessageStore, count: int, start: int = 0) -> None:
-    """Messages ``start`` to ``start + count`` of :func:`small_store`."""
+    """Store the messages ``start`` to ``start + count`` of :func:`small_store`."""
     for number in range(start, start + count):
         topic = "orders" if number % 3 else "payments"
         put(store, topic, number % 2, b"body-%d " % number * 8, f"T{number % 5}", f"key-{number}")
@@ -63,7 +63,7 @@ def fill(store: MessageStore, count: int, start: int = 0) -> None:
 
 @contextmanager
 def opened(root: Path, options: dict[str, str] | None = None) -> Iterator[Directory]:
-    """The directory as the tools open it; ``options``: keys of its broker.conf."""
+    """Open the directory as the tools do; ``options``: keys of its broker.conf."""
     directory = open_directory(ReadOnlyFiles(), str(root), options=options)
     try:
         yield directory
@@ -72,26 +72,26 @@ def opened(root: Path, options: dict[str, str] | None = None) -> Iterator[Direct
 
 
 def check(root: Path) -> Report:
-    """The report of a verification."""
+    """Return the report of a verification."""
     with opened(root) as directory:
         return verify(directory)
 
 
 def only_finding(root: Path) -> Finding:
-    """The one damage that a verification finds."""
+    """Return the only damage that a verification finds."""
     report = check(root)
     assert len(report.findings) == 1, report.findings
     return report.findings[0]
 
 
 def records(root: Path) -> list[Scanned]:
-    """Every good record of the log."""
+    """Return every good record of the log."""
     with opened(root) as directory:
         return [record for step in walk(directory.log) if isinstance(step, Block) for record in step.records]
 
 
 def log_place(root: Path, offset: int) -> tuple[Path, int]:
-    """(segment file, position) of a physical offset."""
+    """Return the segment file and position of a physical offset."""
     with opened(root) as directory:
         path, position = directory.log.place(offset)
     assert position is not None
@@ -99,7 +99,7 @@ def log_place(root: Path, offset: int) -> tuple[Path, int]:
 
 
 def flip(path: Path, position: int, mask: int = 0x10) -> None:
-    """Turns bits of one byte over."""
+    """Flip bits of one byte."""
     with path.open("r+b") as file:
         file.seek(position)
         byte = file.read(1)[0]
@@ -108,14 +108,14 @@ def flip(path: Path, position: int, mask: int = 0x10) -> None:
 
 
 def write_at(path: Path, position: int, raw: bytes) -> None:
-    """Overwrites bytes in place."""
+    """Overwrite bytes in place."""
     with path.open("r+b") as file:
         file.seek(position)
         file.write(raw)
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, str]]:
-    """Every path below a directory with its time of change, mode and content: equal when nothing was touched."""
+    """Return every path below a directory with its mtime, mode and content; equal when no file was touched."""
     result = {}
     for path in sorted(root.rglob("*")):
         stat = path.stat()
@@ -125,7 +125,7 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, str]]:
 
 
 def compress_all(root: Path) -> int:
-    """Compresses all segments of a :func:`small_store` but the newest; returns how many."""
+    """Compress all segments of a :func:`small_store` but the newest; return their number."""
     store = make_store(RealFiles(), ManualClock(), str(root), index_slot_count=5, digests_enabled=False)
     store.open()
     while (piece := store._cold_compressor.next_piece(1 << 60)) is not None:

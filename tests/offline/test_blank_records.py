@@ -1,4 +1,4 @@
-"""What stands in for damage: exact sizes, good records, chains that are read past."""
+"""Blank records in place of damage: exact sizes, valid records, chains that readers skip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk in columns sees exactly what the plain one sees, whatever is damaged."""
+"""The walk by columns equals the plain walk, with any damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.store.support import BORN, make_store
 
 
 def flat(steps: Iterable[object]) -> list[object]:
-    """Records one by one, everything else as it is."""
+    """Yield records one by one and other items unchanged."""
     found: list[object] = []
     for step in steps:
         if isinstance(step, Block):

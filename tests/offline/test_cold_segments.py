@@ -1,4 +1,4 @@
-"""Compressed segments are read as plain ones by every tool; a damaged one costs what its frame held."""
+"""Every tool reads compressed segments like plain ones; a damaged frame costs only its own messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests beside the log: they see what no CRC covers, and prove a single bit that is turned back."""
+"""Digests of the log: they find damage that no CRC covers and locate a single flipped bit for repair."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_repair_turns_single_bits_back(root: Path, tmp_path: Path) -> None:
 
 
 def test_digests_do_not_count_without_a_checkpoint_of_pymq(root: Path) -> None:
-    """Without PyMQ's block in the checkpoint the newest segment was perhaps written again."""
+    """Without PyMQ's block in the checkpoint another broker may have rewritten the newest segment."""
     newest = sorted((root / "commitlog").iterdir())[-1]
     (root / "checkpoint").unlink()
     flip(newest, 41)

@@ -1,4 +1,4 @@
-"""Dumped messages: exactly a real broker's, filters, damage told and left out, Parquet with the same rows."""
+"""Dumps: a real broker's messages exactly, selections, damage that is reported and left out, equal Parquet rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_dump_is_what_the_real_broker_served(name: str, tmp_path: Path) -> Non
             assert row[member] == wanted[member]
         body = base64.b64decode(row["bodyBase64"])
         assert (len(body), hashlib.sha256(body).hexdigest()) == (wanted["bodyLen"], wanted["bodySha256"])
-        # The manifest leaves out what every client adds when it reads, also where a retry had stored it.
+        # The manifest omits properties that every client adds on reading, also where a retry stored them.
         stored = {key: value for key, value in row["properties"].items() if key not in ("MIN_OFFSET", "MAX_OFFSET")}
         assert stored == wanted["properties"]
     assert bool(complaints) == (name == "store-torn")

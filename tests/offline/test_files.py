@@ -1,4 +1,4 @@
-"""Reading only: no broker starts meanwhile, none is read under, and not even the lock file changes."""
+"""Read-only access: no broker may run or start meanwhile, and not even the lock file changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 @contextmanager
 def holder(path: Path) -> Iterator[None]:
-    """Another process that holds the lock as a broker does."""
+    """Start another process that holds the lock as a broker does."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

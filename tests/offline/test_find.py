@@ -1,4 +1,4 @@
-"""One message by its place or by either kind of id."""
+"""Finding one message by its offset or by either kind of id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key index against the log: entries, keys without one, slots and chains, files of unknown geometry."""
+"""The key index compared with the log: entries, missing entries, slots and chains, unknown geometry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pymq.offline.files import ReadOnlyFiles
 from pymq.offline.verify import verify
 from tests.offline.support import check, flip, only_finding, small_store, unpack, write_at
 
-SLOTS = 500  # of the golden stores; 2000 entries
+SLOTS = 500  # slots of the golden stores, with 2000 entries
 ENTRIES_AT = 40 + 4 * SLOTS
 
 

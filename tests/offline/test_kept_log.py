@@ -1,4 +1,4 @@
-"""What was cut from a log is dumped like a log of its own."""
+"""The truncated tail of a log is dumped like a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = StoreSettings(**SMALL)
 
 
 def cut_at(root: Path, number: int) -> TruncationState:
-    """A store of 150 messages, the last of them cut from one on."""
+    """Make a store of 150 messages and truncate its log."""
     store = make_store(RealFiles(), root=str(root))
     store.open()
     places = [put(store, "T", 0, body, keys=f"k{n}") for n, body in enumerate(bodies(150))]
@@ -30,7 +30,7 @@ def cut_at(root: Path, number: int) -> TruncationState:
 
 @pytest.mark.parametrize("number", [0, 10, 60, 149])
 def test_every_truncated_message_is_listed(number: int, tmp_path: Path) -> None:
-    """Over several segments, with the blanks between them."""
+    """The tail spans several segments with blank records between them."""
     state = cut_at(tmp_path, number)
     log = open_kept_log(ReadOnlyFiles(), state.path, SETTINGS.segment_size_bytes)
     complaints: list[str] = []

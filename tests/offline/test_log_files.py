@@ -1,4 +1,4 @@
-"""Segments of a log: bad sectors read as zeros and are noted, sizes and gaps are told."""
+"""Segments of a log: bad sectors read as zeros and are noted, odd sizes and gaps are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.offline.support import small_store
 
 
 class BadSectorFile(RealFile):
-    """One sector can't be read."""
+    """A file with one unreadable sector."""
 
     __slots__ = ()
     bad_at = 2 * SECTOR_BYTES

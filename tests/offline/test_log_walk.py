@@ -1,4 +1,4 @@
-"""Walking a log: windows, blanks, damage with its first bad byte, and where a log ends."""
+"""Walking a log: windows, blank records, damage with its first bad byte, and the log's end."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_short_segment_reads_as_zeros(tmp_path: Path) -> None:
 
 
 def test_remains_of_a_longer_log_are_not_records(tmp_path: Path) -> None:
-    """RocketMQ cuts a log by forgetting its end: older records may stand behind the new one."""
+    """RocketMQ truncates a log by moving its end only: older records may follow the new end."""
     root = small_store(tmp_path / "s", 10)
     last = records(root)[-1]
     end = last.offset + last.size

@@ -1,4 +1,4 @@
-"""The overview of a directory: told by few reads, equal to what a full check finds."""
+"""The overview of a directory needs few reads and equals the result of a full check."""
 
 from __future__ import annotations
 

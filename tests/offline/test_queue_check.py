@@ -1,4 +1,4 @@
-"""Queues against the log: each kind of unit that is wrong, and who is to blame when unit and record disagree."""
+"""Queues compared with the log: each kind of wrong unit, and the culprit when unit and record disagree."""
 
 from __future__ import annotations
 

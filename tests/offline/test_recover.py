@@ -183,7 +183,7 @@ def test_another_log_is_refused_and_replaced_when_forced(count: int) -> None:
 
 
 def test_the_kept_part_of_another_log_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment has a GiB."""
+    """A segment may have a GiB, too much for one read."""
     source, _ = pair()
     files = MemoryFiles()
     other = opened(files)
@@ -405,7 +405,7 @@ def test_small_logs_have_small_chunks(log_bytes: int, expected: int) -> None:
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """Raised where the process is killed."""
 
 
 @pytest.mark.parametrize("power_loss", [False, True], ids=["kill", "power loss"])
@@ -449,7 +449,7 @@ def test_a_run_killed_at_any_call_is_finished_by_the_next(power_loss: bool) -> N
 
 
 def _check_not_served(files: MemoryFiles, wanted: dict[tuple[str, int], list[bytes]]) -> None:
-    """A half rebuilt directory opens for nobody; before the mark it is as damaged as it was."""
+    """Check that no store opens a half rebuilt directory; before the mark it is as damaged as it was."""
     if files.exists(unfinished_path(ROOT)):
         with pytest.raises(StoreError, match="half rebuilt"):
             opened(copy.deepcopy(files))

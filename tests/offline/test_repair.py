@@ -1,4 +1,4 @@
-"""Repair: the copy opens, keeps every message that can be read where it was, and the report says what is lost."""
+"""Repair: the copy opens and keeps every readable message in its place; the report names the losses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SMALL_OPTIONS = {"mappedFileSizeConsumeQueue": "200", "maxHashSlotNum": "5", "ma
 
 
 def mend(root: Path, target: Path, options: dict[str, str] | None = None) -> RepairReport:
-    """Repairs, and checks that the source was not touched and that the copy is sound."""
+    """Repair, and check that the source is unchanged and the copy sound."""
     before = snapshot(root)
     with opened(root, options) as directory:
         report = repair(directory, RealFiles(), str(target), ManualClock(1_800_000_000_000))
@@ -60,7 +60,7 @@ def lost_places(report: RepairReport) -> set[Place]:
 
 
 def messages(store: MessageStore) -> dict[Place, tuple[bytes, int]]:
-    """Body and physical offset of every message that a pull gives."""
+    """Return body and physical offset of every message that a pull returns."""
     return {
         (topic, queue_id, message.queue_offset): (message.body, message.physical_offset)
         for topic, queue_id in store.queues()
@@ -69,7 +69,7 @@ def messages(store: MessageStore) -> dict[Place, tuple[bytes, int]]:
 
 
 def served(root: Path, settings: StoreSettings | None = None) -> dict[Place, tuple[bytes, int]]:
-    """The messages of a copy of the directory, so that opening it does not touch it."""
+    """Return the messages of a copy of the directory, so that the original stays unchanged."""
     copy = root.with_name(root.name + "-served")
     shutil.copytree(root, copy)
     if settings is None:
@@ -149,7 +149,7 @@ def test_a_missing_segment_costs_only_its_messages(tmp_path: Path) -> None:
 
 
 def test_a_torn_directory_loses_its_torn_message_silently(tmp_path: Path) -> None:
-    """As a start would: the message was never vouched for, its offset is free."""
+    """Repair drops it as a start does: it is beyond the checkpoint and its offset is free."""
     root, _ = unpack("store-torn", tmp_path)
     assert mend(root, tmp_path / "new").lost_count == 0
 
@@ -159,7 +159,7 @@ def test_derived_files_may_be_missing(part: str, tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     before = served(root)
     shutil.rmtree(root / part) if (root / part).is_dir() else (root / part).unlink()
-    # Sizes that no file tells any more come from the configuration.
+    # The configuration gives sizes that no file shows any more.
     report = mend(root, tmp_path / "new", SMALL_OPTIONS)
     assert report.lost_count == 0
     assert served(tmp_path / "new") == before
@@ -267,7 +267,7 @@ def test_random_damage_costs_exactly_what_is_reported(seed: int, tmp_path: Path)
     lost = lost_places(report)
     found = served(tmp_path / "new")
     assert set(found) == set(before) - lost
-    # What no CRC covers may differ; bodies and places may not.
+    # Bytes that no CRC covers may differ; bodies and offsets may not.
     assert {place: before[place] for place in found} == found
     assert len(lost) <= 12
 
@@ -295,7 +295,7 @@ def test_reading_tools_can_not_write(tmp_path: Path) -> None:
 
 
 def test_lost_offsets_of_the_first_segment_have_placeholders(tmp_path: Path) -> None:
-    """RocketMQ would pass over good messages behind a blank record there; PyMQ sees a blank record in either."""
+    """RocketMQ would skip good messages behind a blank record there; PyMQ treats both as blank."""
     sizes: dict[str, Any] = {"segment_size_bytes": 1 << 20, "queue_file_size_bytes": 2000}
     root = small_store(tmp_path / "s", **sizes)
     found = [record for record in records(root) if (record.topic, record.queue_id) == ("orders", 1)]

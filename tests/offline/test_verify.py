@@ -1,4 +1,4 @@
-"""A whole directory checked: sound ones are sound, damage is found and named, nothing is ever changed."""
+"""Verification of a whole directory: damage is found and named, sound ones pass, no file is changed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_store_times_that_go_back_are_a_note(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_in_covered_bytes_is_found(tmp_path: Path) -> None:
-    """Head fields that only a whole-record CRC would cover are left out: docs/storage.md lists them."""
+    """This leaves out head fields that only a whole-record CRC covers; docs/storage.md lists them."""
     root, _ = unpack("store-clean", tmp_path)
     rng = random.Random(7)
     found = [record for record in records(root) if record.size < 2000]
@@ -131,7 +131,7 @@ def test_every_flipped_bit_in_covered_bytes_is_found(tmp_path: Path) -> None:
     for path, position in places:
         mask = 1 << rng.randrange(8)
         flip(path, position, mask)
-        # The user's flag, bytes 16 to 19 of a record, means nothing to the store.
+        # The store ignores the user's flag, bytes 16 to 19 of a record.
         if check(root).sound:
             missed.append((path.name, position))
         flip(path, position, mask)

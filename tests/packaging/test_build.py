@@ -1,4 +1,4 @@
-"""scripts/build: the one file it makes starts a broker and talks to it, from an empty cache."""
+"""scripts/build: the single file it builds starts a broker and connects to it, from an empty cache."""
 
 import os
 import subprocess

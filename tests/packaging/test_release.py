@@ -1,4 +1,4 @@
-"""scripts/release refuses what is not ready, before it builds; .ci/run has it build and check the rest."""
+"""scripts/release refuses an unready checkout before it builds; .ci/run tests the build itself."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A git checkout that holds what the script reads, ready for a release."""
+    """Make a git checkout with the files that the script reads, ready for a release."""
     (tmp_path / "scripts").mkdir()
     (tmp_path / "pymq").mkdir()
     for name in ("scripts/release", "pyproject.toml", "pymq/__init__.py"):
@@ -38,7 +38,7 @@ def commit(checkout: Path) -> None:
 
 
 def refusal(checkout: Path, *arguments: str) -> str:
-    """What the script says when it refuses; an interpreter that fails stands where the build would begin."""
+    """Return the script's refusal; a failing interpreter replaces the build."""
     done = subprocess.run(
         [str(checkout / "scripts" / "release"), *arguments],
         env={**os.environ, "PYMQ_PYTHON": "/bin/false"},

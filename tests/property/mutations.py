@@ -1,4 +1,4 @@
-"""Damages captured frames in the ways a broken or hostile peer might, from one seed."""
+"""Damages captured frames as a broken or hostile peer might, from one seed."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ TOKENS = (
 
 
 class Mutator:
-    """``mutate`` gives a damaged copy of one of the payloads (frames without their length)."""
+    """``mutate`` returns a damaged copy of one of the payloads (frames without their length)."""
 
     def __init__(self, payloads: Sequence[bytes], seed: int) -> None:
         self._payloads = payloads
         self._rng = random.Random(seed)
         self._ways: list[Callable[[bytearray], None]] = [
-            *[self._set_letter] * 9,  # most of the others break the form, and then nothing behind it is reached
+            *[self._set_letter] * 9,  # most other damage breaks the JSON and stops at the parser
             self._flip_bits,
             self._set_bytes,
             self._set_number,
@@ -79,14 +79,14 @@ class Mutator:
             self._rng.choice(self._ways)(raw)
 
     def _mutate_header(self, raw: bytearray) -> bytes:
-        """Damages the header alone and sets its length right, so that only its own reader can find fault."""
+        """Damage only the header and adjust its length, so that only the header's reader can notice."""
         end = 4 + int.from_bytes(raw[1:4], "big")
         header, body = raw[4:end], raw[end:]
         self._damage(header)
         return bytes(raw[:1] + len(header).to_bytes(3, "big") + header + body)
 
     def _at(self, raw: bytearray) -> int:
-        # Headers are where the decisions are: half of all damage goes there.
+        # Most decisions depend on the header: it gets half of all damage.
         end = len(raw)
         if self._rng.random() < 0.5:
             end = min(end, 4 + int.from_bytes(raw[1:4], "big"))
@@ -131,6 +131,6 @@ class Mutator:
         raw[self._at(raw) :] = other[self._rng.randrange(len(other)) :]
 
     def _move_header_end(self, raw: bytearray) -> None:
-        """A header length that fits again after other damage, so that the header's own reader is reached."""
+        """Adjust the header length after other damage, so that the header's reader is reached."""
         if len(raw) >= 4:
             raw[1:4] = self._rng.randrange(max(len(raw) - 3, 1)).to_bytes(3, "big")

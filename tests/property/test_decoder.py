@@ -1,4 +1,4 @@
-"""No bytes crash a decoder: each raises its own error or returns something that can be encoded again.
+"""No bytes crash a decoder: it raises its own error or returns a value that can be encoded again.
 
 The number of mutated frames is PYMQ_FUZZ_COUNT (default below), the seed PYMQ_FUZZ_SEED; both are printed.
 """
@@ -50,7 +50,7 @@ BODIES = [body for payload in PAYLOADS if (body := decode_command(payload).body)
 
 
 def decoded(payload: bytes) -> Command | str:
-    """The command, or the reason why not; anything else that is raised fails the test."""
+    """Return the command or the reason of a refusal; any other exception fails the test."""
     try:
         command = decode_command(payload)
     except ProtocolViolation as violation:
@@ -61,7 +61,7 @@ def decoded(payload: bytes) -> Command | str:
 
 
 def survives(command: Command) -> None:
-    """What was decoded can be written, and means the same after it."""
+    """Check that a decoded value survives a round trip."""
     again = decode_command(encode_command(command)[4:])
     assert again == command
 
@@ -138,7 +138,7 @@ def test_mutated_frames_decode_or_are_refused(capsys: pytest.CaptureFixture[str]
     with capsys.disabled():
         print(f"\n{FUZZ_COUNT} mutated frames (seed {FUZZ_SEED}), 0 crashes: {dict(reasons.most_common())}")
     assert reasons.total() == FUZZ_COUNT
-    # The run proves something: both outcomes and every part of the decoder were reached.
+    # The run is meaningful: it reached both outcomes and every part of the decoder.
     assert {"decoded", "header-length", "json-header", "binary-header", "serialize-type"} <= reasons.keys()
 
 
@@ -152,7 +152,7 @@ def test_mutated_frames_never_break_the_name_servers_handlers(capsys: pytest.Cap
         command = decoded(payload)
         if isinstance(command, str):
             continue
-        if number % 2:  # bodies and fields of other requests, thrown at each of our codes
+        if number % 2:  # bodies and fields of other requests, sent to each of our codes
             command.code = codes[number % len(codes)]
         reply = dispatcher.dispatch(peer, command)
         assert reply is not None
@@ -165,7 +165,7 @@ def test_mutated_frames_never_break_the_name_servers_handlers(capsys: pytest.Cap
 
 
 def test_mutated_bodies_never_break_their_readers(capsys: pytest.CaptureFixture[str]) -> None:
-    # A body in the place of a frame: its first bytes are damaged as often as headers are.
+    # A body in place of a frame: its first bytes are damaged as often as headers.
     mutator = Mutator(BODIES, FUZZ_SEED + 2)
     outcomes: Counter[str] = Counter()
     for number in range(FUZZ_COUNT // 3):
@@ -211,7 +211,7 @@ def test_any_json_like_text_is_fastjson_or_refused(text: str) -> None:
 
 
 def peak_bytes(payload: bytes) -> int:
-    """Most memory that reading ``payload`` takes beside it."""
+    """Return the peak memory that reading ``payload`` takes beside it."""
     tracemalloc.start()
     try:
         decoded(payload)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, on the JVM of the wheel: that is the one nobody else tests."""
+"""One Spark session for all tests here, on the wheel's JVM, which no other suite tests."""
 
 from __future__ import annotations
 

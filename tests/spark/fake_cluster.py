@@ -1,4 +1,4 @@
-"""A name server and broker in one thread-per-connection server: just enough to be planned and pulled from."""
+"""A name server and broker in one thread-per-connection server: enough for planning and pulling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKER = "broker-a"
 
 
 class FakeCluster:
-    """Queues of records by (topic, queue id). ``count_cap`` and ``bytes_cap`` limit an answer, as real brokers do."""
+    """Queues of records by (topic, queue id). ``count_cap`` and ``bytes_cap`` limit an answer, as in real brokers."""
 
     def __init__(self, *, count_cap: int = 32, bytes_cap: int = 1 << 20) -> None:
         self.queues: dict[tuple[str, int], list[bytes]] = defaultdict(list)
@@ -38,13 +38,13 @@ class FakeCluster:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def add(self, topic: str, queue_id: int, records: list[bytes]) -> None:
-        """Appends records, whose offsets must go on from the queue's end."""
+        """Append records, whose offsets must continue at the queue's end."""
         self.queues[topic, queue_id] += records
 
     def range(
         self, topic: str = "T", queue_id: int = 0, start: int | None = None, stop: int | None = None
     ) -> QueueRange:
-        """A range of a queue, the whole queue by default."""
+        """Return a range of a queue, by default the whole queue."""
         first = self.min_offsets[topic, queue_id] if start is None else start
         last = len(self.queues[topic, queue_id]) if stop is None else stop
         return QueueRange(topic, BROKER, queue_id, first, last, (self.address,))

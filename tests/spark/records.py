@@ -1,4 +1,4 @@
-"""Makes stored records for tests: plain ones, and hypothesis strategies for every odd form."""
+"""Builds stored records for tests: plain ones, and hypothesis strategies for every unusual form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(
     properties: bytes | None = None,
     **fields: Any,
 ) -> bytes:
-    """One record; anything else of ``encode_record`` may be given by name."""
+    """Return one record; other arguments of ``encode_record`` may be given by name."""
     if properties is None:
         properties = encode_properties(
             {"TAGS": "A" if offset % 2 else "B", "KEYS": f"k{offset}", "UNIQ_KEY": f"U{offset:08d}"}
@@ -64,7 +64,7 @@ _int64 = st.integers(-(2**63), 2**63 - 1)
 
 @st.composite
 def records(draw: st.DrawFn) -> bytes:
-    """Any legal record: both host sizes, wide topics, compressed or falsely marked bodies, odd properties and times."""
+    """Generate legal records: both host sizes, long topics, compressed or mismarked bodies, unusual values."""
     body = draw(st.binary(max_size=40))
     flags = draw(st.sampled_from([0, 0, sysflag.TRANSACTION_COMMIT, sysflag.COMPRESSED, sysflag.COMPRESSED | 0x200]))
     kind = draw(st.sampled_from([None, None, "zlib", "lz4", "zstd"]))

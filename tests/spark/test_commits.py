@@ -1,4 +1,4 @@
-"""Whatever the moment of a crash: each row is visible once or not yet, and the next run goes on."""
+"""After a crash at any moment each row is visible once or not yet, and the next run continues."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def commit(log: CommitLog, result: dict) -> int:
 
 
 def visible(output: Path) -> list[int]:
-    """What a reader that knows nothing of the commit log sees."""
+    """Return the rows that a reader sees without knowing the commit log."""
     table = pyarrow.dataset.dataset(output, partitioning="hive").to_table()
     return sorted(table.column("queueOffset").to_pylist())
 
@@ -87,7 +87,7 @@ def test_a_crash_before_the_commit_leaves_no_files(tmp_path: Path, cluster: Fake
     commit(log, stage(log, cluster, 0, 30, "first"))
     stage(log, cluster, 30, 100, "second")
     (output / "_pymq" / "commits" / "1.tmp").write_text("{half a comm")
-    log._lock.close()  # what the kernel does for a killed process
+    log._lock.close()  # as the kernel does for a killed process
     assert visible(output) == list(range(30))
     with CommitLog(output, SETTINGS) as log:
         assert log.positions == {KEY: 30}
@@ -155,7 +155,7 @@ def test_other_settings_and_foreign_directories_are_refused(tmp_path: Path, clus
 
 
 def test_rows_of_several_days_go_to_several_files(tmp_path: Path, cluster: FakeCluster) -> None:
-    # The clock goes back once: day 2 comes twice and makes two files, each named by its own offsets.
+    # The clock goes back once: day 2 occurs twice and yields two files, each named by its own offsets.
     days = [0, 0, 1, 1, 1, 0, 2]
     cluster.add("D", 0, [record(n, topic="D", store_timestamp_ms=BORN_MS + day * DAY_MS) for n, day in enumerate(days)])
     with CommitLog(tmp_path / "out", SETTINGS) as log:

@@ -1,4 +1,4 @@
-"""The vectorised decoder gives what the plain one gives, and refuses what it refuses."""
+"""The vectorized decoder equals the plain one in results and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = (*(column.name for column in COLUMNS), "property_a", "property_TAGS")
 
 
 def rows_of(batches: Any) -> list[dict]:
-    """Rows with properties as dicts: the order of a map's entries has no meaning."""
+    """Return rows with properties as dicts, as the order of a map's entries has no meaning."""
     table = pa.Table.from_batches(list(batches))
     for time in ("bornTimestamp", "storeTimestamp"):
         if time in table.column_names:
@@ -60,7 +60,7 @@ def test_properties_equal_the_plain_parser(strings: Any, repeats: Any) -> None:
 
 
 def test_names_repeated_in_every_row_keep_the_last_value() -> None:
-    # What a batch's messages look like: the batch's own unique key stands behind each message's.
+    # The form of a batch's messages: the batch's own unique key follows each message's.
     raw = [b"UNIQ_KEY\x01m%d\x02TAGS\x01A\x02UNIQ_KEY\x01batch\x02" % n for n in range(5)]
     table = parse_properties(pa.array(raw, pa.binary()))
     assert table.values_of("UNIQ_KEY").to_pylist() == ["batch"] * 5

@@ -1,4 +1,4 @@
-"""Whole exports against a small cluster: exactly once, resumed, counted, and refused in one sentence."""
+"""Exports from a small cluster: exactly once, resumed and counted; refusals are one sentence."""
 
 from __future__ import annotations
 

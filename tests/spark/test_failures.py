@@ -1,4 +1,4 @@
-"""The error a task raised comes out again, in its own class and one line."""
+"""An error of a task is raised again in its own class, as one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JAVA_HOME, then PATH, then a wheel; and an error that says what was seen."""
+"""The search for Java: JAVA_HOME, then PATH, then a wheel; the error lists what was found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and positions become the right ranges."""
+"""Topics and positions become ranges."""
 
 from __future__ import annotations
 

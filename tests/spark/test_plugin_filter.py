@@ -1,4 +1,4 @@
-"""A filter in a task sees messages as it does elsewhere, and what it keeps are places of records."""
+"""A filter in a task sees messages as anywhere else and yields the places of the records it keeps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def jsonpath(on_error: str) -> PluginFilter:
 def test_places_of_kept_messages_over_several_batches() -> None:
     chunk = b"".join(record(n, b"[%d]" % (n % 5)) for n in range(2 * BATCH_COUNT + 3))
     starts = find_starts(chunk)
-    some = starts[1:]  # the first is not asked about
+    some = starts[1:]  # the filter does not see the first record
     kept = jsonpath("skip").keep(bytearray(chunk), some)
     assert kept.tolist() == [at for n, at in enumerate(starts.tolist()) if n and n % 5 > 2]
 

@@ -1,4 +1,4 @@
-"""Counts arrive, only those with the listener's word count, and nobody listening costs nothing."""
+"""Progress counts: they arrive, only those with the listener's token count, and without a listener none is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers are told of a query's WHERE never costs a row that Spark would have kept."""
+"""The part of a query's WHERE that is pushed to brokers never drops a row that Spark would keep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pymq.spark.decode import Decoder
 from pymq.spark.property_terms import joined_terms, sql_term
 from tests.spark.records import record
 
-# Spark's own classes are told by their names; these have the same fields.
+# The code recognizes Spark's classes by name; these have the same fields.
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Not:
 
 
 def spark_says(condition: Any, row: dict[str, Any]) -> bool | None:
-    """Spark's answer for texts: three-valued, compared by their characters."""
+    """Return Spark's three-valued answer for texts, compared by their characters."""
     if isinstance(condition, Not):
         inner = spark_says(condition.child, row)
         return None if inner is None else not inner
@@ -89,7 +89,7 @@ def spark_says(condition: Any, row: dict[str, Any]) -> bool | None:
     return value > wanted if isinstance(condition, GreaterThan) else value == wanted
 
 
-# Numbers in several spellings, quotes, blanks, what is no UTF-8, and what decoding makes of that.
+# Numbers in several spellings, quotes, blanks, invalid UTF-8, and its decoded form.
 TEXTS = (
     "5",
     "5.0",

@@ -1,4 +1,4 @@
-"""Whatever the answers' sizes and order, every offset is delivered once and in order."""
+"""Every offset is delivered once and in order, for any sizes and order of the answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.spark.pull_window import PullWindow
 
 
 def drain(window: PullWindow, answer: Any) -> list[tuple[int, int]]:
-    """Runs the window; ``answer(asks)`` picks one of the asks in flight and says how far its answer reaches."""
+    """Run the window; ``answer(asks)`` picks one of the requests in flight and returns where its answer ends."""
     delivered = []
     flying = []
     while not window.done:

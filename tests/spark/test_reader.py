@@ -1,4 +1,4 @@
-"""A range is read whole, once and in order, whatever the broker's caps, hiccups and losses."""
+"""A range is read completely, once and in order, despite a broker's limits, short failures and losses."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_hole_in_the_middle_is_counted() -> None:
 
 def test_tags_are_checked_exactly_and_no_match_is_progress() -> None:
     with filled(200) as cluster:
-        # The broker lets the tag B through as well as the wanted one: equal hashes. Most of the range matches nothing.
+        # The broker lets tag B through too, as its hash is equal. Most of the range matches nothing.
         cluster.select = lambda raw, wanted: wanted == "A || C" and int.from_bytes(raw[20:28], "big") % 40 < 2
         reader = RangeReader(cluster.range(), ReadSettings(columns=("queueOffset",), selection=Selection(tag="A || C")))
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]

@@ -1,4 +1,4 @@
-"""An export from a real PyMQ broker over real sockets: every message that was sent, once."""
+"""An export from a real PyMQ broker over real sockets holds every sent message once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be wanted of a range, in which combinations, and what a pull says of it."""
+"""The selections of a range: allowed combinations, and the fields of a pull that carry them."""
 
 from __future__ import annotations
 

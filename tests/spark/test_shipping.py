@@ -1,4 +1,4 @@
-"""The zip that executors get holds all that a task imports."""
+"""The zip for executors holds every module that a task imports."""
 
 from __future__ import annotations
 

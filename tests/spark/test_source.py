@@ -1,4 +1,4 @@
-"""``format("pymq")`` in queries: options, columns, partitions, and what WHERE keeps from being read at all."""
+"""``format("pymq")`` in queries: options, columns, partitions, and the reads that WHERE avoids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def frame(spark: Any, cluster: FakeCluster, **options: Any) -> Any:
 
 
 def judged(raw: bytes, subscription: str) -> bool:
-    """What a broker's filter says; every subscription here that is no SQL92 wants everything or a tag."""
+    """Return a broker's filter decision; every subscription here is SQL92, a tag or everything."""
     message = decode_record(raw)
     if subscription in ("*", "A"):
         return subscription in ("*", message.tags)

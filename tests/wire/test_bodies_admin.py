@@ -1,4 +1,4 @@
-"""Admin headers and bodies against what Java clients and brokers really sent."""
+"""Admin headers and bodies against captured traffic of Java clients and brokers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_captured_requests_fit_their_headers() -> None:
         if cls is None or row["type"] != "request":
             continue
         again = encode_header(decode_header(cls, command.ext))
-        # Empty text and absence mean the same; the signature is the transport's.
+        # Empty text and absence mean the same; the signature belongs to the transport.
         sent = {name: value for name, value in command.ext.items() if value and name not in SIGNATURE}
         assert {name: again.get(name) for name in sent} == sent
         seen.add(row["request_code"])

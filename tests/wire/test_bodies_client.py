@@ -1,4 +1,4 @@
-"""Bodies of clients: every dialect of every client means the same, and what can't be meant names its member."""
+"""Bodies of clients: all dialects decode to the same value, and a refusal names the invalid member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of the name server's codes: registrations in all forms, routes with both kinds of keys."""
+"""Bodies of the name server's requests: registrations in all forms, routes with both kinds of keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes are the wire's: one meaning each, with the names of Java's client."""
+"""Request and response codes: one meaning each, with the names of the Java client."""
 
 from __future__ import annotations
 

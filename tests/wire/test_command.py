@@ -1,4 +1,4 @@
-"""Both header codecs: what is lenient, what is refused, and what a refusal is called."""
+"""Both header codecs: lenient cases, refusals, and the names of the refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pymq.wire.headers.route import RouteHeader
 
 
 def payload(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
-    """A frame without its length."""
+    """Return a frame without its length."""
     return struct.pack(">I", len(header) | kind << 24) + header + body
 
 

@@ -1,4 +1,4 @@
-"""Dispatcher: the table's row decides, refusals and faults become replies."""
+"""Dispatcher: the table's row selects the handler; refusals and faults become replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FrameBuffer: whole payloads from any cut of the stream, and a limit on what a length may say."""
+"""FrameBuffer: whole payloads from a stream in any pieces, and a limit for lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of the HA connection: whatever pieces they come in, and what is refused."""
+"""The codec of the HA connection: bytes in any pieces, and refusals."""
 
 import struct
 from itertools import pairwise

@@ -9,7 +9,7 @@ from pymq.wire.header import Header, Int32, Int64, decode_header, encode_header
 
 
 class Sample(Header, kw_only=True, frozen=True):
-    """A header of every kind of field."""
+    """A header with every kind of field."""
 
     group_name: str
     queue_id: Int32

@@ -1,4 +1,4 @@
-"""Conditions on bodies and properties against plain Python, and the hostile ones."""
+"""CEL conditions on bodies and properties compared with plain Python, and hostile expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repetitions are left out as a plain dict would, within bounded memory; a message read again stays wanted."""
+"""Deduplication equals that of a plain dict, in bounded memory; a message that is read again still matches."""
 
 from __future__ import annotations
 

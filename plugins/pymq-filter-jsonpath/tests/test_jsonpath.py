@@ -1,4 +1,4 @@
-"""Queries against a plain walk for a subset of them, and the hostile ones."""
+"""JSONPath queries compared with a plain walk, for a subset of the language, and hostile queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOCUMENTS = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
     max_leaves=12,
 )
-# (what the query says, the oracle's step)
+# (text of the query, step of the oracle)
 STEPS = [(f".{name}", name) for name in NAMES] + [("[0]", 0), ("[-1]", -1), ("[*]", "*"), ("..a", "..a")]
 
 
@@ -36,7 +36,7 @@ def children(value: Any) -> list[Any]:
 
 
 def walk(values: list[Any], step: Any) -> list[Any]:
-    """One step of the oracle."""
+    """Return the values after one step of the oracle."""
     if step == "*":
         return [child for value in values for child in children(value)]
     if step == "..a":

@@ -1,4 +1,4 @@
-"""Patterns on bodies and fields, against Python's re where both agree, and the ones that must be refused."""
+"""Patterns on bodies and fields, compared with Python's re where both agree, and patterns that are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pymq.errors import ExpressionError
 from pymq.filter.messages import FilterMessage
 from pymq.filter.registry import installed_filters
 
-# Patterns that mean the same to both engines; none makes Python's explode on short texts.
+# Patterns with one meaning in both engines; none makes Python's engine slow on short texts.
 ATOMS = ["a", "b", ".", "[ab]", "[^a]", "(a|b)", "(ab)?", "a*", "b+", "a{1,3}", "^", "$", r"\d", r"\w", "é"]
 
 
@@ -77,5 +77,5 @@ def test_a_pattern_that_needs_too_much_memory_is_refused() -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(a*)*b", "(.*a){20}$"])
 def test_patterns_with_exponential_backtracking_elsewhere_are_fast(pattern: str) -> None:
-    """They would take longer than the age of the universe by backtracking."""
+    """A backtracking engine would take longer than the age of the universe."""
     assert judged(pattern, b"a" * 20_000 + b"c") is False

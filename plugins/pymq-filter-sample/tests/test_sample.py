@@ -1,4 +1,4 @@
-"""Shares are exact by position and stable by key; ranges share a topic out without gap or overlap."""
+"""Shares are exact by position and stable by key; ranges divide a topic without gap or overlap."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_both_forms_by_key_are_the_same() -> None:
     messages = [message(KEYS=f"order-{number}") for number in range(1000)]
     share = taken("3/10 by key", messages)
     assert share == taken(" hash( KEYS ) % 10 in 0 .. 2 ", messages)
-    assert 230 < share.count(True) < 370  # five deviations around 300
+    assert 230 < share.count(True) < 370  # five standard deviations around 300
 
 
 def test_the_hash_is_the_same_everywhere() -> None:
-    """Other processes and versions must split alike: these answers may never change."""
+    """Other processes and versions must split the same way: these answers may never change."""
     messages = [message(KEYS=key) for key in "abcdefgh"]
     assert [at for at, outcome in enumerate(taken("1/2 by KEYS", messages)) if outcome] == [3, 4, 5, 7]
 

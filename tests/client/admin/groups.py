@@ -1,4 +1,4 @@
-"""Members of a group, as a plan is made of them."""
+"""Members of a broker group, as input of a promotion plan."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ async def put_topic(admin: Admin, server: StandaloneProcess, topic: str, queues:
 
 
 async def send(server: StandaloneProcess, topic: str, count: int = 1, key: str = "") -> list[str]:
-    """Message ids of ``count`` messages, all in queue 0."""
+    """Send ``count`` messages to queue 0 and return their ids."""
     async with Producer("admin_test", namesrv=server.namesrv) as producer:
         queue = MessageQueue(topic, "broker-a", 0)
         results = [await producer.send(Message(topic, b"body", keys=key), queue=queue) for _ in range(count)]
@@ -175,7 +175,7 @@ def test_producers_are_listed_while_they_live(call: Call, server: StandaloneProc
         await put_topic(admin, server, "produced")
         async with Producer("listed_producers", namesrv=server.namesrv, instance_name="me") as producer:
             await producer.send(Message("produced", b"body"))
-            async with asyncio.timeout(10):  # the heartbeat goes beside the send
+            async with asyncio.timeout(10):  # the heartbeat runs concurrently with the send
                 online: list[Any] = []
                 while not online:
                     online = await admin.brokers.producer_connections(server.broker, "listed_producers")

@@ -1,4 +1,4 @@
-"""What filters did for a group, read from all places they run in, and by the shapes each place tells it in."""
+"""The filter figures of a group, read from each place where a filter runs and in each place's format."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_shapes_of_each_place() -> None:
 
 
 class Members:
-    """In place of a cluster with one broker and a group of many members."""
+    """Replaces a cluster with one broker and a group of many members."""
 
     def __init__(self, count: int) -> None:
         self.online = ConsumerConnections(

@@ -1,4 +1,4 @@
-"""Promotion: what is done, in which order, and what is left when a step fails."""
+"""Promotion: its steps, their order, and the state after a failed step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.client.admin.groups import A, B, away, ha_client, status
 
 
 class Group:
-    """A master and a slave that do as they are told, at once or after ``delay`` looks; ``refuses``: what fails."""
+    """A master and a slave that obey at once or after ``delay`` looks; ``refuses`` names the step that fails."""
 
     def __init__(self, refuses: str = "") -> None:
         self.clock = ManualClock()
@@ -29,7 +29,7 @@ class Group:
         self.refuses = refuses
         self.catches_up = True
         self.rejoins = True
-        self.dies = False  # the old master, as soon as it was told to step down
+        self.dies = False  # the old master, as soon as it gets the request to step down
 
     @property
     def members(self) -> list[GroupMember]:
@@ -153,7 +153,7 @@ def test_the_chosen_of_two_masters_starts_an_epoch_and_the_other_follows() -> No
     with pytest.raises(UnsafeError, match="choose"):
         group.run(force=True, members=members)
     promotion = Promotion(group, group.clock, group.pause)
-    group.old.broker_id = 1  # it has heard of the new epoch
+    group.old.broker_id = 1  # it knows the new epoch
     result = asyncio.run(promotion.run(plan_promotion("b", members, B), force=True))
     assert group.done == ["new promote"] and result.notes == ()
     assert result.master.epoch_history[-1].epoch == 3

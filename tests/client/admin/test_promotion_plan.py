@@ -74,7 +74,7 @@ def test_a_longer_or_silent_slave_is_a_risk() -> None:
 
 
 def test_a_former_master_that_stepped_down_is_no_risk() -> None:
-    """A promotion that broke off between its two halves is run again without force."""
+    """A promotion that stopped between its two halves can be repeated without force."""
     found = plan(
         slave(A, 1, state="joining", ha_client=ha_client("joining", B)), slave(B, 1, state="waiting"), target=B
     )

@@ -1,4 +1,4 @@
-"""Admin calls about replication: against a running standalone, and what a RocketMQ broker's answers come to."""
+"""Replication calls of the admin client: against a running standalone, and with a RocketMQ broker's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remakes corpus.jsonl.zst with the real classes: ``python -m tests.golden.sql92``. Needs java and Maven."""
+"""Regenerates corpus.jsonl.zst with the real classes: ``python -m tests.golden.sql92``. Needs java and Maven."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.interop.support.maven import class_path
 
 
 def make() -> Corpus:
-    """Every expression asked with every message."""
+    """Evaluate every expression with every message."""
     asked, given = expressions(), messages()
     lines = [f"P {_packed(message)}" for message in given] + [f"E {_packed(text)}" for text in asked]
     command = ["java", "-cp", class_path("server-5.3.3"), str(Path(__file__).with_name("Make.java"))]

@@ -1,4 +1,4 @@
-"""Reads corpus.jsonl.zst: what Apache RocketMQ 5.3.3 says of each expression for each message."""
+"""Reads corpus.jsonl.zst: Apache RocketMQ 5.3.3's answer to each expression for each message."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Corpus(NamedTuple):
 
 @cache
 def load_corpus() -> Corpus:
-    """All of it."""
+    """Read the whole corpus."""
     lines = zstandard.decompress(CORPUS_FILE.read_bytes()).decode().splitlines()
     return Corpus(json.loads(lines[0])["messages"], dict(map(json.loads, lines[1:])))
 
 
 def save_corpus(corpus: Corpus) -> None:
-    """Writes the file: a line with the messages, then a line for each expression."""
+    """Write the file: a line with the messages, then a line for each expression."""
     rows = [json.dumps({"messages": corpus.messages})] + [json.dumps(row) for row in corpus.answers.items()]
     CORPUS_FILE.write_bytes(zstandard.ZstdCompressor(level=19).compress("\n".join(rows).encode()))

@@ -1,4 +1,4 @@
-"""The expressions and messages of the SQL92 corpus: some chosen by hand for a rule each, the rest made from a seed."""
+"""The expressions and messages of the SQL92 corpus: some written by hand, one per rule, the rest from a seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NaN +NaN -NaN nan NAN Infinity -Infinity +Infinity inf infinity 5f 5F 5d 5.5D 5L
 """.split()  # noqa: SIM905 - reads better than a hundred quoted strings
 VALUES += ["", " 5", "5 ", "\t5\n", " ", "x y", "5\u00a0", "\u00005", "x\u0001y", "a" * 200, "1" * 400]
 
-# One of each rule and oddity; every one is asked with every message.
+# One for each rule and special case; each is evaluated with every message.
 BY_HAND = """
 a
 NOT a
@@ -371,7 +371,7 @@ BY_HAND += ["(" * 50 + "a" + ")" * 50, "NOT " * 40 + "a", "-" * 41 + "5 = a", " 
 
 
 def messages() -> list[str]:
-    """Raw property strings: names that are missing, come twice, or have an empty value among them."""
+    """Return raw property strings, among them missing names, repeated names and empty values."""
     rng = random.Random(SEED)
     made = [
         "",
@@ -381,7 +381,7 @@ def messages() -> list[str]:
         "\u0002\u0002a\u0001x",
         "a\u0002b\u0001y",
     ]
-    # Every value once at `a`, then whatever comes.
+    # Every value once at `a`, then random ones.
     made += [_message(rng, first) for first in rng.sample(VALUES, len(VALUES))]
     while len(made) < MESSAGE_COUNT:
         made.append(_message(rng, rng.choice(VALUES)))
@@ -399,7 +399,7 @@ def _message(rng: random.Random, first: str) -> str:
 
 
 def expressions() -> list[str]:
-    """Those by hand, all pairs of operands under each comparison, and random ones, whole and damaged."""
+    """Return the hand-written ones, all pairs of operands under each comparison, and random ones, whole and damaged."""
     operands = ["a", "absent", "-a", "5", "-5", "3000000000", "5.5", "'5'", "TRUE", "NULL", "(b = 'x')", "(b > 5)"]
     made = list(BY_HAND)
     made += [f"{left} {sign} {right}" for left, sign, right in product(operands, ("=", "<>", "<", ">="), operands)]
@@ -410,7 +410,7 @@ def expressions() -> list[str]:
 
 
 class _Writer:
-    """Writes expressions that mostly mean something; one in four is damaged."""
+    """Writes expressions that are mostly valid; one in four is damaged."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -505,7 +505,7 @@ class _Writer:
             words[at] = word[:cut] + word[cut + 1 :]
 
     def _spaced(self, words: list[str]) -> str:
-        """Words in any case, with blanks and comments of all sorts between."""
+        """Join words in any case, with all sorts of blanks and comments between them."""
         rng = self._rng
         parts: list[str] = []
         for word in words:

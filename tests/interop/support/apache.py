@@ -14,11 +14,11 @@ BROKER_NAME = "broker-a"
 SEGMENT_SIZE_BYTES = 128 * 1024 * 1024
 READY_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 90
-# Each time an idle broker compares all of its timer wheel (default 1000): more processor time than all else it does.
+# An idle broker scans its whole timer wheel at this period (default 1000): most of its processor time.
 TIMER_FLUSH_INTERVAL_MS = "60000"
-TERMINATED = 143  # how a JVM ends that was asked to by SIGTERM
+TERMINATED = 143  # exit code of a JVM after SIGTERM
 
-# What Apache's own start scripts pass for Java 9 and later, less the collector settings.
+# The options of Apache's own start scripts for Java 9 and later, without the collector settings.
 JVM_FLAGS = [
     "-Xms64m",
     "-Xmx512m",
@@ -88,7 +88,7 @@ class ApacheServer:
             "mappedFileSizeCommitLog": str(SEGMENT_SIZE_BYTES),
             "autoCreateTopicEnable": "true",
             "diskMaxUsedSpaceRatio": "98",
-            # A busy machine must not make it refuse sends (default 200 ms) or call the page cache busy (1 s).
+            # A busy machine must not make it refuse sends (default 200 ms) or report a busy page cache (1 s).
             "waitTimeMillsInSendQueue": "20000",
             "osPageCacheBusyTimeOutMills": "20000",
             "deleteWhen": "04",
@@ -104,17 +104,17 @@ class ApacheServer:
     def _registered(self) -> bool:
         self._namesrv.assert_running()
         self._broker.assert_running()
-        # The template topic is in the first full registration: without it clients can't auto-create.
+        # The first full registration holds the template topic, which clients need to create topics.
         return probe.call(self.namesrv, probe.GET_ROUTE, {"topic": "TBW102"}).code == 0
 
     def close_store(self) -> None:
-        """Ends the broker in order, so that its files are complete, and the name server with it; takes about 15 s."""
+        """Stop the broker cleanly, so that its files are complete, and the name server; takes about 15 s."""
         code = self._broker.stop(STOP_TIMEOUT_S)
         assert code == TERMINATED, f"the broker ended with {code}, not in order:\n{self._broker.log_tail()}"
         assert not (self.store / "abort").exists(), "the broker ended in order but left its abort file"
         self._namesrv.kill()
 
     def stop(self) -> None:
-        """Ends both processes at once: an orderly end of the broker takes 15 s, and its files are thrown away."""
+        """Kill both processes: a clean stop of the broker takes 15 s, and its files are not needed."""
         self._broker.kill()
         self._namesrv.kill()

@@ -1,4 +1,4 @@
-"""All that a broker gives out of its store, asked with raw requests: to compare two brokers on one directory."""
+"""Reads all contents of a broker with raw requests, to compare two brokers on one directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Place = tuple[str, int, int]  # topic, queue, queue offset
 
 @dataclass
 class Contents:
-    """What was found: records by place, (min, max) by queue, committed offsets, topic and group configurations."""
+    """Records by place, (min, max) by queue, committed offsets, topic and group configurations."""
 
     records: dict[Place, Record] = field(default_factory=dict)
     bounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
@@ -36,12 +36,12 @@ class Contents:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def bodies(self, topic: str) -> list[bytes]:
-        """The bodies of one topic, sorted."""
+        """Return the bodies of one topic, sorted."""
         return sorted(record.body for place, record in self.records.items() if place[0] == topic)
 
 
 def read(broker: str, topics: Iterable[str], groups: Iterable[str]) -> Contents:
-    """Everything in ``topics``, and what ``groups`` committed there; AssertionError for a queue that can't be read."""
+    """Read ``topics`` and the offsets that ``groups`` committed there; AssertionError for an unreadable queue."""
     found = Contents()
     topic_table = _table(broker, ALL_TOPIC_CONFIG, "topicConfigTable")
     group_table = _table(broker, ALL_GROUP_CONFIG, "subscriptionGroupTable")
@@ -59,7 +59,7 @@ def _table(broker: str, code: int, name: str) -> dict[str, dict[str, Any]]:
     reply = probe.call(broker, code)
     assert reply.code == 0, reply
     table: dict[str, dict[str, Any]] = json.loads(reply.body)[name]
-    # Java leaves fields without a value out.
+    # Java omits fields without a value.
     return {key: {name: value for name, value in row.items() if value is not None} for key, row in table.items()}
 
 
@@ -74,12 +74,12 @@ def _read_queue(broker: str, topic: str, queue: int, found: Contents) -> None:
 
 
 def queue_count(broker: str, topic: str) -> int:
-    """How many queues of ``topic`` can be read. Raises KeyError when there is no such topic."""
+    """Return the number of readable queues of ``topic``. Raises KeyError when the topic does not exist."""
     return int(_table(broker, ALL_TOPIC_CONFIG, "topicConfigTable")[topic]["readQueueNums"])
 
 
 def read_queue(broker: str, topic: str, queue: int, offset: int = 0) -> list[Record]:
-    """The records of one queue from ``offset`` to its end."""
+    """Return the records of one queue from ``offset`` to its end."""
     found: list[Record] = []
     while offset < probe.max_offset(broker, topic, queue):
         reply = pull(broker, topic, queue, offset)
@@ -90,14 +90,14 @@ def read_queue(broker: str, topic: str, queue: int, offset: int = 0) -> list[Rec
 
 
 def pull(broker: str, topic: str, queue: int, offset: int, expression: str = "*") -> probe.Reply:
-    """One pull that is answered at once."""
+    """Send one pull without long polling."""
     ext = {"consumerGroup": READER, "topic": topic, "queueId": str(queue), "queueOffset": str(offset), "sysFlag": "4"}
     ext |= {"maxMsgNums": "100", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
     return probe.call(broker, PULL, {**ext, "subscription": expression})
 
 
 def committed(broker: str, group: str, topic: str, queue: int) -> int | None:
-    """Where ``group`` goes on; None when it never committed there."""
+    """Return the committed offset of ``group``; None when it never committed there."""
     ext = {"consumerGroup": group, "topic": topic, "queueId": str(queue), "setZeroIfNotFound": "false"}
     reply = probe.call(broker, QUERY_CONSUMER_OFFSET, ext)
     if reply.code == NOT_FOUND:
@@ -107,23 +107,23 @@ def committed(broker: str, group: str, topic: str, queue: int) -> int | None:
 
 
 def commit(broker: str, group: str, topic: str, queue: int, offset: int) -> None:
-    """Commits for ``group``, which must be there."""
+    """Commit an offset for ``group``, which must exist."""
     ext = {"consumerGroup": group, "topic": topic, "queueId": str(queue), "commitOffset": str(offset)}
     reply = probe.call(broker, UPDATE_CONSUMER_OFFSET, ext)
     assert reply.code == 0, reply
 
 
 def check_ids(broker: str, records: Iterable[Record]) -> None:
-    """Each record is what its physical offset, the second half of its message id, leads to."""
+    """Check that the physical offset, the second half of a message id, leads to its record."""
     for record in records:
         reply = probe.call(broker, VIEW_BY_ID, {"offset": str(record.physical_offset)})
         assert (reply.code, reply.body) == (0, record.raw), f"offset {record.physical_offset}: code {reply.code}"
 
 
 def check_keys(broker: str, records: Iterable[Record]) -> None:
-    """Each unique key and each word of KEYS finds all of ``records`` that have it, and nothing else.
+    """Check that each unique key and each word of KEYS finds exactly the ``records`` that have it.
 
-    Both brokers build the index behind the log, so the last ones are waited for.
+    Both brokers build the index behind the log, so this waits for the last entries.
     """
     by_key: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
@@ -139,6 +139,6 @@ def check_keys(broker: str, records: Iterable[Record]) -> None:
 
 
 def find_key(broker: str, topic: str, key: str) -> list[bytes]:
-    """The records with a key, sorted."""
+    """Return the records with a key, sorted."""
     ext = {"topic": topic, "key": key, "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
     return sorted(record.raw for record in probe.records(probe.call(broker, QUERY_BY_KEY, ext).body))

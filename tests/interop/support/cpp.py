@@ -1,4 +1,4 @@
-"""A virtual environment of its own for the C++ client's Python binding, whose top-level name is `rocketmq`."""
+"""The virtual environment of the C++ client's Python binding, whose top-level name is `rocketmq`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUIREMENT = "rocketmq==0.4.4"
 
 
 def interpreter() -> Path:
-    """The Python that can import the binding; skips aloud when its native library can't be loaded here."""
+    """Return the Python that can import the binding; skip loudly when its native library cannot be loaded."""
     home = cache_directory() / "cpp" / f"{REQUIREMENT}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = home / "bin" / "python"
     if not (home / "complete").exists():

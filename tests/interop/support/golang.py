@@ -11,7 +11,7 @@ SOURCES = Path(__file__).parent.parent / "go"
 
 
 def built_program() -> Path:
-    """Path of the compiled program; modules are fetched on the first build."""
+    """Return the path of the compiled program; the first build fetches its modules."""
     files = sorted([*SOURCES.glob("*.go"), SOURCES / "go.mod", SOURCES / "go.sum"])
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
     program = cache_directory() / "go" / f"goclient-{digest}"

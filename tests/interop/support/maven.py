@@ -1,7 +1,7 @@
 """Resolves jars and compiles the Java programs, once, into the cache.
 
-A generated pom with nothing but dependencies is given to `mvn dependency:copy-dependencies`; the folder of
-jars is complete only when its marker file exists, so an interrupted download is simply done again.
+`mvn dependency:copy-dependencies` reads a generated pom that holds only dependencies. The folder of jars is
+complete when its marker file exists; an interrupted download is repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def class_path(artifact_set: str) -> str:
-    """The class path (all jars, resolved if need be) of one of ARTIFACT_SETS."""
+    """Return the class path of one of ARTIFACT_SETS; resolve its jars when they are missing."""
     return os.pathsep.join(str(jar) for jar in sorted(_jar_directory(artifact_set).glob("*.jar")))
 
 
@@ -63,7 +63,7 @@ def _dependency(coordinate: str) -> str:
 
 
 def compiled(program: str, artifact_set: str) -> str:
-    """Class path that holds the compiled sources of java/`program` and the jars they were compiled against."""
+    """Return the class path with the compiled sources of java/`program` and their jars."""
     jars = class_path(artifact_set)
     sources = sorted((JAVA_SOURCES / program).rglob("*.java"))
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]

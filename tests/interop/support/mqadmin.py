@@ -1,4 +1,4 @@
-"""The real mqadmin 5.3.3, its commands run one after the other in a single JVM (a start of its own takes 3.5 s)."""
+"""The real mqadmin 5.3.3, whose commands run one after the other in one JVM (a JVM start takes 3.5 s)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.interop.support.second_runs import SecondRuns
 from tests.interop.support.tools import require
 
 COMMAND_TIMEOUT_S = 180
-# A call of mqadmin waits 5 s for its answer, and nothing changes that.
+# A call of mqadmin waits 5 s for its answer; no setting changes that.
 TIMED_OUT = "RemotingTimeoutException"
 
 
 class MqAdmin:
-    """A running driver; `run` gives what a command printed, on either stream."""
+    """A running driver; `run` returns the output of a command on both streams."""
 
     def __init__(self, namesrv: str, directory: Path, second_runs: SecondRuns) -> None:
         self._second_runs = second_runs
@@ -41,17 +41,17 @@ class MqAdmin:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # Anything else on the stream is a stray print of the client library.
+            # Other lines on the stream are prints of the client library.
             if line.startswith(b'"'):
                 self._answers.put(json.loads(line))
 
     def run(self, *words: str) -> str:
-        """Runs one command, as `run("topicRoute", "-t", "T")`; once more when it was a call's time-out that failed it.
+        """Run one command, as in `run("topicRoute", "-t", "T")`; repeat it once after a timeout of a call.
 
         Raises AssertionError when it doesn't return, or times out twice.
         """
         printed = self._run_once(words)
-        # The driver's own words, with "!" in front, are no calls of mqadmin.
+        # The driver's own commands, with "!" in front, are no calls of mqadmin.
         if TIMED_OUT in printed and not words[0].startswith("!"):
             printed = self._run_again(words, printed)
         return printed

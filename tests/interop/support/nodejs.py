@@ -12,7 +12,7 @@ SOURCES = Path(__file__).parent.parent / "node"
 
 
 def modules_directory() -> Path:
-    """Directory that holds the installed node_modules."""
+    """Return the directory that holds the installed node_modules."""
     package = SOURCES / "package.json"
     home = cache_directory() / "node" / hashlib.sha256(package.read_bytes()).hexdigest()[:16]
     if not (home / "complete").exists():

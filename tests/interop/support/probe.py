@@ -26,7 +26,7 @@ WAIT_TIMEOUT_S = 120
 
 
 class Reply(NamedTuple):
-    """A decoded answer; `ext` values are kept as they came."""
+    """A decoded answer; `ext` values are kept unchanged."""
 
     code: int
     remark: str
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
 
 def call(address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Reply:
-    """Sends one JSON-header request to `address` ("host:port") and returns the answer.
+    """Send one JSON-header request to `address` ("host:port") and return the answer.
 
     Raises OSError when the connection fails or is closed before the answer is complete.
     """
@@ -62,9 +62,9 @@ def _read_exactly(peer: socket.socket, count: int) -> bytes:
 
 
 def wait_until(what: str, condition: Callable[[], object], timeout_s: float = WAIT_TIMEOUT_S) -> None:
-    """Polls `condition` until it is true; connection errors count as "not yet".
+    """Poll `condition` until it is true; connection errors count as "not yet".
 
-    Raises AssertionError naming `what` and the last error when the deadline passes.
+    Raise AssertionError naming `what` and the last error when the deadline passes.
     """
     deadline = time.monotonic() + timeout_s
     last: object = None
@@ -81,7 +81,7 @@ def wait_until(what: str, condition: Callable[[], object], timeout_s: float = WA
 
 
 def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: int = 6) -> None:
-    """Makes `topic` on `broker` and waits until `namesrv` gives its route."""
+    """Create `topic` on `broker` and wait until `namesrv` returns its route."""
     ext = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -98,7 +98,7 @@ def create_topic(namesrv: str, broker: str, topic: str, queues: int = 4, perm: i
 
 
 def route(namesrv: str, topic: str) -> dict[str, Any]:
-    """The route of `topic` as strict JSON (the 5.x form, which needs no odd-map parser)."""
+    """Return the route of `topic` as strict JSON (the 5.x form, which needs no fastjson parser)."""
     reply = call(namesrv, GET_ROUTE, {"topic": topic, "acceptStandardJsonOnly": "true"})
     assert reply.code == 0, f"route of {topic}: code {reply.code} {reply.remark}"
     decoded: dict[str, Any] = json.loads(reply.body)
@@ -106,14 +106,14 @@ def route(namesrv: str, topic: str) -> dict[str, Any]:
 
 
 def max_offset(broker: str, topic: str, queue_id: int) -> int:
-    """The next offset of one queue."""
+    """Return the next offset of one queue."""
     reply = call(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     assert reply.code == 0, f"max offset of {topic}/{queue_id}: code {reply.code} {reply.remark}"
     return int(reply.ext["offset"])
 
 
 def wait_for_messages(broker: str, topic: str, count: int, queues: int = 4) -> None:
-    """Waits until `count` messages of `topic` can be pulled: an Apache broker fills its queues behind its answers."""
+    """Wait until `count` messages of `topic` can be pulled: an Apache broker fills its queues after it answers."""
     wait_until(
         f"{count} messages of {topic}",
         lambda: sum(max_offset(broker, topic, queue) for queue in range(queues)) == count,
@@ -121,7 +121,7 @@ def wait_for_messages(broker: str, topic: str, count: int, queues: int = 4) -> N
 
 
 class Record(NamedTuple):
-    """One stored message: what the tests compare, and all its bytes."""
+    """One stored message: the fields that tests compare, and all its bytes."""
 
     topic: str
     queue_id: int
@@ -134,7 +134,7 @@ class Record(NamedTuple):
 
 
 def records(data: bytes) -> list[Record]:
-    """Stored messages that lie back to back, as a pull or a look-up answers them."""
+    """Decode stored messages back to back, as the answer to a pull or a look-up holds them."""
     found = []
     at = 0
     while at < len(data):
@@ -164,5 +164,5 @@ def _record(raw: bytes) -> Record:
 
 
 def bodies(data: bytes) -> list[str]:
-    """The bodies of stored messages that lie back to back."""
+    """Return the bodies of stored messages back to back."""
     return [record.body.decode() for record in records(data)]

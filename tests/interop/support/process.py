@@ -22,7 +22,7 @@ _given: set[int] = set()
 
 
 def free_port_block(below: int = 2, above: int = 1) -> int:
-    """A loopback port p with p-below .. p+above all free (a broker also takes p-2 and p+1), which none got before."""
+    """Return an unused loopback port p with p-below .. p+above all free (a broker also takes p-2 and p+1)."""
     for _ in range(100):
         port = random.randrange(PORT_MIN, PORT_MAX)
         block = range(port - below, port + above + 1)
@@ -42,7 +42,7 @@ def _is_free(port: int) -> bool:
 
 
 class Server:
-    """A server subprocess in a process group of its own, with its output in a log file."""
+    """A server subprocess in its own process group, with its output in a log file."""
 
     def __init__(self, name: str, command: list[str], directory: Path, env: dict[str, str] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -60,22 +60,22 @@ class Server:
         )
 
     def assert_running(self) -> bool:
-        """True; raises AssertionError with the end of the log when the process has ended."""
+        """Return True; raise AssertionError with the end of the log when the process has ended."""
         code = self.process.poll()
         assert code is None, f"{self.name} ended with {code}:\n{self.log_tail()}"
         return True
 
     def found_port_taken(self) -> bool:
-        """Whether it has ended because another process was faster to one of its ports."""
+        """Return True when it ended because another process took one of its ports."""
         log = self.log_path.read_text(errors="replace").lower()
         return self.process.poll() is not None and any(words in log for words in _PORT_TAKEN)
 
     def log_tail(self, line_count: int = 40) -> str:
-        """The last lines of the log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-line_count:])
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Ends the process with SIGTERM, then SIGKILL after ``timeout_s``; returns its exit code."""
+        """End the process with SIGTERM, then SIGKILL after ``timeout_s``; return its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -86,7 +86,7 @@ class Server:
         return self.process.returncode
 
     def kill(self) -> None:
-        """Ends the process at once, as a crash would."""
+        """Kill the process, as a crash would."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(STOP_TIMEOUT_S)

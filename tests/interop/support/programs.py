@@ -20,21 +20,21 @@ PROGRAM_TIMEOUT_S = 400
 
 
 class ScenarioResult(NamedTuple):
-    """What a program said about one scenario."""
+    """A program's result of one scenario."""
 
     ok: bool
     detail: str
 
 
 class ProgramOutput(NamedTuple):
-    """All scenario results of one process, and where its other output is."""
+    """All scenario results of one process, and the place of its other output."""
 
     results: dict[str, ScenarioResult]
     exit_code: int
     log_path: Path
 
     def error(self, scenario: str) -> str | None:
-        """None when the process ran `scenario` and found it good."""
+        """Return the error of `scenario`; None when the process ran it with success."""
         result = self.results.get(scenario)
         if result is None:
             tail = "\n".join(self.log_path.read_text(errors="replace").splitlines()[-30:])
@@ -44,7 +44,7 @@ class ProgramOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """One program's run of all its scenarios; ``run`` starts the program anew, with names nobody used before."""
+    """One program's run of all its scenarios; ``run`` starts the program again with unused names."""
 
     name: str
     output: ProgramOutput
@@ -52,14 +52,14 @@ class ProgramRun:
     second_runs: SecondRuns
 
     def check(self, scenario: str) -> None:
-        """Raises AssertionError unless `scenario` was good, at once or in a second run of it alone."""
+        """Raise AssertionError unless `scenario` succeeded, at once or in a second run of it alone."""
         error = self.output.error(scenario)
         if error is not None:
             self.second_runs.run(f"{self.name} {scenario}", error, lambda: self.run([scenario]).error(scenario))
 
 
 def run_program(command: list[str], directory: Path, env: dict[str, str] | None = None) -> ProgramOutput:
-    """Runs `command` in `directory` to its end and collects the scenario lines of its standard output."""
+    """Run `command` in `directory` to its end and collect the scenario lines of its standard output."""
     directory.mkdir(parents=True, exist_ok=True)
     log_path = directory / "program.log"
     out_path = directory / "program.out"

@@ -53,7 +53,7 @@ class PymqServer:
         return self._server.stop()
 
     def kill(self) -> None:
-        """Ends the process at once, as a crash would."""
+        """Kill the process, as a crash would."""
         self._server.kill()
 
     def log_tail(self) -> str:

@@ -1,4 +1,4 @@
-"""One name server and brokers of one name, Apache's and PyMQ's, as master and slaves; and their logs compared."""
+"""One name server and the brokers of one name, Apache's and PyMQ's, as master and slaves; compares their logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GET_RUNTIME_INFO = 28
 
 
 class NameServer:
-    """PyMQ's."""
+    """A name server of PyMQ."""
 
     def __init__(self, directory: Path) -> None:
         self.port = free_port_block(0, 0)
@@ -32,7 +32,7 @@ class NameServer:
         self.start()
 
     def start(self) -> None:
-        """Starts it, again after a kill, and waits until it answers."""
+        """Start it, also again after a kill, and wait until it answers."""
         command = [sys.executable, "-m", "pymq", "namesrv", "--port", str(self.port)]
         self._server = Server("namesrv", command, self._directory, env={"PYTHONPATH": str(REPOSITORY)})
         probe.wait_until("the name server", lambda: probe.call(self.address, probe.GET_CLUSTER_INFO).code == 0)
@@ -41,13 +41,13 @@ class NameServer:
         self._server.stop()
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill the process, as a crash would."""
         self._server.kill()
 
     def members(self) -> dict[str, str]:
-        """Addresses of the brokers of ``BROKER_NAME`` by id."""
+        """Return the addresses of the brokers of ``BROKER_NAME`` by id."""
         reply = probe.call(self.address, probe.GET_CLUSTER_INFO)
-        return dict(re.findall(r'[{,]"?(\d+)"?:"([^"]+)"', reply.body.decode()))  # ids are no JSON keys
+        return dict(re.findall(r'[{,]"?(\d+)"?:"([^"]+)"', reply.body.decode()))  # bare ids are not valid JSON keys
 
 
 class Member:
@@ -82,7 +82,7 @@ class Member:
         self.settings |= {"listenPort": str(self.port), "haListenPort": str(self.port + 1)}
 
     def start(self) -> None:
-        """Starts it and waits until it answers and is registered; for the first time, on ports that it can have."""
+        """Start it and wait until it answers and is registered; the first start picks free ports."""
         self._lives += 1
         self._server = self._spawn(f"{self.kind}-{self._lives}")
         try:
@@ -96,7 +96,7 @@ class Member:
     def _wait_until_there(self, server: Server) -> None:
         def is_there() -> bool:
             server.assert_running()
-            # For some seconds after its start Apache's fails to make the runtime table.
+            # For some seconds after its start Apache's broker fails to build the runtime table.
             is_registered = self.namesrv.members().get(str(self.broker_id)) == self.broker
             return is_registered and probe.call(self.broker, GET_RUNTIME_INFO).code == 0
 
@@ -111,18 +111,18 @@ class Member:
         return path
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill the process, as a crash would."""
         assert self._server is not None
         self._server.kill()
 
     def stop(self) -> None:
-        """In order."""
+        """Stop the process cleanly."""
         assert self._server is not None
         code = self._server.stop(STOP_TIMEOUT_S)
         assert code in (0, TERMINATED), f"{self.kind} ended with {code}:\n{self._server.log_tail()}"
 
     def end(self) -> None:
-        """However it is: at a test's end."""
+        """End the process in any state, after a test."""
         if self._server is not None:
             self._server.kill()
 
@@ -131,13 +131,13 @@ class Member:
         return self._server.log_tail(100)
 
     def log_end(self) -> int:
-        """The physical offset at which its log ends."""
+        """Return the physical offset at which its log ends."""
         reply = probe.call(self.broker, GET_RUNTIME_INFO)
         assert reply.code == 0, reply
         return int(json.loads(reply.body)["table"]["commitLogMaxOffset"])
 
     def segments(self) -> dict[int, bytes]:
-        """The files of its log by start offset."""
+        """Return the files of its log by start offset."""
         return {int(path.name): path.read_bytes() for path in sorted((self.store / "commitlog").iterdir())}
 
 
@@ -177,7 +177,7 @@ class PymqMember(Member):
 
 
 def wait_for_copy(master: Member, slave: Member) -> int:
-    """Waits until the slave has all of the master's log; the offset at which both end.
+    """Wait until the slave has all of the master's log; return the offset at which both end.
 
     A broker may write by itself: after a crash Apache's delivers delayed messages again.
     """
@@ -196,7 +196,7 @@ def wait_for_copy(master: Member, slave: Member) -> int:
 
 
 def assert_same_log(master: Member, slave: Member) -> int:
-    """Both logs are the same, byte for byte, from the slave's first segment to the end; returns how many bytes."""
+    """Check that both logs are byte-identical from the slave's first segment on; return the number of bytes."""
     end = wait_for_copy(master, slave)
     ours, theirs = master.segments(), slave.segments()
     compared = 0

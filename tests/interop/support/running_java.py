@@ -1,4 +1,4 @@
-"""A Java client program that goes on until its standard input ends, and tells each thing it does in a line."""
+"""A Java client program that runs until its standard input ends and prints a line for each action."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ KILLED_TIMEOUT_S = 30.0
 
 
 def compiled_program(program: str) -> str:
-    """The class path of such a program, compiled if need be."""
+    """Return the class path of such a program; compile it when needed."""
     return compiled(program, "client-5.3.3")
 
 
 class RunningJava:
-    """One JVM. ``on_line`` is called by a thread of its own for every line, which keeps its line end."""
+    """One JVM. A separate thread calls ``on_line`` for every line, which keeps its line end."""
 
     def __init__(self, program: str, arguments: list[str], directory: Path, on_line: Callable[[str], None]) -> None:
         """``program``: a folder of tests/interop/java whose class has the folder's name, with a capital."""
@@ -38,17 +38,17 @@ class RunningJava:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Return the exit code; None while it runs."""
         return self._process.poll()
 
     def tell(self, line: str) -> None:
-        """One line to its standard input."""
+        """Write one line to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
     def end(self, timeout_s: float) -> int:
-        """Ends its input and waits; what doesn't end is killed. All lines have been read. Its exit code."""
+        """End its input, wait, kill it after a timeout, read all lines, and return its exit code."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:
@@ -62,7 +62,7 @@ class RunningJava:
         return code
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kill the process."""
         self._process.kill()
         self.end(KILLED_TIMEOUT_S)
 

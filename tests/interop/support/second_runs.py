@@ -1,6 +1,6 @@
-"""Second runs: what a foreign client did not manage on a busy machine is tried once more, alone, and told aloud.
+"""Second runs: a scenario of a foreign client that fails on a busy machine is repeated alone and reported.
 
-A foreign client has races and time-outs of its own, which no server can mend. A fault of the server comes again; so a
+A foreign client has races and timeouts that no server can prevent. A fault of the server occurs again; so a
 scenario that fails twice fails, and a session in which more than a few fail once fails as well.
 """
 
@@ -21,7 +21,7 @@ class SecondRuns:
     lines: list[str] = field(default_factory=list)
 
     def run(self, what: str, first_error: str, again: Callable[[], str | None]) -> None:
-        """Calls ``again``, which gives its error or None; AssertionError when it fails too or there were too many."""
+        """Call ``again``, which returns an error or None; AssertionError when it fails too or there were too many."""
         shown = " ".join(first_error.split())[:_ERROR_LENGTH_MAX]
         if self.count >= SECOND_RUNS_MAX:
             self.lines.append(f"failed: {what}, no second run after {SECOND_RUNS_MAX} others, error: {shown}")

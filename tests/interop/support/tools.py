@@ -1,7 +1,7 @@
-"""Finds the outside tools the interop tests need, and says aloud what is missing.
+"""Finds the outside tools that the interop tests need and reports the missing ones loudly.
 
-A test that can't run here must not look like one that passed: every skip goes through `unavailable`, names
-what is missing, and is repeated in the summary at the end of the session. With PYMQ_INTEROP_STRICT=1 a
+A test that cannot run here must not look like one that passed: every skip goes through `unavailable`, names
+the missing tool, and is repeated in the summary at the end of the session. With PYMQ_INTEROP_STRICT=1 a
 missing tool is a failure instead.
 """
 
@@ -17,7 +17,7 @@ import pytest
 
 
 def cache_directory() -> Path:
-    """Where jars, built programs and node modules are kept between runs ($PYMQ_INTEROP_CACHE moves it)."""
+    """Return the cache of jars, built programs and node modules ($PYMQ_INTEROP_CACHE moves it)."""
     configured = os.environ.get("PYMQ_INTEROP_CACHE")
     directory = Path(configured) if configured else Path.home() / ".cache" / "pymq-interop"
     directory.mkdir(parents=True, exist_ok=True)
@@ -25,14 +25,14 @@ def cache_directory() -> Path:
 
 
 def unavailable(reason: str) -> NoReturn:
-    """Skips the calling test with `reason`, or fails it when the run is strict."""
+    """Skip the calling test with `reason`, or fail it when the run is strict."""
     if os.environ.get("PYMQ_INTEROP_STRICT") == "1":
         pytest.fail(f"interop, strict: {reason}", pytrace=False)
     pytest.skip(f"interop: {reason}")
 
 
 def require(*names: str) -> list[str]:
-    """Paths of the executables `names`; skips aloud, naming the first one that is missing."""
+    """Return the paths of the executables `names`; skip loudly and name the first missing one."""
     paths = []
     for name in names:
         path = shutil.which(name)
@@ -45,7 +45,7 @@ def require(*names: str) -> list[str]:
 def run_setup(
     what: str, command: list[str], cwd: Path, timeout_s: float = 600, env: dict[str, str] | None = None
 ) -> None:
-    """Runs a set-up step that needs a package registry; skips aloud with its last words if it fails."""
+    """Run a setup step that needs a package registry; when it fails, skip loudly with the end of its output."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, env=env)
     except subprocess.TimeoutExpired:
