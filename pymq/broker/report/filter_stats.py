@@ -1,4 +1,4 @@
-"""What SQL92 expressions did for each group: counted once a pull, so the way of a single message costs nothing more."""
+"""Counts what SQL92 expressions do for each group: once per pull, so that a single message costs nothing more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COUNTED = (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE)
 
 @dataclass(slots=True)
 class FilterCounts:
-    """Messages that matched, did not, or could not be judged, and the time of the reads in ms, the disk's included."""
+    """Messages that matched, did not, or could not be judged; and the time of the reads in ms, including the disk's."""
 
     matched: int = 0
     skipped: int = 0
@@ -20,7 +20,7 @@ class FilterCounts:
     time_ms: int = 0
 
     def text(self) -> str:
-        """As operators see it, in the words of client-side filters."""
+        """Return the text that operators see, in the words of client-side filters."""
         return f"matched {self.matched}, skipped {self.skipped}, errors {self.errors}, {self.time_ms} ms"
 
 
@@ -31,7 +31,7 @@ class FilterFigures:
         self.counts: dict[tuple[str, str], FilterCounts] = {}
 
     def add(self, topic: str, group: str, start: int, result: GetResult, error_count: int, spent_ms: int) -> None:
-        """One read from offset ``start`` on, which met ``error_count`` messages that could not be judged."""
+        """Counts a read from offset ``start`` on, which met ``error_count`` messages that could not be judged."""
         if result.status not in _COUNTED:
             return
         counts = self.counts.setdefault((topic, group), FilterCounts())
@@ -41,9 +41,9 @@ class FilterFigures:
         counts.time_ms += spent_ms
 
     def forget(self, *, topic: str | None = None, group: str | None = None) -> None:
-        """Drops what belongs to a deleted topic or group."""
+        """Drops the counts of a deleted topic or group."""
         self.counts = {key: one for key, one in self.counts.items() if key[0] != topic and key[1] != group}
 
     def figures(self) -> dict[str, str]:
-        """``filter.TOPIC@GROUP`` -> text, for the broker's runtime info."""
+        """Return ``filter.TOPIC@GROUP`` -> text, for the broker's runtime info."""
         return {f"{PREFIX}{topic}@{group}": one.text() for (topic, group), one in sorted(self.counts.items())}

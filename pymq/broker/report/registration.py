@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_MS = 120_000
-# After a round that failed: whoever has our id may be about to give it up; who is away is tried at growing intervals.
+# The pause after a failed round: a broker that has our id may be about to give it up. Grows for servers that are away.
 RETRY_MS = 1000
 UNREGISTER_TIMEOUT_S = 2.0
 
@@ -36,7 +36,7 @@ Gather = Callable[..., Awaitable[Any]]
 
 
 class Invoker(Protocol):
-    """What is needed of :class:`pymq.net.client.RemotingClient`."""
+    """The part of :class:`pymq.net.client.RemotingClient` that a Registrar uses."""
 
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command: ...
 
@@ -95,7 +95,7 @@ class Registrar:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Name server -> why it did not take the last registration."""
+        """Name server -> why it refused the last registration."""
         return dict(self._refused)
 
     def is_due(self) -> bool:
@@ -111,7 +111,7 @@ class Registrar:
         self._on_change([])
 
     async def register_all(self) -> None:
-        """One round, and another as long as changes come in. Failures are logged once per outage, never raised."""
+        """Runs one round, and further ones while changes come in. Logs failures once per outage, never raises."""
         if self._running:
             return
         self._running = True
@@ -129,7 +129,7 @@ class Registrar:
             self._next_ms = self._clock.monotonic_ms() + self._pause_ms()
 
     def _pause_ms(self) -> int:
-        """Until the next round: soon after a failure, which may be the first report of a new role."""
+        """Return the pause before the next round; a short one after a failure, which may concern a new role."""
         period_ms = self._config.register_period_ms
         if self._refused or self._lost:
             return RETRY_MS
@@ -145,13 +145,13 @@ class Registrar:
         self._on_change([])
 
     def note_lost(self, address: str) -> None:
-        """A connection ended. A name server that starts again knows nothing: it is told soon, not in half a minute."""
+        """Plans a round soon after a name server's connection ended: a server that starts again knows nothing."""
         if address in self._config.namesrv_addresses:
             self._lost = True
             self._next_ms = min(self._next_ms, self._clock.monotonic_ms() + RETRY_MS)
 
     async def unregister_all(self) -> None:
-        """Takes the broker out of every reachable name server's routes. Never raises for a server that is away."""
+        """Removes the broker from every reachable name server's routes. Never raises for a server that is away."""
         await self._gather(*[self._unregister(server) for server in self._config.namesrv_addresses])
 
     def registration(self) -> Command:
@@ -181,7 +181,7 @@ class Registrar:
             return
         except PymqError as error:
             if server not in self._unreachable:
-                log.warning("registration at name server %s failed, it is tried on: %s", server, error)
+                log.warning("registration at name server %s failed, trying again: %s", server, error)
             self._unreachable.add(server)
             self._refused.pop(server, None)
             return
@@ -197,7 +197,7 @@ class Registrar:
     def _note_refusal(self, server: str, error: RefusedError) -> None:
         self._unreachable.discard(server)
         if self._refused.get(server) != str(error):
-            log.warning("name server %s did not take the registration, it is tried on: %s", server, error)
+            log.warning("name server %s refused the registration, trying again: %s", server, error)
         self._refused[server] = str(error)
         self._on_refused(str(error))
 
@@ -216,7 +216,7 @@ class Registrar:
             log.info("could not unregister from name server %s: %s", server, error)
 
     def _as_served(self, topic: TopicConfig) -> TopicConfig:
-        """A broker without read or write permission says so in every topic."""
+        """Return the topic as this broker serves it: without the permissions that the broker itself lacks."""
         permission = self._config.broker_permission
         if permission & PERM_READ and permission & PERM_WRITE:
             return topic

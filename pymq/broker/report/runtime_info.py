@@ -1,7 +1,7 @@
 """RuntimeInfo: the table that ``brokerStatus``, ``clusterList`` and dashboards read (request code 28).
 
-Keys and formats are RocketMQ's; what has no counterpart here (thread pools, timer wheel) shows its resting value,
-because the tools fail or show blanks where a key is missing.
+Keys and formats are RocketMQ's. A key without a counterpart here (thread pools, timer wheel) has its idle value,
+because the tools fail or show blanks for a missing key.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RuntimeInfo:
         self._replication = replication
 
     def table(self) -> dict[str, str]:
-        """Name -> text of every figure."""
+        """Return name -> text of every figure."""
         result = {
             "brokerActive": "true",
             "brokerVersion": str(VERSION_5_3_3),
@@ -110,7 +110,7 @@ class RuntimeInfo:
             "consumeQueueDiskRatio": str(ratio),
             "commitLogDirCapacity": f"Total : {format_bytes(total)}, Free : {format_bytes(free)}.",
             "earliestMessageTimeStamp": str(store.earliest_store_time()),
-            # PyMQ's own: what an operator should know, empty when all is well.
+            # PyMQ's own keys: the problems that an operator should know, empty when all is well; then counters.
             "storeProblems": "; ".join(store.problems),
             "corruptMessages": str(figures.corrupt_message_count),
             "scrubbedBytes": str(figures.scrubbed_bytes),

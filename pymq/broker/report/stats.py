@@ -1,6 +1,6 @@
 """StatsManager: plain counters of what went in and out, and the rates that RocketMQ's tools ask for.
 
-The data path only adds to integers of a :class:`Meter`; every window is computed from samples that :meth:`tick` takes.
+The data path only adds to the integers of a :class:`Meter`. Windows are computed from samples that :meth:`tick` takes.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class Meter:
         self._day: deque[Sample] = deque(maxlen=_DAY_SAMPLES)
 
     def add(self, count: int, size_bytes: int) -> None:
-        """One call that moved ``count`` messages of ``size_bytes`` bytes in all."""
+        """Counts one call that moved ``count`` messages of ``size_bytes`` bytes in all."""
         self.count += count
         self.size_bytes += size_bytes
         self.calls += 1
 
     def sample(self, at_ms: int) -> None:
-        """Keeps the present values where a window's step is over."""
+        """Adds the present values to each window whose step is over."""
         windows = ((self._minute, _MINUTE_STEP_MS), (self._hour, _HOUR_STEP_MS), (self._day, _DAY_STEP_MS))
         for window, step_ms in windows:
             if not window or at_ms - window[-1].at_ms >= step_ms:
                 window.append(Sample(at_ms, self.count, self.size_bytes, self.calls))
 
     def windows(self, at_ms: int, *, of_bytes: bool) -> tuple[Window, Window, Window]:
-        """The last minute, hour and day, up to now; of bytes or of messages."""
+        """Return the last minute, hour and day, up to now; of bytes or of messages."""
         now = Sample(at_ms, self.count, self.size_bytes, self.calls)
         minute, hour, day = (_window(samples, now, of_bytes) for samples in (self._minute, self._hour, self._day))
         return minute, hour, day
@@ -113,28 +113,28 @@ class StatsManager:
     # -- counting ------------------------------------------------------------------------------------------------
 
     def put_meter(self, topic: str) -> Meter:
-        """The meter of messages sent to a topic; callers may keep it until the topic is deleted."""
+        """Return the meter of messages sent to a topic; callers may keep it until the topic is deleted."""
         return self.topic_put.get(topic) or self._made(self.topic_put, topic)
 
     def get_meter(self, topic: str, group: str) -> Meter:
-        """The meter of messages that a group pulled from a topic."""
+        """Return the meter of messages that a group pulled from a topic."""
         return self.group_get.get((topic, group)) or self._made(self.group_get, (topic, group))
 
     def message_put(self, topic: str, count: int, size_bytes: int) -> None:
-        """A send of ``count`` messages."""
+        """Counts a send of ``count`` messages."""
         self.put_meter(topic).add(count, size_bytes)
 
     def messages_got(self, group: str, topic: str, count: int, size_bytes: int) -> None:
-        """A pull that was answered with ``count`` messages."""
+        """Counts a pull that was answered with ``count`` messages."""
         self.get_meter(topic, group).add(count, size_bytes)
 
     def message_sent_back(self, topic: str, group: str) -> None:
-        """A consumer gave a message back."""
+        """Counts a message that a consumer gave back."""
         meter = self.send_back.get((topic, group)) or self._made(self.send_back, (topic, group))
         meter.add(1, 0)
 
     def message_dead(self, topic: str, group: str) -> None:
-        """A group gave a message of ``topic`` up: it became a dead letter."""
+        """Counts a message of ``topic`` that a group gave up: a dead letter."""
         meter = self.dead_letters.get((topic, group)) or self._made(self.dead_letters, (topic, group))
         meter.add(1, 0)
 
@@ -172,7 +172,7 @@ class StatsManager:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def view(self, name: str, key: str) -> tuple[Window, Window, Window] | None:
-        """Minute, hour and day of a statistic by RocketMQ's name and key; None when there is none."""
+        """Return minute, hour and day of a statistic by RocketMQ's name and key; None when there is none."""
         found = self._find(name, key)
         if found is None:
             return None
@@ -180,21 +180,21 @@ class StatsManager:
         return found.windows(self._clock.monotonic_ms(), of_bytes=name.endswith("_SIZE"))
 
     def put_per_second(self, topic: str) -> float:
-        """Messages a second sent to a topic over the last minute."""
+        """Return messages a second sent to a topic, over the last minute."""
         meter = self.topic_put.get(topic)
         return 0.0 if meter is None else meter.windows(self._clock.monotonic_ms(), of_bytes=False)[0].per_second
 
     def got_per_second(self, topic: str, group: str) -> float:
-        """Messages a second that a group pulled from a topic over the last minute."""
+        """Return messages a second that a group pulled from a topic, over the last minute."""
         meter = self.group_get.get((topic, group))
         return 0.0 if meter is None else meter.windows(self._clock.monotonic_ms(), of_bytes=False)[0].per_second
 
     def totals(self) -> Totals:
-        """The broker's totals now."""
+        """Return the broker's totals now."""
         return self._totals_now()
 
     def rates(self, value: Callable[[Totals], int]) -> tuple[float, float, float]:
-        """Per second over 10 s, 1 min and 10 min (or since start) of a member of the totals."""
+        """Return the rate per second of a member of the totals over 10 s, 1 min and 10 min (or since start)."""
         now = self._totals_now()
         return (
             _rate(self._totals, now, value, 0),
@@ -203,11 +203,11 @@ class StatsManager:
         )
 
     def running_ms(self) -> int:
-        """Time since start."""
+        """Return the time since start."""
         return self._clock.monotonic_ms() - self._boot_monotonic_ms
 
     def _made(self, table: dict[Key, Meter], key: Key) -> Meter:
-        """A new meter, which starts with a sample of zero so that its first second counts in every window."""
+        """Return a new meter. It starts with a sample of zero, so that its first second counts in every window."""
         meter = table[key] = Meter()
         meter.sample(self._clock.monotonic_ms())
         return meter
@@ -236,7 +236,7 @@ class StatsManager:
         return Totals(now_ms, put.count, put.size_bytes, got.count, got.calls, self.missed_pulls)
 
     def _turn_of_day(self) -> None:
-        # Days begin with a minute everywhere: what day it is need not be worked out each second.
+        # In every time zone a day begins with a minute: computing the date once a minute is enough.
         minute = self._clock.now_ms() // MINUTE_MS
         if minute == self._minute:
             return

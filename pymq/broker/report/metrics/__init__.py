@@ -1,1 +1,1 @@
-"""A broker's figures for Prometheus, read at each scrape from what its parts keep anyway. No part knows of it."""
+"""A broker's figures for Prometheus. Each scrape reads them from the broker's parts, which know nothing of it."""

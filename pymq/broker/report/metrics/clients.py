@@ -1,4 +1,4 @@
-"""Who is connected: producers and consumers, counted as RocketMQ counts them (Java: BrokerMetricsManager)."""
+"""Connected producers and consumers, counted as RocketMQ does (Java: BrokerMetricsManager)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSUMERS = gauge(
 
 
 class ClientMetrics:
-    """Of one set of parts."""
+    """The figures of connected clients."""
 
     metrics = (PRODUCERS, CONSUMERS)
 
@@ -46,5 +46,5 @@ def _members(group: ConsumerGroup) -> Iterator[Reading]:
 
 
 def _kind(client: Client) -> tuple[str, str]:
-    """(language, version)."""
+    """Return (language, version)."""
     return client.language.lower(), version_name(client.version).lower()

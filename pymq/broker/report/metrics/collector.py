@@ -33,7 +33,7 @@ BROKER_METRICS = (
 
 
 class BrokerState:
-    """What is known of a broker even while it serves nothing."""
+    """The figures that a broker has even while it serves nothing."""
 
     metrics = (INFO, SERVING, ROLE_CHANGES)
 
@@ -54,13 +54,13 @@ class BrokerMetrics:
         self._of_parts: tuple[BrokerParts, list[Collector]] | None = None
 
     def labels(self) -> dict[str, str]:
-        """On every metric (Java: BrokerMetricsManager.newAttributesBuilder)."""
+        """Return the labels of every metric (Java: BrokerMetricsManager.newAttributesBuilder)."""
         config = self._broker.config
         own = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": NODE_TYPE}
         return parse_labels(config.metrics_label) | own
 
     def collectors(self) -> list[Collector]:
-        """Those of the present parts, which keep what they have read until the role changes."""
+        """Return the present collectors. Those of the parts stay, with what they have read, until the role changes."""
         broker = self._broker
         return [BrokerState(broker), ConnectionMetrics(broker.server), *self._parts_collectors()]
 

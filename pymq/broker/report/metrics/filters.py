@@ -1,4 +1,4 @@
-"""What SQL92 expressions did for each group."""
+"""The work of SQL92 expressions for each group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SQL92 = "sql92"
 
 
 class FilterMetrics:
-    """Of one set of parts."""
+    """The figures of SQL92 expressions."""
 
     metrics = FILTER_METRICS
 

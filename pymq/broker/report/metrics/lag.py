@@ -1,8 +1,8 @@
-"""How far consumer groups are behind: RocketMQ's five metrics of it (Java: ConsumerLagCalculator).
+"""The lag of consumer groups: RocketMQ's five metrics (Java: ConsumerLagCalculator).
 
-RocketMQ tells only of groups that are connected; a master here tells of all that have committed anything, for a group
-whose consumers are gone is the one to hear of. A slave's offsets are copies: it tells of groups connected to it.
-Messages are counted whatever a group's filter takes of them.
+RocketMQ reports only connected groups. A master here reports every group that has committed anything, because a group
+whose consumers are gone needs attention most. A slave's offsets are copies: it reports only groups connected to it.
+The counts include messages that a group's filter skips.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ QUEUEING = gauge(
 )
 READY = gauge("rocketmq_consumer_ready_messages", "Messages that were not pulled.", *_LABELS)
 
-# Between two looks at the time: queues of one topic, and groups' topics that are listed.
+# Work between two looks at the time: queues of one topic, listed pairs of group and topic.
 QUEUES_AT_ONCE, PAIRS_AT_ONCE = 256, 100
 
 
 @dataclass(slots=True)
 class Lag:
-    """Of one group in one topic. Offsets in the log: -1 for no such message."""
+    """The lag of one group in one topic. ``oldest_…`` are offsets in the log; -1: no such message."""
 
     lag: int = 0
     in_flight: int = 0
@@ -50,7 +50,7 @@ class Lag:
 
 
 class LagMetrics:
-    """Of one set of parts. It remembers the store times it has read: a group that stands still costs no read twice."""
+    """The lag of all groups. Keeps the store times it has read: a group that stands still costs no second read."""
 
     metrics = (MESSAGES, LATENCY, INFLIGHT, QUEUEING, READY)
 
@@ -89,9 +89,9 @@ class LagMetrics:
         yield Family(READY, (Reading(labels, lag.ready) for labels, lag, _, _ in rows), left_out)
 
     def _pairs(self) -> Iterator[tuple[str, str, int] | None]:
-        """(group, topic, its queues): what connected groups subscribe to, then what others have committed.
+        """Yield (group, topic, number of queues): subscriptions of connected groups, then commits of other groups.
 
-        PAUSE from time to time.
+        Yields PAUSE from time to time.
         """
         parts = self._parts
         connected = {group.name: group for group in parts.clients.consumer_groups()}
@@ -105,7 +105,7 @@ class LagMetrics:
             if config is None or topic.startswith(RETRY_PREFIX):
                 continue
             if group in connected and connected[group].is_broadcasting:
-                continue  # its members keep their offsets to themselves
+                continue  # its members keep their offsets themselves
             yield group, topic, config.queue_count
 
     def _add(self, lag: Lag, group: str, topic: str, queue_id: int) -> None:
@@ -115,7 +115,7 @@ class LagMetrics:
         cursors, end = self._parts.cursors, queue.max_offset
         committed = cursors.query(group, topic, queue_id)
         pulled = cursors.pulled(group, topic, queue_id)
-        # Whoever has no offset begins at one of the ends, as it likes: nothing is waiting for it (as in Java).
+        # A group without an offset begins at either end, as it chooses: no message waits for it (as in Java).
         committed = end if committed < 0 else min(committed, end)
         pulled = committed if pulled < 0 else min(pulled, end)
         lag.lag += end - committed
@@ -125,7 +125,7 @@ class LagMetrics:
         lag.oldest_unpulled = _older(lag.oldest_unpulled, queue, pulled)
 
     def _age_ms(self, offset: int, known_ms: dict[int, int]) -> int:
-        """Of the message at an offset of the log, which is read at most once; 0 when there is none."""
+        """Return the age of the message at an offset of the log, 0 when there is none. Reads each message once."""
         if offset < 0:
             return 0
         store_ms = self._known_ms.get(offset)
@@ -136,8 +136,10 @@ class LagMetrics:
 
 
 def _older(oldest: int, queue: QueueView, offset: int) -> int:
-    """The lower of ``oldest`` and the place of the queue's first message from ``offset`` on: store times never go back
-    in the log."""
+    """Return the lower of ``oldest`` and the log offset of the queue's first message from ``offset`` on.
+
+    Store times never go back in the log, so the lower offset is the older message.
+    """
     offset = max(offset, queue.min_offset)
     if offset >= queue.max_offset:
         return oldest

@@ -1,4 +1,4 @@
-"""Roles and lag: what ``pymq broker status`` tells, for Prometheus."""
+"""Roles and lag: what ``pymq broker status`` shows, for Prometheus."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HA_CLIENT_LAG_TIME = gauge(
 HA_CLIENT_RATE = gauge("pymq_replication_ha_client_bytes_per_second", "Slave: log bytes it takes.", unit="bytes/second")
 TABLES_AGE = gauge(
     "pymq_replication_tables_age_seconds",
-    "Slave: time since topics, groups and offsets were known to be its master's.",
+    "Slave: time since topics, groups and offsets were known to equal its master's.",
     unit="seconds",
 )
 ROLE_CHANGES = counter("pymq_replication_role_changes_total", "Changes of role since the process began.")
@@ -67,7 +67,7 @@ _OF_SLAVES = (CONNECTED, SLAVE_IN_SYNC, LAG_BYTES, LAG_MESSAGES, LAG_TIME, SLAVE
 
 
 class ReplicationMetrics:
-    """Of one set of parts. The record of cuts is read once: nothing is cut while parts live."""
+    """The figures of replication. The history of truncations is read once: none happens while these parts exist."""
 
     metrics = (
         *(
@@ -154,7 +154,7 @@ class ReplicationMetrics:
         yield _of_slaves(LAG_MESSAGES, slaves, counts)
 
     def _messages_behind(self, physical_offset: int) -> Iterator[int]:
-        """The sum of what this gives is how many messages' records lie behind; it comes in parts."""
+        """Yield the number of messages stored from ``physical_offset`` on, in parts to be added up."""
         count = 0
         for number, queue in enumerate(self._parts.store.queue_views(), 1):
             count += queue.count_from(physical_offset)
@@ -172,7 +172,7 @@ class ReplicationMetrics:
         yield single(PROBLEMS, sum(map(bool, [*parts.master_monitor.troubles, ha_client.problem])))
         yield state_set(HA_CLIENT_STATE, _HA_CLIENT_STATES, ha_client.state)
         yield single(HA_CLIENT_RATE, ha_client.bytes_per_second)
-        # What is not known yet is left out: no figure would be true.
+        # A figure that is not known yet is left out: any number would be wrong.
         if ha_client.lag_bytes >= 0:
             yield single(HA_CLIENT_LAG_BYTES, ha_client.lag_bytes)
         if ha_client.lag_ms >= 0:
@@ -182,11 +182,11 @@ class ReplicationMetrics:
 
 
 def _distinct(slaves: list[SlaveState]) -> list[SlaveState]:
-    """Each once, as it is now: one that has just connected anew is in the list twice for a moment."""
+    """Return each slave once, in its newest state: one that has just reconnected is listed twice for a moment."""
     return list({(slave.broker_id, slave.address): slave for slave in reversed(slaves)}.values())
 
 
 def _of_slaves(metric: Metric, slaves: list[SlaveState], values: list[float] | list[bool] | list[int]) -> Family:
-    """A slave of RocketMQ does not tell its id: it has the label -1, and its connection's address."""
+    """Return a reading per slave. RocketMQ's slaves send no id: their labels are -1 and the connection's address."""
     labels = [(str(slave.broker_id), slave.address) for slave in slaves]
     return Family(metric, [Reading(both, float(value)) for both, value in zip(labels, values, strict=True)])

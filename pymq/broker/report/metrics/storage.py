@@ -1,4 +1,4 @@
-"""The store: sizes, how far it has come, what it flushed, what its start found and what ails it.
+"""The store: sizes, progress, flushes, problems, and what its start found.
 
 ``rocketmq_storage_…`` are RocketMQ's (Java: DefaultStoreMetricsManager), with its two labels.
 """
@@ -54,7 +54,7 @@ QUEUES_AT_ONCE = 2000
 
 
 class StorageMetrics:
-    """Of one set of parts."""
+    """The figures of a store and its flusher."""
 
     metrics = (
         *(SIZE, FLUSH_BEHIND, DISPATCH_BEHIND, RESERVE_TIME, LOG_START, LOG_END, LOG_SYNCED, SEGMENTS, COLD_SEGMENTS),

@@ -1,7 +1,7 @@
-"""Messages in and out by topic and group, and what passes the connections.
+"""Messages in and out by topic and group; sends, pulls and delayed messages that wait.
 
 Names, labels and units of ``rocketmq_…`` are those of RocketMQ 5.3.3 (Java: BrokerMetricsManager). The meters don't
-know a message's type, so ``message_type`` is RocketMQ's own word for that.
+know a message's type, so ``message_type`` is RocketMQ's word for an unknown one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DELAYED_WAITING = gauge("pymq_delayed_messages_waiting", "Delayed messages that 
 
 
 class TrafficMetrics:
-    """Of one set of parts."""
+    """The figures of sends, pulls and delayed messages."""
 
     metrics = (
         *(PERMISSION, TOPICS, GROUPS, MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT, DEAD, SENDS, PULLS, SENT_BACK),
@@ -90,17 +90,17 @@ class TrafficMetrics:
 
 
 def truth(value: bool) -> str:
-    """As RocketMQ writes it into labels."""
+    """Return ``value`` as RocketMQ writes it into labels."""
     return "true" if value else "false"
 
 
 def is_system_owned(group: str) -> bool:
-    """Java: BrokerMetricsManager.isSystemGroup."""
+    """Return whether a group is the system's (Java: BrokerMetricsManager.isSystemGroup)."""
     return group.upper().startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_system(topic: str, group: str) -> bool:
-    """Java: BrokerMetricsManager.isSystem."""
+    """Return whether a topic or its group is the system's (Java: BrokerMetricsManager.isSystem)."""
     return is_system_topic(topic) or is_system_owned(group)
 
 
