@@ -39,7 +39,7 @@ from pymq.offline.overview import overview
 from pymq.offline.repair import RepairReport, repair
 from pymq.offline.verify import verify
 from pymq.store.disk.fs import RealFiles
-from pymq.store.lifecycle.cold_compressor import thaw
+from pymq.store.lifecycle.thaw import thaw
 from pymq.units import format_bytes, parse_time_ms
 
 _SHOWN_MAX = 20  # findings and lost ranges in text output; JSON has more

@@ -1,4 +1,4 @@
-"""When the checkpoint moves, and what has to be on the disk before it says so."""
+"""Checkpointer: moves the checkpoint, after it has brought to the disk what the checkpoint vouches for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pymq.store.settings import StoreSettings
 
 
 class Checkpointer:
-    """The store's thread calls everything; :meth:`save` may run in another. ``newest`` is what the file says."""
+    """The store's thread calls everything; :meth:`save` may run in another. ``newest`` is the content of the file."""
 
     def __init__(
         self,
@@ -39,20 +39,20 @@ class Checkpointer:
         self._clock = clock
         self._settings = settings
         self.newest = Checkpoint()
-        # What the files held at one moment: log offset and its store time whose units are all in queue files, number
-        # of units, and the index' position. Only after a sync may a checkpoint say so.
+        # What the files held at one moment: the log offset below which all units are in queue files, with its store
+        # time, the number of units, and the position of the index. A checkpoint says so only after a sync.
         self._written = (0, 0, 0, (0, 0, 0, 0))
         self._next_ms = 0
-        self._log_end = 0  # when it was moved last
+        self._log_end = 0  # at the last move of the checkpoint
         self._lock = Lock()
 
     def load(self) -> Checkpoint:
-        """Reads the file; a missing one is all zeros."""
+        """Read the file. A missing one counts as zeros."""
         self.newest = self._file.load()
         return self.newest
 
     def distrust(self, *, queues: bool = False, index: bool = False) -> None:
-        """The checkpoint on the disk vouches no more for any unit, or for any key. Raises OSError."""
+        """Make the checkpoint on the disk stop vouching for units, or for keys. Raises OSError."""
         if queues:
             self.newest = self.newest.without_queues()
         if index:
@@ -60,7 +60,7 @@ class Checkpointer:
         self._file.save(self.newest)
 
     def distrust_behind(self, end: int) -> None:
-        """The checkpoint on the disk vouches for no unit, no key, and for the log no further than ``end``.
+        """Make the checkpoint on the disk vouch for no unit, no key, and the log no further than ``end``.
 
         Raises OSError.
         """
@@ -68,25 +68,28 @@ class Checkpointer:
         self._file.save(self.newest)
 
     def note_written(self) -> None:
-        """Every unit that is seen is in a queue file, and every key that is inserted in an index file."""
-        # One assignment, without the lock: a checkpoint being saved holds that while the disk works.
+        """Note that all visible units are in queue files now, and all inserted keys in index files."""
+        # One assignment, without the lock, which save() holds while the disk works.
         position = self._index.position() if self._index is not None else (0, 0, 0, 0)
         self._written = (*self._log.visible_end, self._queues.unit_count, position)
 
     @property
     def is_due(self) -> bool:
-        """True when it is old, or far behind the log."""
+        """True when the checkpoint is old, or far behind the log."""
         behind = self._log.max_offset - self._log_end
         return self._clock.monotonic_ms() >= self._next_ms or behind >= self._settings.checkpoint_bytes
 
     def save_due(self) -> None:
-        """Saves it, and counts the time to the next one from now. Raises as :meth:`save`."""
+        """Save the checkpoint; the next one is due an interval from now. Raises as :meth:`save`."""
         self._next_ms = self._clock.monotonic_ms() + self._settings.checkpoint_interval_ms
         self._log_end = self._log.max_offset
         self.save()
 
     def save(self) -> None:
-        """Brings queues and index to the disk and says so. Raises StoreUnavailableError; the log is read-only then."""
+        """Sync queues, index and digests, then save the checkpoint.
+
+        Raises StoreUnavailableError; the log is read-only then.
+        """
         with self._lock:
             queue_offset, queue_ms, unit_count, (index_offset, index_name, index_count, index_ms) = self._written
             try:

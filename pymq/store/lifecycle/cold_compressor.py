@@ -1,15 +1,14 @@
-"""Cold segments: old ones are compressed into a directory of their own, and made plain again by :func:`thaw`.
+"""The cold-segment compressor: moves old segments into compressed files in a directory of their own.
 
-The order is safe at any crash point. Freezing: temporary file, sync, every byte read back and compared, rename, sync of
-the directory, only then the plain file goes. Thawing is the same the other way round. When both forms are there, the
-plain one counts.
+The order is safe at any crash point. A segment is compressed into a temporary file, synced, read back and compared
+byte by byte, and renamed, and the directory is synced; only then is the plain file removed. While both forms are there,
+the plain one counts. :mod:`pymq.store.lifecycle.thaw` is the way back.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
 from threading import Lock
 
 from pymq.errors import StoreError
@@ -28,13 +27,12 @@ from pymq.store.log.commit_log import CommitLog, Segment
 
 log = logging.getLogger(__name__)
 
-PIECE_BYTES = 1 << 20  # compressed, or compared, in one go
+PIECE_BYTES = 1 << 20  # compressed, or compared, in one piece
 COLD_DIRECTORY = "coldlog"
-_ZEROS = bytes(FRAME_BYTES)
 
 
 class _Compression:
-    """The way of one segment into its compressed form. :meth:`run` goes one piece on; any thread may call it."""
+    """The compression of one segment, piece by piece. Any thread may call :meth:`run`, which does one piece."""
 
     def __init__(self, cold: ColdFiles, segment: Segment) -> None:
         self.segment = segment
@@ -44,7 +42,7 @@ class _Compression:
         self.made: ColdFile | None = None
         self._cold = cold
         self._files = cold.files
-        self._steps = self._freeze()
+        self._steps = self._compress()
         self._lock = Lock()  # held while a piece runs
 
     def run(self) -> None:
@@ -57,7 +55,7 @@ class _Compression:
                 self.error = error
 
     def abandon(self) -> None:
-        """Takes back what was made so far, as far as the disk lets us. Waits for a piece that runs."""
+        """Remove what was made so far, unless the disk fails. Waits for a piece that runs."""
         with self._lock:
             self._steps.close()
         if self.made is not None:
@@ -67,13 +65,13 @@ class _Compression:
                 if self._files.exists(path):
                     self._files.remove(path)
             except OSError:
-                pass  # the next start removes it: the plain one counts
+                pass  # the next start removes it, because the plain one counts
 
     @property
     def _temporary(self) -> str:
         return self._cold.path(self.segment.start) + TEMPORARY_SUFFIX
 
-    def _freeze(self) -> Generator[None, None, None]:
+    def _compress(self) -> Generator[None, None, None]:
         segment, path = self.segment, self._cold.path(self.segment.start)
         modified_ms = self._files.modified_ms(segment.file.path)
         make_directory(self._files, self._cold.directory)
@@ -115,7 +113,7 @@ class _Compression:
 
 
 class _Removal:
-    """The plain form goes, now that the compressed one is served."""
+    """The removal of the plain file, now that readers use the compressed one."""
 
     size = PIECE_BYTES
 
@@ -130,7 +128,7 @@ class _Removal:
             self._files.remove(self._file.path)
             self._files.sync_dir(self._file.path.rpartition("/")[0])
         except FileNotFoundError:
-            pass  # retention was faster
+            pass  # retention has removed it
         except OSError as error:
             self.error = error
 
@@ -141,7 +139,7 @@ ColdPiece = _Compression | _Removal
 class ColdCompressor:
     """Compresses sealed segments that are old enough, one at a time, piece by piece.
 
-    One thread calls everything but the pieces' ``run``. A piece is always finished before the next one is asked for.
+    One thread calls everything but ``run`` of the pieces. It finishes each piece before it asks for the next one.
     """
 
     def __init__(self, log: CommitLog, cold: ColdFiles, durable: Callable[[], Durable | None]) -> None:
@@ -153,7 +151,7 @@ class ColdCompressor:
         self.compressed_count = 0
 
     def next_piece(self, older_than_ms: int) -> ColdPiece | None:
-        """What to do next; None when no segment was last changed before ``older_than_ms`` (wall clock)."""
+        """The next piece of work; None when no segment was last changed before ``older_than_ms`` (wall clock)."""
         if self._work is None:
             segment = self._choose(older_than_ms)
             if segment is not None:
@@ -170,20 +168,20 @@ class ColdCompressor:
                 is_old = self._log.modified_ms(segment) < older_than_ms
             except OSError:
                 return None  # being deleted
-            # The oldest come first: what follows a younger one is younger still.
+            # The oldest come first: those that follow are younger still.
             return segment if is_old and segment.end <= vouched else None
         return None
 
     def finish(self, piece: ColdPiece) -> None:
-        """Takes over what a piece did."""
+        """Take over what a piece did."""
         if isinstance(piece, _Removal):
             self._work = None
             if piece.error is not None:
-                self._tell("a plain segment can't be removed", piece.error)
+                self._note_problem("a plain segment can't be removed", piece.error)
         elif piece.error is not None:
             self._work = None
             piece.abandon()
-            self._tell(f"{piece.segment.file.path} can't be compressed", piece.error)
+            self._note_problem(f"{piece.segment.file.path} can't be compressed", piece.error)
         elif piece.made is not None and piece.is_done:
             self._take_over(piece, piece.made)
 
@@ -202,81 +200,12 @@ class ColdCompressor:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """The store is about to be closed: nothing half done stays."""
+        """Finish or undo the work at hand: the store is about to be closed."""
         work, self._work = self._work, None
         if isinstance(work, _Compression):
             work.abandon()
         elif isinstance(work, _Removal):
             work.run()
 
-    def _tell(self, what: str, error: OSError | StoreError) -> None:
+    def _note_problem(self, what: str, error: OSError | StoreError) -> None:
         self.problem = f"{what}: {error}; it is tried again"
-
-
-# -- thawing --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class ThawReport:
-    """``segments``: paths that are plain again; ``bytes``: their sizes together."""
-
-    segments: list[str] = field(default_factory=list)
-    bytes: int = 0
-
-
-def thaw(
-    files: Files, root: str, log_directory: str | None = None, progress: Callable[[int, int], None] | None = None
-) -> ThawReport:
-    """Makes every compressed segment of a stopped broker's directory plain again, the newest first.
-
-    ``progress(segments done, segments in all)``. What is done stays done when it fails half way, and another call goes
-    on. Raises StoreError when a broker uses the directory or a compressed segment is damaged, OSError for a full disk.
-    """
-    cold = ColdFiles(files, f"{root}/{COLD_DIRECTORY}")
-    directory = log_directory or f"{root}/commitlog"
-    report = ThawReport()
-    if not cold.starts():
-        return report
-    lock = files.lock(f"{root}/lock")
-    try:
-        cold.remove_leftovers(directory)
-        starts = cold.starts()
-        # The newest first, so that the plain segments are one log without a hole at any time.
-        for done, start in enumerate(reversed(starts)):
-            report.bytes += _thaw_one(cold, start, directory)
-            report.segments.append(f"{directory}/{start:020d}")
-            if progress is not None:
-                progress(done + 1, len(starts))
-    finally:
-        lock.release()
-    return report
-
-
-def _thaw_one(cold: ColdFiles, start: int, directory: str) -> int:
-    files, path = cold.files, f"{directory}/{start:020d}"
-    frozen = cold.open(start)
-    try:
-        if not files.exists(path):
-            _write_plain(files, frozen, path)
-    finally:
-        frozen.close()
-    cold.remove(start)
-    return frozen.size()
-
-
-def _write_plain(files: Files, frozen: ColdFile, path: str) -> None:
-    temporary = path + TEMPORARY_SUFFIX
-    file = files.open(temporary, create=True)
-    try:
-        file.truncate(0)
-        file.truncate(frozen.size())
-        for at in range(0, frozen.size(), FRAME_BYTES):
-            data = frozen.pread(at, FRAME_BYTES)
-            if data != _ZEROS[: len(data)]:  # holes stay holes
-                file.pwrite(at, data)
-        file.sync()
-    finally:
-        file.close()
-    files.set_modified_ms(temporary, files.modified_ms(frozen.path))
-    files.replace(temporary, path)
-    files.sync_dir(path.rpartition("/")[0])

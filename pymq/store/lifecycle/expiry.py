@@ -1,12 +1,13 @@
-"""Expiry: deletes the oldest segments, then what led there: minimum offsets, queue files, index files.
+"""Expiry: deletes the oldest segments, and then the queue and index files that point into them.
 
 The order is safe at any crash point:
 
 1. A checkpoint vouches for the segment's records and for their queue units, so every queue's end is known without them.
-2. The segment's file goes, for good (:meth:`CommitLog.unlink_oldest`). A start now finds a log that begins later.
-3. In memory the log's minimum moves, then each queue's. What no power loss can bring back is never shown again.
-4. Queue files go whose successor, too, begins below the minimum; index files that are older than the checkpoint's.
-   Left-overs of a crash are found by the next sweep, for the first one comes soon after each start.
+2. The segment's file is removed, and the removal synced (:meth:`CommitLog.unlink_oldest`). A start now finds a log that
+   begins later.
+3. In memory the log's minimum offset moves, then that of each queue. From then on no reader gets the records.
+4. A queue file is removed when the next file, too, begins below the minimum; an index file when it is older than the
+   one in the checkpoint. The first sweep, soon after a start, finds what a crash left behind.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FILES_PER_SWEEP = 16
 
 
 class Expiry:
-    """One thread calls everything; only :meth:`work` may run in another, one call at a time."""
+    """Deletes old data. One thread calls everything; only :meth:`work` may run in another, one call at a time."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Expiry:
         save_checkpoint: Callable[[], None],
         clock: Clock,
     ) -> None:
-        """``directories``: the log's first, then others; ``save_checkpoint`` syncs everything, safe from any thread."""
+        """``directories``: the log's first, then others. ``save_checkpoint`` syncs everything; any thread may call it."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -54,12 +55,12 @@ class Expiry:
         self._durable = durable
         self._save_checkpoint = save_checkpoint
         self._clock = clock
-        self._swept_for: int | None = None  # the log's minimum that the queues follow, None for none yet
+        self._swept_for: int | None = None  # the log's minimum offset of the running or last sweep
         self._unswept: list[ConsumeQueue] = []
-        self._waste: list[Callable[[], None]] = []  # what costs time and concerns nobody any more
-        self._work_lock = Lock()  # no closing of the store while work is done
+        self._waste: list[Callable[[], None]] = []  # slow closing and removing of files that are out of use
+        self._work_lock = Lock()  # held during work: the store waits for it before it closes
         self._is_open = False
-        self.problem: str | None = None  # why something that should go is still there
+        self.problem: str | None = None  # why old data is still there
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
@@ -87,7 +88,7 @@ class Expiry:
         ]
 
     def log_bytes(self) -> int:
-        """What all segments take, the newest as far as it is written."""
+        """The size of all segments; the newest counts up to the log's end."""
         return sum(self._log.size_on_disk(segment) for segment in self._log.segments)
 
     def disks(self) -> list[DiskFacts]:
@@ -103,7 +104,7 @@ class Expiry:
         return bool(self._waste)
 
     def work(self, start: int | None) -> None:
-        """The slow part: removes the oldest segment's file, if that starts at ``start``, and waste of earlier steps.
+        """The slow part: remove the oldest segment's file if it starts at ``start``, and the waste of earlier steps.
 
         Raises OSError or StoreUnavailableError; then the segment stays.
         """
@@ -118,7 +119,7 @@ class Expiry:
         self._is_open = True
 
     def close(self) -> None:
-        """Waits for work under way; what comes later does nothing. The store is about to be closed."""
+        """Wait for running work; later calls do nothing. The store is about to be closed."""
         with self._work_lock:
             self._is_open = False
 
@@ -139,7 +140,7 @@ class Expiry:
         return durable is not None and min(durable.log_offset, durable.queue_offset) >= end
 
     def forget_oldest(self, start: int) -> bool:
-        """After :meth:`work`: the log begins behind the segment at ``start``, and queues follow. False: it is gone."""
+        """After :meth:`work`: let the log begin behind the segment at ``start``. False when that was done before."""
         if not self._is_open or not self._is_oldest(start):
             return False
         self._waste.append(self._log.forget_oldest().close)
@@ -147,9 +148,9 @@ class Expiry:
         return True
 
     def sweep(self) -> bool:
-        """Brings some queues level with the log's minimum, and at last the index; True when nothing is left to do.
+        """Bring some queues, and at last the index, level with the log's minimum; True when nothing is left to do.
 
-        A queue that is not its turn yet answers reads of deleted records with MESSAGE_WAS_REMOVING.
+        A queue that still waits answers reads of deleted records with MESSAGE_WAS_REMOVING.
         """
         if self._swept_for != self._log.min_offset:
             self._swept_for = self._log.min_offset
@@ -166,7 +167,7 @@ class Expiry:
         return not self._unswept
 
     def sweep_again(self) -> None:
-        """Lets the next sweep begin anew, if the last one met a problem."""
+        """Let the next sweep start over if the last one met a problem."""
         if self.problem is not None:
             self.problem = None
             self._swept_for = None

@@ -1,6 +1,6 @@
-"""What a store does some times a second: keys into the index, digests of what is new, queue tails to their files.
+"""Housekeeping: inserts keys into the index, digests new bytes and writes queue tails to their files.
 
-At rest it does nothing, and looks at no file.
+A store calls it some times a second. While nothing changes it does nothing and touches no file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pymq.store.write.appender import Appender
 
 
 class Housekeeping:
-    """Of one open store; its thread calls everything."""
+    """The housekeeping of one open store, whose thread calls everything."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Housekeeping:
         self._written_state: tuple[object, ...] | None = None  # None: keys were inserted since
 
     def tick(self) -> None:
-        """Whatever has become due since the last call."""
+        """Do what has become due since the last call."""
         if self._index is not None and self._index.waiting:
             self._index.work()
             self._written_state = None
@@ -55,7 +55,7 @@ class Housekeeping:
                 self.write()
 
     def write(self) -> None:
-        """Digests and the tails of queues go to their files. What fails is told as a problem, and tried again."""
+        """Write digests and the tails of queues to their files. A failure becomes a problem, and is tried again."""
         self._written_state = self._log_state()
         if self._digests is not None:
             self._digests.write()
@@ -68,11 +68,11 @@ class Housekeeping:
         self._checkpoints.note_written()
 
     def _is_written(self) -> bool:
-        """Nothing has happened since the last :meth:`write` that has anything to write."""
+        """True when nothing has changed since the last :meth:`write`."""
         if self._log_state() != self._written_state or self._appender.queue_problem is not None:
             return False
         return self._digests is None or self._digests.is_written
 
     def _log_state(self) -> tuple[object, ...]:
-        """What changes when units are added, and when a segment may settle or goes."""
+        """Figures that change when units are added, a segment may settle, or a segment is deleted."""
         return self._log.visible_end, self._log.synced_offset, self._log.min_offset

@@ -1,8 +1,8 @@
-"""Start-up: finds the log's end, cuts what is torn, and brings queues and index level with the log.
+"""Recovery at start: finds the log's end, truncates what is torn, and brings queues and index level with the log.
 
-The checkpoint says below which offset log, queues and index were on the disk, so only what is behind it is read. A
-damaged record with good records behind it is not the tail: when it lies below the durable offset it is reported and
-stepped over, and nothing behind it is lost.
+The checkpoint holds the offsets below which log, queues and index were on the disk, so only what lies behind is read. A
+damaged record with good records behind it is not the log's end. When it lies below the durable offset of the log, it is
+reported and stepped over, and no record behind it is lost.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from pymq.store.settings import StoreSettings
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
 
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Progress = Callable[[int, int], None]  # bytes read, bytes to read
 _PROGRESS_BYTES = 16 << 20
-_TAIL_BYTES_MAX = 8 << 20  # queue units held in memory, all queues together
+_TAIL_BYTES_MAX = 8 << 20  # units of all queues that wait in memory for their files
 HELD_BYTES_MAX = 256 << 20  # the same when the disk is full: 13 million messages
 _CLOCK_SLACK_MS = 3000  # Java: StoreCheckpoint.getMinTimestamp
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a start found and did. Offsets are physical; ``damaged`` holds (start, end) ranges stepped over."""
+    """What a start found and did. Offsets are physical; ``damaged`` holds the ranges (start, end) stepped over."""
 
     clean: bool = True
     scan_start: int = 0
@@ -52,16 +52,16 @@ class RecoveryReport:
 
 
 class Distrust(Protocol):
-    """Makes the checkpoint on the disk vouch no more for queues, or for the index. Raises OSError."""
+    """Makes the checkpoint on the disk stop vouching for the queues, or for the index. Raises OSError."""
 
     def __call__(self, *, queues: bool = False, index: bool = False) -> None: ...
 
 
 class KeyIndex(Protocol):
-    """What recovery needs of the index."""
+    """The part of the index that recovery uses."""
 
     def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
-        """Opens its files; returns the physical offset from which on keys have to be inserted again."""
+        """Open the files; return the physical offset from which on keys have to be inserted again."""
         ...
 
     def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None: ...
@@ -69,12 +69,12 @@ class KeyIndex(Protocol):
     def add_columns(self, columns: KeyColumns) -> None: ...
 
     def truncate(self, log_end: int) -> None:
-        """Entries of records from ``log_end`` on are dropped."""
+        """Drop the entries of records from ``log_end`` on."""
         ...
 
 
 class _QueueGap(Exception):
-    """A queue lacks units below the scan's start: it was deleted by hand, the log has to be read from its beginning."""
+    """A queue lacks units below the scan's start: it was deleted by hand, so the whole log has to be read."""
 
 
 def recover(
@@ -89,11 +89,10 @@ def recover(
     distrust: Distrust,
     progress: Progress | None = None,
 ) -> RecoveryReport:
-    """Brings a store whose files are loaded to a state where it can serve. Raises OSError.
+    """Bring a store whose files are loaded to a state where it can serve. Raises OSError.
 
-    ``now_ms`` is the wall clock's time, by which a damaged store time is known.
-    ``distrust`` is called before units or keys are written again that the checkpoint says are on the disk: it must say
-    so no more, for a power loss could take some of them.
+    ``now_ms``, the wall clock's time, tells a damaged store time. ``distrust`` is called before units or keys are
+    written again that the checkpoint says are on the disk, because a power loss could take some of them.
     """
     report = RecoveryReport(clean=clean)
     vouched_offset = min(_vouched_offset(log, checkpoint), log.end_of_files)
@@ -116,23 +115,23 @@ def recover(
 
 
 def _vouched_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
-    """Units of records below this physical offset are on the disk, says the checkpoint."""
+    """The physical offset below which, by the checkpoint, the units of all records are on the disk."""
     durable = checkpoint.durable
     return min(durable.queue_offset, durable.log_offset) if durable else _start_by_time(log, checkpoint)
 
 
 def _vouched_index_offset(log: CommitLog, checkpoint: Checkpoint) -> int:
-    """Keys of records below this physical offset are on the disk, says the checkpoint."""
+    """The physical offset below which, by the checkpoint, the keys of all records are on the disk."""
     if checkpoint.durable is not None:
         return checkpoint.durable.index_offset
-    return log.min_offset + 1 if checkpoint.index_ms else 0  # RocketMQ's says by time which full files are
+    return log.min_offset + 1 if checkpoint.index_ms else 0  # RocketMQ's checkpoint tells full files by their time
 
 
 def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, clean: bool) -> int:
-    """Settles every queue; returns the offset from which on records have to be dispatched to queues."""
+    """Find the end of every queue; return the offset from which on records have to be dispatched to queues."""
     durable = checkpoint.durable
     if not clean:
-        # A killed process leaves bytes in the page cache that it had not synced.
+        # A killed process leaves bytes in the page cache that it did not sync.
         log.distrust(durable.log_offset if durable else log.min_offset)
         below = min(max(_vouched_offset(log, checkpoint), log.min_offset), log.end_of_files)
         if durable is not None and durable.unit_count and not len(queues):
@@ -150,7 +149,7 @@ def _queue_start(log: CommitLog, queues: QueueTable, checkpoint: Checkpoint, *, 
 
 
 def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
-    """RocketMQ's rule for an unclean start: the newest segment whose first record is older than the checkpoint."""
+    """The newest segment whose first record is older than the checkpoint: RocketMQ's rule for an unclean start."""
     limit_ms = min(checkpoint.physic_ms, checkpoint.logics_ms) - _CLOCK_SLACK_MS
     for segment in reversed(log.segments):
         first = record_in(segment, segment.start)
@@ -160,7 +159,7 @@ def _start_by_time(log: CommitLog, checkpoint: Checkpoint) -> int:
 
 
 class _Run:
-    """One walk over the log with everything it feeds."""
+    """One scan of the log, which dispatches records to queues and index."""
 
     def __init__(
         self,
@@ -186,13 +185,13 @@ class _Run:
         self._units_written = 0
         self._is_disk_full = False
         self._queue_start = 0
-        self._feed = QueueDispatcher(
+        self._dispatcher = QueueDispatcher(
             log, queues, settings, on_grown=lambda queue, _: self._bound_tail(queue), on_gap=self._check_gap,
             on_damage=self._note_damage, note=report.notes.append,
         )  # fmt: skip
 
     def scan_from(self, queue_start: int, index_start: int) -> None:
-        """HaService records to queues from ``queue_start`` and to the index from ``index_start``, then cuts the log."""
+        """Dispatch to queues from ``queue_start`` and to the index from ``index_start``, then truncate the log."""
         start = max(min(queue_start, index_start), self._log.min_offset)
         self._report.scan_start = start
         self._times.restart()
@@ -207,9 +206,9 @@ class _Run:
             if resume is None:
                 break
             self._report.damaged.append((end.offset, resume))
-            self._feed.note_damage(resume)
+            self._dispatcher.note_damage(resume)
             position = resume
-        self._report.units_added = self._feed.unit_count
+        self._report.units_added = self._dispatcher.unit_count
         self._report.log_end = end.offset
         self._report.truncated_bytes += self._log.truncate(end.offset, self._times.last_ms)
         if self._index is not None:
@@ -241,21 +240,21 @@ class _Run:
         self._report.bytes_scanned += record.size
         self._times.add(record.store_ms)
         if record.offset >= self._queue_start:
-            self._feed.take(record)
+            self._dispatcher.take(record)
         if record.offset >= self.index_next:
             self.index_next = record.offset + record.size
             if self._index is not None and has_index_entries(record.sys_flag):
                 self._index.add(record.topic, record.properties, record.offset, record.store_ms)
 
     def _take_many(self, records: Records) -> None:
-        """As :meth:`_take`."""
+        """Do as :meth:`_take` for many records."""
         from pymq.store.dispatch.bulk_dispatch import record_keys  # noqa: PLC0415 - it needs numpy
 
         self._report.records_scanned += len(records)
         self._report.bytes_scanned += records.end - int(records.offsets[0])
         self._times.add(*records.store_ms[-2:].tolist())
         if records.end > self._queue_start:
-            self._feed.take_many(records.starting_at(self._queue_start))
+            self._dispatcher.take_many(records.starting_at(self._queue_start))
         if records.end > self.index_next:
             fresh = records.starting_at(self.index_next)
             self.index_next = records.end
@@ -271,11 +270,11 @@ class _Run:
         self._report.notes.append(text)
 
     def _bound_tail(self, queue: ConsumeQueue) -> None:
-        """Writes out what would be too much to hold: one queue's units, or those of many.
+        """Write units to their files when one queue, or all together, hold too many in memory.
 
-        A full disk is no reason not to serve: units stay in memory, within bounds. Raises StoreError, OSError.
+        A full disk does not stop the start: units stay in memory up to a limit. Raises StoreError, OSError.
         """
-        held_bytes = (self._feed.unit_count - self._units_written) * UNIT_SIZE_BYTES
+        held_bytes = (self._dispatcher.unit_count - self._units_written) * UNIT_SIZE_BYTES
         if self._is_disk_full:
             if held_bytes > HELD_BYTES_MAX:
                 raise StoreError(
@@ -288,7 +287,7 @@ class _Run:
                 self._queues.write_tail(queue)
             if held_bytes >= _TAIL_BYTES_MAX:
                 self._queues.write_tails()
-                self._units_written = self._feed.unit_count
+                self._units_written = self._dispatcher.unit_count
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -296,14 +295,14 @@ class _Run:
             self._report.notes.append("the disk is full: consume queues that were read again are held in memory")
 
     def _after_damage(self, end: End) -> int | None:
-        """The offset to go on at behind a damaged place, None when the log ends here."""
+        """The offset to go on at behind a damaged place; None when the log ends there."""
         if self._log.find(end.offset) is None:
             return None
         # Before anything was read, the checkpoint's time holds for what lies behind it: older records are no remains.
         is_timed = self._times.has_record or end.offset >= self._durable_offset
         later = find_later_record(self._log, end.offset, self._times.last_ms if is_timed else 0)
         if later is None:
-            # Bytes that were on the disk are no torn tail: their offsets stay taken.
+            # Bytes that were on the disk are not a torn tail: their offsets stay taken.
             return self._vouched_offset if end.offset < self._vouched_offset else None
         if end.offset >= self._durable_offset:
             self._report.notes.append(

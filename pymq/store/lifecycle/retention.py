@@ -1,7 +1,7 @@
-"""Retention policy: which of the oldest segments go now, and whether the disk is too full for writes.
+"""Retention policy: which of the oldest segments are deleted now, and whether the disk is too full for writes.
 
-Pure: facts in, a decision out. RocketMQ's rules (Java: DefaultMessageStore.CleanCommitLogService), and two of PyMQ's
-own: a limit on the log's size and one on the disk's free bytes.
+Pure: facts in, a decision out. The rules are RocketMQ's (Java: DefaultMessageStore.CleanCommitLogService), and two of
+PyMQ: a limit on the log's size and one on the disk's free bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REFUSED_PERCENT_RANGE = (35, 90)
 
 
 class Reason(Enum):
-    """Why a segment goes: the key of broker.conf that says so."""
+    """Why a segment is deleted: the key in broker.conf of the rule."""
 
     AGE = "fileReservedTime"
     LOG_SIZE = "commitLogBytesMax"
@@ -30,7 +30,7 @@ class Reason(Enum):
 
 
 class SegmentFacts(NamedTuple):
-    """One segment as the policy sees it. ``size_bytes``: what deleting it gives back to the disk."""
+    """One segment. ``size_bytes``: the bytes of the disk that deleting it frees. ``modified_ms``: wall clock."""
 
     start: int
     size_bytes: int
@@ -38,7 +38,7 @@ class SegmentFacts(NamedTuple):
 
 
 class DiskFacts(NamedTuple):
-    """The disk that holds ``path``. ``total_bytes`` without what is reserved for the system's administrator."""
+    """The disk that holds ``path``. ``total_bytes`` excludes what is reserved for the system's administrator."""
 
     path: str
     total_bytes: int
@@ -49,19 +49,19 @@ class DiskFacts(NamedTuple):
         return self.total_bytes - self.free_bytes
 
     def is_over(self, percent: int) -> bool:
-        """Whether more than ``percent`` of the disk is in use; never for 0, which stands for no limit."""
+        """True when more than ``percent`` of the disk is in use. 0 means no limit: always False."""
         return percent > 0 and self.used_bytes * 100 > percent * self.total_bytes
 
 
 class Doomed(NamedTuple):
-    """A segment that goes, by its start."""
+    """A segment that is to be deleted, by its start."""
 
     start: int
     reason: Reason
 
 
 class Decision(NamedTuple):
-    """``doomed``, oldest first; ``refusal`` says why writes are refused, None when they are not."""
+    """``doomed``: the segments to delete, oldest first. ``refusal``: why writes are refused; None takes them."""
 
     doomed: tuple[Doomed, ...]
     refusal: str | None
@@ -69,12 +69,12 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings:
-    """What an operator may set; the comment behind a field is its key in broker.conf. Levels of 0 are off."""
+    """What an operator sets. The comment behind a field is its key in broker.conf. A level of 0 is off."""
 
     reserved_hours: int = 72  # fileReservedTime, counted from a segment's last change
     delete_hours: frozenset[int] = frozenset({4})  # deleteWhen, local time
-    used_percent: int = 75  # diskMaxUsedSpaceRatio: over it old segments go at any hour
-    forced_percent: int = 85  # diskSpaceCleanForciblyRatio: over it segments go whatever their age
+    used_percent: int = 75  # diskMaxUsedSpaceRatio: over it old segments are deleted at any hour
+    forced_percent: int = 85  # diskSpaceCleanForciblyRatio: over it segments are deleted at any age
     refused_percent: int = 90  # diskSpaceWarningLevelRatio: over it writes are refused
     may_force: bool = True  # cleanFileForciblyEnable
     batch_count: int = 10  # deleteFileBatchMax: segments deleted in one pass
@@ -101,11 +101,11 @@ def decide(
     *,
     is_manual: bool = False,
 ) -> Decision:
-    """What goes in this pass, and whether writes are refused.
+    """Decide which segments are deleted in this pass, and whether writes are refused.
 
-    ``segments``: from the oldest on, the newest of the log included unless more than ``batch_count`` come before it;
-    the last one given always stays. ``log_bytes``: size of the whole log. ``disks``: the log's first, then others
-    whose filling up would stop writes. ``is_manual``: an operator asked, so the hour does not matter.
+    ``segments``: from the oldest on, one more than ``batch_count`` at most; the last one given always stays.
+    ``log_bytes``: size of the whole log. ``disks``: the log's first, then others that writes need. ``is_manual``: an
+    operator asked, so the hour does not matter.
     """
     disk = disks[0]
     by_age = is_manual or local_hour in settings.delete_hours or disk.is_over(settings.used_percent)
@@ -125,7 +125,7 @@ def decide(
 
 
 def _forced(log_bytes: int, disk: DiskFacts, settings: RetentionSettings) -> Reason | None:
-    """Why a segment must go whatever its age, as things stand after those before it are gone."""
+    """Why a segment must be deleted at any age, once those before it are deleted; None when it need not."""
     if settings.log_bytes_max and log_bytes > settings.log_bytes_max:
         return Reason.LOG_SIZE
     if disk.free_bytes < settings.free_bytes_min:
@@ -143,7 +143,7 @@ def _refusal(disks: Sequence[DiskFacts], settings: RetentionSettings, *, may_fre
                 f"diskSpaceWarningLevelRatio={settings.refused_percent}; make room or keep less (fileReservedTime, "
                 f"commitLogBytesMax), sends are taken again by themselves; 0 switches this limit off"
             )
-    # While there is something to delete, the floor is kept by deleting; after that only by taking nothing more.
+    # While there are segments to delete, deleting keeps the bytes free; after that, only refusing writes does.
     if disks[0].free_bytes < settings.free_bytes_min and not may_free:
         return (
             f"the store takes no writes: the disk of {disks[0].path} has {_room(disks[0])}, below "

@@ -1,4 +1,4 @@
-"""Which store time later messages must not be older than, told from records whose times no checksum covers."""
+"""StoreTimes: finds the store time below which no later message may be stamped. No checksum covers these times."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ STORE_TIME_AHEAD_MAX_MS = 24 * 3_600_000
 
 
 class StoreTimes:
-    """Looks at good records in the log's order.
+    """Takes the store times of good records in the order of the log.
 
-    In a sound log store times never go back, so a later record that is older than another shows that one's time to be
-    damage, or of another clock: the newest record's time counts. A newest record that is alone far ahead of the clock
-    is taken for damaged itself, and the one before it counts: else every later message would carry its time, and
-    delayed ones never come due. Many such records are another clock's work, and times go on from there.
+    Store times never go back in a sound log. If one does, the earlier record was damaged or stamped by another clock,
+    so the newest record's time counts. A single newest record far ahead of the clock counts as damaged, and the time of
+    the record before it counts: otherwise every later message would carry the wrong time, and delayed messages would
+    never come due. Several such records come from another clock, and times go on from theirs.
     """
 
     def __init__(self, checkpoint_ms: int, now_ms: int) -> None:
-        """``checkpoint_ms`` counts until a record was seen; ``now_ms`` is the wall clock's time."""
+        """``checkpoint_ms`` counts until the first record. ``now_ms`` is the wall clock's time."""
         self._checkpoint_ms = checkpoint_ms
         self.now(now_ms)
         self.restart()
 
     def now(self, now_ms: int) -> None:
-        """The wall clock's time has changed."""
+        """Set the wall clock's time."""
         self._limit_ms = now_ms + STORE_TIME_AHEAD_MAX_MS
 
     def restart(self) -> None:
-        """The log is read again from an earlier place."""
+        """Start over: the log is read again from an earlier place."""
         self.has_record = False
         self._newest_ms = self._before_ms = self._checkpoint_ms
 
     def add(self, *store_ms: int) -> None:
-        """The times of the next records, at least of the last two of them."""
+        """Add the times of the next records, at least of the last two of them."""
         self.has_record = True
         for one_ms in store_ms:
             self._before_ms, self._newest_ms = self._newest_ms, one_ms

@@ -22,7 +22,8 @@ from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.integrity.digest_file import UNKNOWN, split_digests
 from pymq.store.lifecycle import cold_compressor as cold_module
-from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY, thaw
+from pymq.store.lifecycle.cold_compressor import COLD_DIRECTORY
+from pymq.store.lifecycle.thaw import thaw
 from pymq.store.log import cold_file as cold_file_module
 from pymq.store.log.cold_file import ColdFile, ColdFiles, FrameCache, compress_frame, encode_seek_table
 from pymq.store.store import MessageStore

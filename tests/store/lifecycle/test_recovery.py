@@ -20,7 +20,7 @@ from pymq.store.disk.fs import File
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.lifecycle import recovery
 from pymq.store.lifecycle.recovery import RecoveryReport
-from pymq.store.scan import scanner as scan
+from pymq.store.scan import fast_scanner
 from pymq.store.store import MessageStore
 from tests.store.support import BORN, ROOT, bodies, die, everything, found_by_key, make_store, put, read_all
 
@@ -151,7 +151,7 @@ def test_a_rebuild_steps_over_damage_at_the_log_s_beginning(count: int) -> None:
 def test_lost_offsets_of_the_first_segment_have_placeholders(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """RocketMQ would pass over good messages behind a blank record there; PyMQ reads past either."""
     if bulk:
-        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
+        monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 0)
     files = MemoryFiles()
     store = filled(files)
     units = [store._queues.make("T", 0).unit(offset) for offset in range(10)]
@@ -196,7 +196,7 @@ STORE_TIME_AT = 58
 @pytest.mark.parametrize("victims", [[4], [8], [9], [0, 9], [4, 5]])
 def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if bulk:
-        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
+        monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 0)
     files, clock = MemoryFiles(), ManualClock()
     settings: dict[str, Any] = {"segment_size_bytes": 1 << 16, "digests_enabled": False}
     store = make_store(files, clock, **settings)

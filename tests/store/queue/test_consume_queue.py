@@ -1,4 +1,4 @@
-"""ConsumeQueue: the minimum follows the log, also past blank records; files go when nobody needs them, none too early."""
+"""ConsumeQueue: the minimum follows the log, also past blank units; files are removed when no reader needs them."""
 
 from __future__ import annotations
 

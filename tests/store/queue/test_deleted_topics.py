@@ -10,7 +10,7 @@ import pytest
 from pymq.errors import StoreUnavailableError
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.queue.deleted_topics import DeletedTopics
-from pymq.store.scan import scanner as scan
+from pymq.store.scan import fast_scanner
 from pymq.store.store import MessageStore
 from tests.store.support import ROOT, die, everything, make_store, put
 
@@ -46,7 +46,7 @@ def test_a_rebuild_leaves_deleted_records_out(
     files: MemoryFiles, lost: str, bulk: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bulk:
-        monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", 0)
+        monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 0)
     path = f"{ROOT}/{lost}"
     files.remove_tree(path) if files.is_dir(path) else files.remove(path)
     assert everything(opened(files)) == {("T", 0): [b"new"], ("Other", 0): OTHERS}

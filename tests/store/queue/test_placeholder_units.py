@@ -1,4 +1,4 @@
-"""Units for lost offsets: placeholder units where a blank record would make RocketMQ miss messages, blank records elsewhere."""
+"""Units for lost offsets: placeholder units where a blank unit would make RocketMQ miss messages, else blank units."""
 
 from __future__ import annotations
 

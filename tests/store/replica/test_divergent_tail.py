@@ -13,7 +13,7 @@ from pymq.errors import StoreError
 from pymq.store.disk.disk_snapshot import Image
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.divergent_tail import TruncationState, list_truncations, truncate_log
-from pymq.store.scan import scanner as scan
+from pymq.store.scan import fast_scanner
 from pymq.store.settings import StoreSettings
 from pymq.store.store import MessageStore, Placed
 from tests.crash.losses import DROP_ALL, KEEP_ALL, KEEP_PAGES, Loss
@@ -75,7 +75,7 @@ def test_what_is_cut_is_kept_and_the_rest_serves() -> None:
 def test_it_goes_back_to_the_begin_of_a_record(
     number: int, into: int, plain_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "PLAIN_BYTES_MAX", plain_bytes)
+    monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", plain_bytes)
     files = MemoryFiles()
     places, end = filled(files)
     state = truncate(files, places[number].physical_offset + into)
