@@ -1,1 +1,1 @@
-"""Work that goes on beside requests: flushing, retention, maintenance of old segments, threads and jobs."""
+"""Background work: flushing, retention, maintenance of old segments, threads and jobs."""

@@ -1,4 +1,4 @@
-"""BulkWork: numpy, loaded when there is something to do with it, while the broker goes on serving."""
+"""BulkWork: loads numpy once there is work for it, while the broker continues to serve."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-BULK_MODULES = ("pymq.store.write.uniform_batch", "pymq.store.dispatch.bulk_dispatch")  # they bring numpy
+BULK_MODULES = ("pymq.store.write.uniform_batch", "pymq.store.dispatch.bulk_dispatch")  # they import numpy
 
 
 class BulkWork:
-    """Tells one store after the other whether its bulk ways may be taken. An idle broker does without numpy."""
+    """Tells each store in turn whether it may work with numpy. An idle broker does not load it."""
 
     def __init__(self, run_in_thread: RunInThread) -> None:
         self._run_in_thread = run_in_thread
@@ -24,7 +24,7 @@ class BulkWork:
         self._is_loaded = False
 
     def prepare(self, store: MessageStore, *, is_awaited: bool) -> None:
-        """``store`` has just been opened. ``is_awaited``: much is about to come; else the first message decides."""
+        """Takes a store that was just opened. ``is_awaited``: load numpy now, not with the first message."""
         self._store = store
         self._idle_end = store.physical_max_offset
         store.set_bulk_ready(self._is_loaded)
@@ -32,12 +32,12 @@ class BulkWork:
             self._load()
 
     def tick(self) -> None:
-        """Now and then: looks whether messages have come."""
+        """Loads numpy if messages have come since :meth:`prepare`. Call it now and then."""
         if self._store is not None and self._store.physical_max_offset != self._idle_end:
             self._load()
 
     def _load(self) -> None:
-        """Once."""
+        """Starts to load numpy, once."""
         if not self._is_asked:
             self._is_asked = True
             self._run_in_thread(_import_bulk_modules, self._loaded)
@@ -46,7 +46,7 @@ class BulkWork:
         try:
             outcome.result()
         except ImportError as error:
-            log.warning("bulk work goes the plain way, which takes longer: numpy can't be loaded: %s", error)
+            log.warning("bulk work takes longer because numpy can't be loaded: %s", error)
             return
         self._is_loaded = True
         if self._store is not None:

@@ -1,6 +1,6 @@
 """Cleaner: applies retention from time to time (Java: DefaultMessageStore.CleanCommitLogService).
 
-Each pass looks at ages and disks, says whether writes are refused for lack of space, and deletes what must go: one
+Each pass looks at ages and disks, refuses writes for lack of space or takes them again, and deletes what must go: one
 segment at a time, the slow part in a worker thread.
 """
 
@@ -22,7 +22,7 @@ MANUAL_PASS_COUNT = 20  # Java: CleanCommitLogService.MAX_MANUAL_DELETE_FILE_TIM
 
 
 class Cleaner:
-    """Call :meth:`tick` some times a second. Nothing is deleted in the first minute, so a start is not held up."""
+    """Call :meth:`tick` a few times a second. Deletes nothing in the first minute, so as not to slow down a start."""
 
     def __init__(self, *, config: BrokerConfig, clock: Clock, store: MessageStore, run_in_thread: RunInThread) -> None:
         self._config = config
@@ -40,12 +40,12 @@ class Cleaner:
         self.deleted_count = 0
 
     def delete_expired(self) -> None:
-        """An operator asks: the next passes delete what is old enough at any hour, the first of them at once."""
+        """Makes the next passes delete what is old enough at any hour, the first one at once. For operators."""
         self._manual_passes = MANUAL_PASS_COUNT
         self._next_pass_ms = self._clock.monotonic_ms()
 
     def tick(self) -> None:
-        """Starts a pass when it is time, or goes on with the last one. Raises OSError when the disk can't be asked."""
+        """Starts a pass when it is time, or continues the last one. Raises OSError when the disk fails."""
         if self._is_working or self._is_stopped:
             return
         now_ms = self._clock.monotonic_ms()
@@ -58,7 +58,7 @@ class Cleaner:
             self._store.sweep()
 
     def stop(self) -> None:
-        """From now on nothing is started, nor anything done behind what still runs: the store is about to be closed."""
+        """Starts nothing more and ignores the result of work that still runs: the store is about to be closed."""
         self._is_stopped = True
 
     def _begin_pass(self, *, may_delete: bool) -> None:
@@ -105,7 +105,7 @@ class Cleaner:
 
 
 def retention_settings(config: BrokerConfig) -> RetentionSettings:
-    """The policy's part of a broker's configuration; all of it may change at run time."""
+    """Return the retention settings of a broker's configuration; all of them may change at run time."""
     return RetentionSettings(
         reserved_hours=config.file_reserved_time_hours,
         delete_hours=config.delete_hours,

@@ -71,7 +71,7 @@ class Flusher:
             self._run_in_thread(self._sync_log, self._done)
 
     def tick(self) -> None:
-        """The periodic flush of ASYNC_FLUSH, and now and then the checkpoint; nothing to do when nothing was stored."""
+        """Does the periodic flush of ASYNC_FLUSH and, now and then, the checkpoint; neither if nothing was stored."""
         end = self._store.physical_max_offset
         if end != self._ticked_offset and self._is_enough(end):
             self._ticked_offset = end
@@ -88,7 +88,7 @@ class Flusher:
         self._is_stopped = True
 
     def _is_enough(self, end: int) -> bool:
-        """Java: MappedFile.isAbleToFlush and FlushRealTimeService: few pages wait for the thorough interval."""
+        """Return whether to flush now; few pages wait for the thorough interval (Java: FlushRealTimeService)."""
         now_ms = self._clock.monotonic_ms()
         pages = end // PAGE_SIZE_BYTES - self._ticked_offset // PAGE_SIZE_BYTES
         if pages < self._config.flush_commit_log_least_pages and now_ms < self._next_thorough_ms:

@@ -1,4 +1,4 @@
-"""Periodic work: a list of (name, period, function) run by the event loop, each failure logged and survived."""
+"""Periodic work: the event loop runs a list of (name, period, function), logs each failure and goes on."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Job:
 
 
 class JobRunner:
-    """Runs jobs on the loop it is started in, until stopped. ``after_each`` runs behind every job (a commit, say)."""
+    """Runs jobs on the loop it is started in, until stopped. ``after_each`` runs after every job (a commit, say)."""
 
     def __init__(self, jobs: list[Job], after_each: Callable[[], None]) -> None:
         self.jobs = jobs
         self.failure_count = 0
         self._after_each = after_each
-        self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}  # by job; when it is due, loop time
+        self._timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}  # by job; when it is due in loop time
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
-"""Caretaker: the slow work on old segments, scrubbing and compressing, a little at a time beside the broker's work.
+"""MaintenanceTasks: the slow work on old segments, scrubbing and compressing, in small pieces beside other work.
 
-Pieces are read, compared and compressed in a worker thread; how many bytes a second, the operator says.
+A worker thread reads, compares and compresses the pieces; a setting limits the bytes per second.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-FIRST_PASS_DELAY_MS = 60_000  # a start is not held up
+FIRST_PASS_DELAY_MS = 60_000  # so as not to slow down a start
 COLD_INTERVAL_MS = 60_000  # between looks for segments that became old enough
 HOUR_MS = 3_600_000
 
 
 class Piece(Protocol):
-    """A part of a chore; ``size`` bytes of it are read."""
+    """A part of a task, which reads ``size`` bytes."""
 
     size: int
 
     def run(self) -> None:
-        """The work; any thread may call it."""
+        """Does the work; any thread may call it."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class MaintenanceTask:
-    """Something done in pieces. ``bytes_per_second`` 0: nothing is begun. ``interval_ms``: pause when all is done."""
+    """Work in pieces. At ``bytes_per_second`` 0 no piece starts. ``interval_ms`` is the pause when all are done."""
 
     name: str
     next_piece: Callable[[], Any]  # a Piece, or None when all is done
-    finish: Callable[[Any], None]  # runs on the loop behind each piece
+    finish: Callable[[Any], None]  # runs on the loop after each piece
     bytes_per_second: Callable[[], int]
     interval_ms: Callable[[], int]
 
 
 class _Lane:
-    """One chore's pace: one piece at a time."""
+    """Paces one task: one piece at a time."""
 
     def __init__(self, task: MaintenanceTask, clock: Clock, run_in_thread: RunInThread) -> None:
         self._task = task
@@ -61,7 +61,7 @@ class _Lane:
         if now_ms < self._resumes_ms:
             return
         rate = self._task.bytes_per_second()
-        # What was not used in a second is gone: a pause is no reason to hurry.
+        # An allowance that is not used within a second is lost: a pause must not cause a burst.
         self._allowed_bytes = min(self._allowed_bytes + rate * (now_ms - self._ticked_ms) / 1000, rate)
         self._ticked_ms = now_ms
         if rate:
@@ -98,7 +98,7 @@ class _Lane:
 
 
 class MaintenanceTasks:
-    """Call :meth:`tick` some times a second."""
+    """Runs tasks side by side. Call :meth:`tick` a few times a second."""
 
     def __init__(self, tasks: list[MaintenanceTask], clock: Clock, run_in_thread: RunInThread) -> None:
         self._lanes = [_Lane(task, clock, run_in_thread) for task in tasks]
@@ -108,13 +108,13 @@ class MaintenanceTasks:
             lane.tick()
 
     def stop(self) -> None:
-        """From now on nothing is started, nor anything done behind what still runs: the store is about to be closed."""
+        """Starts nothing more and ignores the result of work that still runs: the store is about to be closed."""
         for lane in self._lanes:
             lane.is_stopped = True
 
 
 def maintenance_tasks(store: MessageStore, config: BrokerConfig, clock: Clock) -> list[MaintenanceTask]:
-    """What a broker's settings ask for; all but the digests themselves may change at run time."""
+    """Return the tasks that a broker's settings ask for; all the settings but the digests may change at run time."""
     tasks = [
         MaintenanceTask(
             name="compressing old segments",

@@ -1,4 +1,4 @@
-"""ProblemLog: tells an operator once when something goes wrong with the store, and once when it is over."""
+"""ProblemLog: logs each problem of the store once when it begins and once when it is over."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ log = logging.getLogger(__name__)
 
 
 class Troubled(Protocol):
-    """What has problems: a store."""
+    """Something with problems: a store."""
 
     @property
     def problems(self) -> list[str]: ...
 
 
 class ProblemLog:
-    """Call :meth:`tick` from time to time."""
+    """Compares the problems with those of the last look. Call :meth:`tick` from time to time."""
 
     def __init__(self, store: Troubled) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Tells how far a long recovery is: one log line a second, so that nobody takes a start that reads much for a hang."""
+"""Logs the progress of a long recovery once a second, so that a start that reads much does not look like a hang."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pymq.units import format_bytes
 
 log = logging.getLogger(__name__)
 
-INTERVAL_MS = 1000  # a recovery that takes less says nothing
+INTERVAL_MS = 1000  # a shorter recovery logs nothing
 
 
 class RecoveryProgress:
-    """What :meth:`MessageStore.open` calls with the bytes of the log it has read and will read.
+    """A callback for :meth:`MessageStore.open`, which passes the bytes of the log read so far and to be read in all.
 
-    Raises StoppedError when ``is_stopping`` says so: what a recovery has done so far is no loss, the next one begins
-    where this one did.
+    Raises StoppedError when ``is_stopping`` returns True. Stopping a recovery loses nothing: the next one begins where
+    this one began.
     """
 
     def __init__(self, clock: Clock, is_stopping: Callable[[], bool] = lambda: False) -> None:
@@ -29,7 +29,7 @@ class RecoveryProgress:
     def __call__(self, done_bytes: int, total_bytes: int) -> None:
         if self._is_stopping():
             raise StoppedError(
-                f"told to stop with {format_bytes(done_bytes)} of {format_bytes(total_bytes)} of the log read: the "
+                f"stopped with {format_bytes(done_bytes)} of {format_bytes(total_bytes)} of the log read: the "
                 f"next start recovers the store from the same place"
             )
         now_ms = self._clock.monotonic_ms()

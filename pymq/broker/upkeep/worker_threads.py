@@ -15,7 +15,7 @@ CallSoon = Callable[..., object]  # AbstractEventLoop.call_soon_threadsafe
 
 
 class Outcome:
-    """What a piece of work returned or raised; as much of a future as its receiver needs."""
+    """What a piece of work returned or raised: the part of a future that its receiver needs."""
 
     __slots__ = ("_error", "_value")
 
@@ -62,5 +62,5 @@ class WorkerThreads:
             outcome = Outcome(work)
             try:
                 self._call_soon(done, outcome)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: nothing waits for the result any more
                 return
