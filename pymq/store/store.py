@@ -468,7 +468,7 @@ class MessageStore(StoreReader):
 
     def plain_stager(self) -> PlainStager:
         """The short way to stage plain records, for a server's hot path."""
-        return PlainStager(self._appender, self._queues, self._log, self._store_host)
+        return PlainStager(self._appender, self._queues, self._store_host)
 
     @property
     def dispatched_end(self) -> int:

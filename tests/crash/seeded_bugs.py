@@ -31,6 +31,7 @@ from pymq.store.replica.follower import Follower
 from pymq.store.scan import scanner
 from pymq.store.store import MessageStore
 from pymq.store.write.appender import Appender
+from pymq.store.write.staged_batch import StagedBatch
 from tests.planting import Bug, Seam, Text, does_nothing, gives
 
 Real = Callable[..., Any]
@@ -108,7 +109,7 @@ def _shows_and_starts_again(real: Real, queue: ConsumeQueue, units: bytes) -> No
 
 
 def _drops_all_but_the_first(real: Real, appender: Appender) -> None:
-    del appender.staged_queues[:1]
+    del appender.staged.queues[:1]
     real(appender)
 
 
@@ -193,9 +194,9 @@ BUGS = (
         ("flips:checkpoint",)),
     # -- queues
     Bug("a queue's tail is written before the log",
-        Text(Appender.stage, "staged.append(UNIT.pack(physical_offset, size, tags_code))",
-             "staged.append(UNIT.pack(physical_offset, size, tags_code)); "
-             "path, at = queue._place(queue_offset); queue._files.get(path, create=True).pwrite(at, staged[-1])"),
+        Text(StagedBatch.add, "staged.append(_pack_unit(at, size, tags_code))",
+             "staged.append(_pack_unit(at, size, tags_code)); "
+             "path, at = queue._place(queue.next_offset); queue._files.get(path, create=True).pwrite(at, staged[-1])"),
         ("errors:batches", "errors:segment-roll", "errors:deleted-topics")),
     Bug("a queue's directories are not synced",
         Text(QueueTable.sync, "for directory in sorted(directories):", "for directory in []:"),
@@ -210,8 +211,8 @@ BUGS = (
              "del tail[: size + (20 if at + size == self._files.file_size_bytes else 0)]"),
         ("deleted-topics", "errors:deleted-topics")),
     Bug("16-bit record size in units",
-        Text(Appender.stage, "staged.append(UNIT.pack(physical_offset, size, tags_code))",
-             "staged.append(UNIT.pack(physical_offset, size & 0x1FF, tags_code))"),
+        Text(StagedBatch.add, "staged.append(_pack_unit(at, size, tags_code))",
+             "staged.append(_pack_unit(at, size & 0x1FF, tags_code))"),
         ("errors:segment-roll",)),
     Bug("half messages get units", Seam(log_record.has_queue_unit, gives(True)), ("special",)),
     Bug("offsets of damaged records are given out again", Seam(queue_table._stands_for_damage, gives(False)),

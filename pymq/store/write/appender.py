@@ -31,6 +31,7 @@ from pymq.store.log.log_record import has_index_entries, has_queue_unit
 from pymq.store.queue.consume_queue import ConsumeQueue
 from pymq.store.queue.queue_table import QueueTable
 from pymq.store.settings import StoreSettings
+from pymq.store.write.staged_batch import StagedBatch
 from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
 
 # Gets topic, queue id, new max offset, and the new units (pymq.store.queue.consume_queue.tags_codes reads them).
@@ -92,8 +93,7 @@ class Appender:
         self._clock = clock
         self._settings = settings
         self._store_host = store_host
-        self.staged_queues: list[ConsumeQueue] = []
-        self.staged_keys = KeyedRecords()
+        self.staged = StagedBatch(log)
         self.unconfirmed = UnconfirmedCommits()
         self.listeners: list[ArrivalListener] = []
         self.last_store_ms = 0
@@ -112,7 +112,7 @@ class Appender:
 
     @property
     def anything_staged(self) -> bool:
-        return bool(self.staged_queues) or self._log.anything_staged
+        return not self.staged.is_empty
 
     def stage(
         self,
@@ -139,19 +139,14 @@ class Appender:
         queue = self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
         store_ms = self.stamp()
         properties_size = len(properties)
-        size = (
-            queue.overhead_bytes
-            + len(body)
-            + properties_size
-            + len(born_host)
-            + len(store_host)
-            - 2 * HOST_V4_SIZE_BYTES
-        )
-        physical_offset = log.reserve(size)
+        size = queue.overhead_bytes + len(body) + properties_size
+        size += len(born_host) + len(store_host) - 2 * HOST_V4_SIZE_BYTES
+        batch = self.staged
+        physical_offset = batch.place(size)
         in_queue = not sys_flag & NO_UNIT_FLAG
         queue_offset = queue.next_offset if in_queue else 0
         if len(born_host) == HOST_V4_SIZE_BYTES == len(store_host):
-            log.parts += (
+            parts: tuple[bytes, ...] = (
                 HEAD_V4.pack(
                     size, queue.magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset,
                     sys_flag & SYS_FLAG_V4_MASK, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times,
@@ -169,15 +164,13 @@ class Appender:
                 born_host=born_host, store_timestamp_ms=store_ms, store_host=store_host,
                 reconsume_times=reconsume_times, prepared_transaction_offset=prepared_transaction_offset,
             )  # fmt: skip
-            log.parts.append(record)
+            parts = (record,)
         if in_queue:
-            staged = queue.staged
-            if not staged:
-                self.staged_queues.append(queue)
-            staged.append(UNIT.pack(physical_offset, size, tags_code))
-            queue.next_offset = queue_offset + 1
+            batch.add(queue, parts, physical_offset, size, tags_code)
+        else:
+            batch.add_without_unit(parts)
         if has_index_entries(sys_flag):
-            self.staged_keys.add(topic, properties, physical_offset, store_ms)
+            batch.keys.add(topic, properties, physical_offset, store_ms)
         return Placed(queue_offset, physical_offset, size)
 
     def stage_many(
@@ -218,7 +211,8 @@ class Appender:
         body_sizes, properties_sizes = [len(body) for body in bodies], [len(own) for own in owns]
         overhead = queue.overhead_bytes
         sizes = [overhead + body + own for body, own in zip(body_sizes, properties_sizes, strict=True)]
-        first = log.reserve(sum(sizes))
+        batch = self.staged
+        first = batch.place(sum(sizes))
         offsets = list(accumulate(sizes, initial=first))[:-1]
         count, queue_offset = len(sizes), queue.next_offset
         queue_offsets = range(queue_offset, queue_offset + count)
@@ -236,17 +230,9 @@ class Appender:
         parts[2::5] = bodies
         parts[3::5] = map(tails.__getitem__, properties_sizes)
         parts[4::5] = owns
-        if entries and not queue.staged:
-            self.staged_queues.append(queue)
-        log.parts += parts
-        queue.staged += map(UNIT.pack, offsets, sizes, [entry[3] for entry in entries])
-        queue.next_offset = queue_offset + count
+        batch.add_records(queue, parts, map(UNIT.pack, offsets, sizes, [entry[3] for entry in entries]), count)
         if b"KEY" in b"".join(owns):
-            keys = self.staged_keys
-            keys.topics += repeat(topic, count)
-            keys.properties += owns
-            keys.offsets += offsets
-            keys.times_ms += repeat(store_ms, count)
+            batch.add_keys(topic, owns, offsets, store_ms)
         return PlacedBatch(queue_offset, offsets, sizes)
 
     def commit(self, *, await_sync: bool = False, await_confirm: bool = False) -> None:
@@ -256,8 +242,7 @@ class Appender:
         it says that slaves have it; nor does anybody see what is committed behind something hidden. Raises
         StoreUnavailableError; then nothing staged is kept and no offset is used up.
         """
-        queues = self.staged_queues
-        log = self._log
+        batch, log = self.staged, self._log
         start, last_store_ms = log.max_offset, log.last_store_ms
         try:
             log.commit(self.last_store_ms)
@@ -271,14 +256,12 @@ class Appender:
             needs = (end if await_sync else NEEDS_NOTHING, end if await_confirm else NEEDS_NOTHING)
             self._keep_unconfirmed(start, last_store_ms, needs)
             return
-        if queues:
-            self.staged_queues = []
-            for queue in queues:
+        if batch.queues:
+            for queue in batch.take_queues():
                 self._show(queue, queue.take_staged())
         # Behind the queues: whatever becomes of the index, what is in the log is seen.
-        if self.staged_keys:
-            keys, self.staged_keys = self.staged_keys, KeyedRecords()
-            self.hand_over_keys(keys)
+        if batch.keys:
+            self.hand_over_keys(batch.take_keys())
 
     def note_failed_write(self, why: str) -> None:
         """The log could not be written; the next write tries again."""
@@ -297,10 +280,8 @@ class Appender:
             listener(queue.topic, queue.queue_id, queue.max_offset, units)
 
     def _keep_unconfirmed(self, start: int, last_store_ms: int, needs: tuple[int, int]) -> None:
-        queues, self.staged_queues = self.staged_queues, []
-        keys, self.staged_keys = self.staged_keys, KeyedRecords()
-        units = [(queue, queue.take_staged()) for queue in queues]
-        self.unconfirmed.add(UnconfirmedCommit(start, last_store_ms, *needs, units, keys))
+        units = [(queue, queue.take_staged()) for queue in self.staged.take_queues()]
+        self.unconfirmed.add(UnconfirmedCommit(start, last_store_ms, *needs, units, self.staged.take_keys()))
         self._note_unconfirmed()
 
     def confirm(self, synced: int | None = None, confirm_offset: int | None = None) -> None:
@@ -326,11 +307,7 @@ class Appender:
 
     def drop_staged(self) -> None:
         """Forgets everything staged; the offsets will be given to others."""
-        self._log.rollback()
-        self.staged_keys = KeyedRecords()
-        for queue in self.staged_queues:
-            queue.drop_staged()
-        self.staged_queues = []
+        self.staged.drop()
 
     def hand_over_keys(self, keys: KeyedRecords) -> None:
         """Records of the log that are seen now: their keys wait for the index."""

@@ -52,7 +52,7 @@ def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
     store.set_bulk_ready(by_columns)
     result = stager.stage_batch(queue, entries, SHARED, 0, 5, HOST, 32767, (b"DELAY\x01",))
     rows = KeyRows()
-    keys = store._appender.staged_keys
+    keys = store._appender.staged.keys
     for record in zip(keys.topics, keys.properties, keys.offsets, keys.times_ms, strict=True):
         rows.add_record(*record)
     found = list(zip(rows.topics, rows.keys, rows.offsets, rows.times_ms, strict=True))

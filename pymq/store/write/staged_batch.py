@@ -1,0 +1,89 @@
+"""StagedBatch: everything staged since the last commit - bytes for the log, units for queues, keys for the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pymq.model.layout import BLANK_SIZE_BYTES, UNIT
+from pymq.store.index.keyed_records import KeyedRecords
+from pymq.store.log.commit_log import CommitLog
+from pymq.store.queue.consume_queue import ConsumeQueue
+
+_pack_unit = UNIT.pack
+
+
+class StagedBatch:
+    """The appender owns it; whatever encodes records fills it.
+
+    A record's place in the log is taken first, then its bytes are added, in the order of places. ``queues`` are those
+    with staged units.
+    """
+
+    __slots__ = ("keys", "log", "place", "queues")
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self.queues: list[ConsumeQueue] = []
+        self.keys = KeyedRecords()
+        # Take the place for so many bytes. Raises StoreError when no segment could hold them.
+        self.place = log.reserve
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.queues and not self.log.anything_staged
+
+    @property
+    def next_place(self) -> int:
+        """The physical offset of the next record if it fits into the segment at hand."""
+        return self.log.staged_end
+
+    def fits(self, size: int) -> bool:
+        """Return whether ``size`` bytes fit into the segment at hand."""
+        return self.log.staged_end + size + BLANK_SIZE_BYTES <= self.log.segment_end
+
+    def add(self, queue: ConsumeQueue, parts: Sequence[bytes], at: int, size: int, tags_code: int) -> None:
+        """Add a record of ``size`` bytes at physical offset ``at``, and its unit. It gets the queue's next offset."""
+        self.log.parts += parts
+        staged = queue.staged
+        if not staged:
+            self.queues.append(queue)
+        staged.append(_pack_unit(at, size, tags_code))
+        queue.next_offset += 1
+
+    def add_without_unit(self, parts: Sequence[bytes]) -> None:
+        """Add a record that no queue shows."""
+        self.log.parts += parts
+
+    def add_records(self, queue: ConsumeQueue, parts: Sequence[bytes], units: Iterable[bytes], count: int) -> None:
+        """Add ``count`` records back to back, and their packed units."""
+        self.log.parts += parts
+        if count and not queue.staged:
+            self.queues.append(queue)
+        queue.staged += units
+        queue.next_offset += count
+
+    def add_keys(self, topic: str, properties: list[bytes], offsets: list[int], store_ms: int) -> None:
+        """Note records that may have keys, all of one topic and one store time."""
+        keys, count = self.keys, len(offsets)
+        keys.topics += [topic] * count
+        keys.properties += properties
+        keys.offsets += offsets
+        keys.times_ms += [store_ms] * count
+
+    def take_queues(self) -> list[ConsumeQueue]:
+        """Hand over the queues with staged units; the batch has none of them any more."""
+        queues, self.queues = self.queues, []
+        return queues
+
+    def take_keys(self) -> KeyedRecords:
+        """Hand over the records that may have keys."""
+        keys, self.keys = self.keys, KeyedRecords()
+        return keys
+
+    def drop(self) -> None:
+        """Forget everything staged; the offsets will be given to others."""
+        self.log.rollback()
+        self.keys = KeyedRecords()
+        for queue in self.queues:
+            queue.drop_staged()
+        self.queues = []
