@@ -1,1 +1,1 @@
-"""What the store asks of a disk: the file seam, a file system in memory, and small files that survive any crash."""
+"""Access to the disk: the file seam, a file system in memory, and small files that survive any crash."""

@@ -1,4 +1,4 @@
-"""The abort file: there while a store is open, and found by the next start when its stop was no clean one."""
+"""The abort file: it exists while a store is open. A start that finds it knows that the last stop was not clean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pymq.store.disk.fs import Files
 
 
 class AbortFile:
-    """``owner``: what it says (RocketMQ puts its process id there)."""
+    """Writes and removes the file. ``owner`` is its content (RocketMQ writes its process id)."""
 
     def __init__(self, files: Files, root: str, owner: str) -> None:
         self._files = files
@@ -19,7 +19,7 @@ class AbortFile:
         return self._files.exists(self._path)
 
     def write(self) -> None:
-        """From here on a death is unclean. On the disk on return; raises OSError."""
+        """Mark the store as open. The file is on the disk on return. Raises OSError."""
         file = self._files.open(self._path, create=True)
         try:
             file.pwrite(0, self._owner.encode())
@@ -29,6 +29,6 @@ class AbortFile:
         self._files.sync_dir(self._root)
 
     def remove(self) -> None:
-        """The stop is clean, for good. Raises OSError."""
+        """Mark the stop as clean. The removal is on the disk on return. Raises OSError."""
         self._files.remove(self._path)
         self._files.sync_dir(self._root)

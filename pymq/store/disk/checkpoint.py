@@ -1,7 +1,7 @@
-"""The checkpoint file: how far log, queues and index are known to be on the disk.
+"""The checkpoint file: up to where log, queues and index are known to be on the disk.
 
-RocketMQ's five numbers at 0..39, and behind them, where RocketMQ leaves zeros, PyMQ's own block (docs/storage.md). The
-block repeats the first two numbers, so it stops counting as soon as another broker has changed them.
+RocketMQ's five numbers stand at 0..39. Behind them, where RocketMQ leaves zeros, stands PyMQ's own block
+(docs/storage.md). The block repeats the first two numbers, so it is invalid as soon as another broker changes them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _CRC = struct.Struct(">I")
 class Durable:
     """PyMQ's block. Everything below each offset is on the disk.
 
-    ``log_offset``: commit log; ``queue_offset``: consume queue units of records below it; ``unit_count``: all units of
-    all queues then (tells that a queue was deleted by hand); ``index_offset``: keys of records below it;
-    ``index_name``: newest index file's name as a number, 0 for none; ``index_count``: its entry count then.
+    ``log_offset``: commit log; ``queue_offset``: consume queue units of records below it; ``unit_count``: units of all
+    queues at that time (a different number shows that a queue was deleted by hand); ``index_offset``: keys of records
+    below it; ``index_name``: newest index file's name as a number, 0 for none; ``index_count``: its entry count at that
+    time.
     """
 
     log_offset: int = 0
@@ -49,17 +50,17 @@ class Checkpoint:
     durable: Durable | None = None
 
     def without_queues(self) -> Checkpoint:
-        """The same, but no unit of any queue counts as being on the disk."""
+        """Return a copy in which no unit of any queue counts as being on the disk."""
         durable = replace(self.durable, queue_offset=0, unit_count=0) if self.durable is not None else None
         return replace(self, logics_ms=0, durable=durable)
 
     def without_index(self) -> Checkpoint:
-        """The same, but no key counts as being on the disk."""
+        """Return a copy in which no key counts as being on the disk."""
         durable = replace(self.durable, index_offset=0, index_name=0, index_count=0) if self.durable else None
         return replace(self, index_ms=0, durable=durable)
 
     def truncate(self, end: int) -> Checkpoint:
-        """The same for a log that will be cut at ``end``: nothing behind it counts, nor does any unit or key."""
+        """Return a copy for a log that ends at ``end``: nothing behind it counts, nor does any unit or key."""
         durable = Durable(log_offset=min(self.durable.log_offset, end)) if self.durable is not None else None
         return replace(self, logics_ms=0, index_ms=0, durable=durable)
 

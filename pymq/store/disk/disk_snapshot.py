@@ -1,15 +1,15 @@
-"""A file system at one moment, and what a power loss then would leave of it: see :mod:`pymq.store.disk.memory_fs`."""
+"""A file system at one moment, and what a power loss at that moment leaves: see :mod:`pymq.store.disk.memory_fs`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-PAGE_SIZE_BYTES = 512  # the unit a disk writes as a whole; smaller than a page, so tears are finer
+PAGE_SIZE_BYTES = 512  # the unit a disk writes as a whole; smaller than a memory page, so torn writes are finer
 
-# (path, page number) -> does the unsynced page survive
+# (path, page number) -> True when the unsynced page survives
 KeepPage = Callable[[str, int], bool]
-# (path) -> does what is not synced of it survive: an entry of a directory, a file's size
+# (path) -> True when its unsynced change survives: a directory entry, or a file's size
 KeepPath = Callable[[str], bool]
 
 
@@ -18,14 +18,14 @@ def always(_path: str) -> bool:
 
 
 class SnapshotFile:
-    """One file at one moment: its content and what of it is on the disk."""
+    """One file at one moment: its content, and the content that is on the disk (``synced``)."""
 
     __slots__ = ("_pages", "now", "synced")
 
     def __init__(self, now: bytes, synced: bytes | None) -> None:
         self.now = now
         self.synced = synced
-        self._pages: list[int] | None = None  # worked out when somebody asks
+        self._pages: list[int] | None = None  # computed on first use
 
     @property
     def changed_pages(self) -> list[int]:
@@ -38,9 +38,10 @@ class SnapshotFile:
         return not self.changed_pages and len(self.synced or b"") == len(self.now)
 
     def after_power_loss(self, path: str, keep_page: KeepPage, keep_size: KeepPath) -> bytes:
-        """The content found afterwards. A new size survives as ``keep_size`` says, and with a page that needs it.
+        """Return the content after a power loss.
 
-        Journaling file systems order the changes of one file: blocks behind the old size never come before the size.
+        A new size survives when ``keep_size`` returns True, or when a kept page needs it: journaling file systems never
+        write blocks behind the old size before the new size.
         """
         before, now = self.synced or b"", self.now
         if self.is_synced:
@@ -60,7 +61,7 @@ class SnapshotFile:
 
 
 def _changed_pages(before: bytes, now: bytes) -> list[int]:
-    """Pages of ``now`` that differ; what lies behind the end of ``before`` counts as zeros there."""
+    """Return the numbers of the pages of ``now`` that differ. Bytes behind the end of ``before`` count as zeros."""
     if before == now:
         return []
     before = before.ljust(len(now), b"\0")
@@ -71,7 +72,7 @@ def _changed_pages(before: bytes, now: bytes) -> list[int]:
 
 
 class SnapshotDirectory(NamedTuple):
-    """A directory's entries at one moment, as a process sees them and as the disk has them."""
+    """A directory's entries at one moment: as a process sees them, and as they are on the disk."""
 
     now: Mapping[str, SnapshotEntry]
     synced: Mapping[str, SnapshotEntry]
@@ -81,7 +82,7 @@ SnapshotEntry: TypeAlias = SnapshotFile | SnapshotDirectory
 
 
 class Image(NamedTuple):
-    """What a machine finds on its disk: contents by path, and directories."""
+    """The content of a disk when a machine starts: files by path, and directories."""
 
     files: dict[str, bytes]
     directories: list[str]
@@ -94,20 +95,20 @@ class DiskSnapshot:
 
     def __init__(self, root: SnapshotDirectory) -> None:
         self.root = root
-        # What every crash leaves, and the entries and files that it may leave in more than one way.
+        # What every crash leaves, and the entries and files of which a crash may leave more than one version.
         self._certain: Image | None = None
         self._doubtful: list[tuple[str, SnapshotEntry | None, SnapshotEntry | None]] = []
 
     def image(self) -> Image:
-        """What is there when only the process dies: everything."""
+        """Return what is left when only the process dies: everything."""
         return self.after_power_loss(lambda _path, _page: True, always)
 
     def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = always) -> Image:
-        """What was synced and, of the rest, what the callables keep.
+        """Return what was synced and, of the rest, what the callables keep.
 
         ``keep_entry(path)`` decides for a directory entry made, renamed or removed since its directory's last
-        ``sync_dir``, ``keep_size(path)`` for the size of a file whose size was changed since its last ``sync``. What
-        is in a directory is lost with the directory.
+        ``sync_dir``, ``keep_size(path)`` for a file whose size was changed since its last ``sync``. A lost directory
+        takes its content with it.
         """
         if self._certain is None:
             self._certain = Image({}, [])

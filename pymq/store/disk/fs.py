@@ -1,7 +1,7 @@
-"""The file seam: everything the store asks of a disk, and its real implementation.
+"""The file seam: two protocols for everything the store does with a disk, and their real implementation.
 
-A simulated disk (``pymq.store.disk.memory_fs``) implements the same two protocols, so recovery can be tested against lost
-and torn writes. Errors of the system reach the caller as ``OSError`` from either of them.
+A simulated disk (``pymq.store.disk.memory_fs``) implements the same protocols, so that recovery can be tested against
+lost and torn writes. Both report errors of the system as ``OSError``.
 """
 
 from __future__ import annotations
@@ -24,79 +24,82 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class File(Protocol):
-    """One open file. Positions and sizes are bytes; all writes are at a position, there is no cursor."""
+    """One open file. Positions and sizes are in bytes. Every read and write names its position: there is no cursor."""
 
     path: str
 
     def pread(self, at: int, size: int) -> bytes:
-        """Up to ``size`` bytes, fewer only at the file's end."""
+        """Return ``size`` bytes, fewer only at the file's end."""
         ...
 
     def pwrite(self, at: int, data: Buffer) -> None:
-        """Writes all of ``data`` or raises OSError (then any prefix may have been written)."""
+        """Write all of ``data`` or raise OSError; then any prefix may have been written."""
         ...
 
     def pwritev(self, at: int, buffers: Sequence[Buffer]) -> None:
-        """As :meth:`pwrite`, for buffers which follow each other in the file."""
+        """Write buffers that follow each other in the file, as :meth:`pwrite` does."""
         ...
 
     def view(self) -> memoryview:
-        """The whole file, read only, as it is and as later writes change it. Valid while the file keeps its size."""
+        """Return the whole file, read-only; it shows later writes too. Valid while the file keeps its size."""
         ...
 
     def writable_view(self) -> memoryview:
-        """The whole file, writable. Only ranges that were :meth:`allocate`-d may be touched."""
+        """Return the whole file, writable. Only write to ranges reserved with :meth:`allocate`."""
         ...
 
     def release(self, view: memoryview) -> None:
-        """Lets the system take back the memory behind a view; its content stays."""
+        """Let the system reclaim the memory behind a view; its content stays."""
         ...
 
     def allocate(self, at: int, size: int) -> None:
-        """Reserves disk space for a range, so that writing it can't fail for lack of space."""
+        """Reserve disk space for a range, so that writing it can't fail for lack of space."""
         ...
 
     def next_data(self, at: int) -> int | None:
-        """The first position from ``at`` on that may hold something else than zeros; None when there is none."""
+        """Return the first position from ``at`` on that may hold nonzero bytes, None when there is none."""
         ...
 
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None:
-        """Cuts or extends (with zeros that take no space) to ``size``."""
+        """Shorten the file to ``size`` bytes, or extend it with zeros that take no space."""
         ...
 
     def sync(self) -> None:
-        """Returns when the content is on the disk."""
+        """Bring the content to the disk; returns when it is there."""
         ...
 
     def close(self) -> None:
-        """Gives the descriptor back. Views that are still held stay readable."""
+        """Close the descriptor. Existing views stay readable."""
         ...
 
 
 def lacked_handles(error: OSError) -> bool:
-    """True when no descriptor was left to open a file with: the disk was never asked, so trying again is sound."""
+    """True when no file descriptor was left to open a file. The disk did not fail, so trying again is safe."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def no_handles_error(path: str, error: OSError) -> StoreUnavailableError:
-    """What a sync says that could not begin."""
+    """Return the error of a sync that could not open its file."""
     return StoreUnavailableError(
-        f"{error.filename or path} can't be opened to be synced: {error.strerror} (errno {error.errno}); raise the "
-        f"limit of open files or close connections, it is tried again"
+        f"{error.filename or path} can't be opened for a sync: {error.strerror} (errno {error.errno}); raise the "
+        f"limit of open files or close connections, the next sync tries again"
     )
 
 
 def failed_sync_text(what: str, error: OSError) -> str:
-    """Why a store writes no more: ``what`` could not be synced. The system may have dropped the pages it could not
-    write and call the next fsync a success, so trying again would prove nothing; a start reads what there is."""
+    """Return why a store is read-only after it failed to sync ``what``.
+
+    The system may have dropped the pages it could not write, and the next fsync may still succeed. So a second try
+    proves nothing. Recovery at the next start reads what is on the disk.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         next_step = "make room on the disk, then restart the broker"
     else:
         next_step = "check the disk, then restart the broker, or rebuild it on another one (pymq store recover)"
     return (
-        f"fsync of {what} failed: {error.strerror} (errno {error.errno}): bytes that were written may be lost, so the "
+        f"fsync of {what} failed: {error.strerror} (errno {error.errno}): written bytes may be lost, so the "
         f"store is read-only until the broker is restarted: {next_step}"
     )
 
@@ -111,7 +114,7 @@ class Files(Protocol):
     """One file system."""
 
     def open(self, path: str, *, create: bool = False, size: int | None = None) -> File:
-        """Opens for reading and writing. ``create`` makes a missing file, ``size`` then extends it sparsely."""
+        """Open a file for reading and writing. ``create`` makes a missing one, ``size`` then extends it sparsely."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -119,13 +122,13 @@ class Files(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def listdir(self, path: str) -> list[str]:
-        """Sorted names; empty when the directory doesn't exist."""
+        """Return the names in a directory, sorted; none when the directory doesn't exist."""
         ...
 
     def makedirs(self, path: str) -> None: ...
 
     def replace(self, source: str, target: str) -> None:
-        """Renames over ``target`` in one step."""
+        """Rename ``source`` to ``target`` in one step, replacing it."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -133,7 +136,7 @@ class Files(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def sync_dir(self, path: str) -> None:
-        """Returns when the directory's entries are on the disk."""
+        """Bring the directory's entries to the disk; returns when they are there."""
         ...
 
     def read_bytes(self, path: str) -> bytes: ...
@@ -141,17 +144,17 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
     def total_bytes(self, path: str) -> int:
-        """What ordinary users can have of the disk: used and free, without the administrator's reserve."""
+        """Return the disk's used and free bytes, without the administrator's reserve."""
         ...
 
     def modified_ms(self, path: str) -> int: ...
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Makes ``modified_ms`` (Unix time) the time of the last change."""
+        """Set the time of the last change to ``modified_ms`` (Unix time)."""
         ...
 
     def lock(self, path: str) -> Lock:
-        """Takes the lock file or raises StoreError when another process (or this one) holds it."""
+        """Take the lock file. Raises StoreError when another process, or this one, holds it."""
         ...
 
 
@@ -178,7 +181,7 @@ class RealFile:
             size = sum(map(len, chunk))
             written = os.pwritev(self._fd, chunk, at)
             if written < size:
-                # Rare (a full disk, a signal): the rest goes the plain way, which raises the real error.
+                # Rare (a full disk, a signal): pwrite writes the rest, or raises the real error.
                 self.pwrite(at + written, memoryview(b"".join(chunk))[written:])
             at += size
 
@@ -228,9 +231,9 @@ def _progress(written: int, path: str) -> int:
 
 
 class _RealLock:
-    """A POSIX record lock on byte 0, the one RocketMQ's own broker takes, so the two exclude each other."""
+    """A POSIX record lock on byte 0. RocketMQ's broker takes the same lock, so the two exclude each other."""
 
-    # POSIX locks don't exclude a second open in the same process: this set does.
+    # POSIX locks don't exclude a second open in the same process; this set does.
     held: ClassVar[set[str]] = set()
 
     def __init__(self, path: str) -> None:
@@ -255,7 +258,10 @@ class _RealLock:
 
 
 def is_locked_here(path: str) -> bool:
-    """True when this process holds the lock file, which its own POSIX locks can't tell. Opening it would free it."""
+    """True when this process holds the lock file.
+
+    POSIX locks can't tell their own process, and opening and closing the file here would release the lock.
+    """
     return str(Path(path).resolve()) in _RealLock.held
 
 
@@ -331,12 +337,12 @@ class RealFiles:
         return _RealLock(path)
 
 
-# Errors of a directory that this process could not have changed, or that its file system never syncs.
+# Errors for a directory that this process may not change, or that its file system can't sync.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL)
 
 
 def sync_if_there(files: Files, path: str) -> None:
-    """Returns when the file's content is on the disk, or at once when it was removed meanwhile. Raises OSError."""
+    """Sync the file's content; does nothing when the file no longer exists. Raises OSError."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -348,7 +354,7 @@ def sync_if_there(files: Files, path: str) -> None:
 
 
 def make_directory(files: Files, path: str) -> None:
-    """Makes a directory and what is missing above it; their entries are on the disk when it returns."""
+    """Make a directory and its missing parents. Their entries are on the disk on return."""
     missing = []
     above = path
     while not files.exists(above):
@@ -356,7 +362,7 @@ def make_directory(files: Files, path: str) -> None:
         above = _parent(above)
     if missing:
         files.makedirs(path)
-    # The last one's entry in any case: an earlier try may have made it and then failed.
+    # Sync the last one's entry in any case: an earlier try may have made the directory and then failed.
     for made in missing or [path]:
         try:
             files.sync_dir(_parent(made))

@@ -1,8 +1,8 @@
-"""A file system in memory that knows what a power loss would keep: for tests and simulation.
+"""A file system in memory that knows what a power loss would keep, for tests and simulation.
 
-Every file has its current content and the content at its last ``sync``; every directory its current entries and those
-at its last ``sync_dir``. :meth:`MemoryFiles.snapshot` keeps such a state cheaply (unchanged contents are shared), and
-:meth:`DiskSnapshot.after_power_loss` says what a machine would find afterwards.
+Every file has its current content and the content at its last ``sync``. Every directory has its current entries and
+those at its last ``sync_dir``. :meth:`MemoryFiles.snapshot` keeps such a state cheaply, for it shares unchanged
+contents. :meth:`DiskSnapshot.after_power_loss` returns what a machine would find afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pymq.store.disk.fs import Buffer, File, Lock
 
 
 class Node:
-    """One file's content, whatever it is called. ``synced`` is None until the first sync."""
+    """One file's content, independent of its name. ``synced`` is None until the first sync."""
 
     __slots__ = ("data", "last_snapshot", "modified_ms", "synced")
 
@@ -44,7 +44,7 @@ class Node:
         self.data[at:end] = data
 
     def resize(self, size: int) -> None:
-        # A bytearray with views can't change its size, so the content moves; old views keep the old bytes.
+        # A bytearray with views can't change its size, so the content moves. Old views keep the old bytes.
         fresh = bytearray(size)
         kept = min(size, len(self.data))
         fresh[:kept] = memoryview(self.data)[:kept]
@@ -54,7 +54,7 @@ class Node:
         self.synced = self.snapshot().now
 
     def snapshot(self) -> SnapshotFile:
-        """The file as it is now; the same object as before when nothing has changed."""
+        """Return the file as it is now; the same object as last time when nothing has changed."""
         before = self.last_snapshot
         if before is None or before.now != self.data:
             before = SnapshotFile(bytes(self.data), self.synced)
@@ -65,7 +65,7 @@ class Node:
 
 
 class Directory:
-    """What of a directory is on the disk: its entries at the last ``sync_dir``."""
+    """The entries of a directory that are on the disk: those at its last ``sync_dir``."""
 
     __slots__ = ("synced",)
 
@@ -149,20 +149,23 @@ _Entry: TypeAlias = Node | Directory
 
 
 class MemoryFiles:
-    """Paths are POSIX text. ``fault(call, path)`` runs before each changing or reading call and may raise OSError."""
+    """The file system. Paths are POSIX text.
+
+    ``fault(call, path)`` runs before each changing or reading call and may raise OSError.
+    """
 
     def __init__(self, *, free_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.nodes: dict[str, Node] = {}
         self.directories: dict[str, Directory] = {"/": Directory()}
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
-        self.failing_write_bytes = 0  # so much of a write reaches the file when ``fault`` lets it fail
+        self.failing_write_bytes = 0  # bytes that reach the file before a write that ``fault`` lets fail
         self._free_bytes = free_bytes
         self._locks: set[str] = set()
 
     @classmethod
     def restored(cls, image: Image, *, now_ms: Callable[[], int] = lambda: 0) -> MemoryFiles:
-        """The file system of a machine that has just started: everything that is there is on the disk."""
+        """Return the file system of a machine that has just started: everything in it is on the disk."""
         files = cls(now_ms=now_ms)
         files.directories = {path: Directory() for path in image.directories}
         files.nodes = {path: Node(content, content) for path, content in image.files.items()}
@@ -219,7 +222,7 @@ class MemoryFiles:
             raise _missing(path)
 
     def remove_tree(self, path: str) -> None:
-        """File by file and directory by directory, as a real one: a death in between leaves a part."""
+        """Remove file by file and directory by directory, as a real disk does: a crash in between leaves a part."""
         prefix = path + "/"
         for name in [name for name in self.nodes if name.startswith(prefix)]:
             self.before("remove_tree", name)
@@ -241,7 +244,7 @@ class MemoryFiles:
         self.directories[path].synced = inside
 
     def _entries(self) -> dict[str, dict[str, _Entry]]:
-        """What is in each directory now."""
+        """Return each directory's entries now."""
         found: dict[str, dict[str, _Entry]] = {path: {} for path in self.directories}
         for path, directory in self.directories.items():
             if path != "/":
@@ -281,7 +284,7 @@ class MemoryFiles:
     # -- crashes ------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> DiskSnapshot:
-        """The state of this moment, for later."""
+        """Return the state of this moment, for later."""
         entries = self._entries()
         path_of = {id(directory): path for path, directory in self.directories.items()}
 
@@ -304,7 +307,7 @@ class MemoryFiles:
         return DiskSnapshot(root)
 
     def after_power_loss(self, keep_page: KeepPage, keep_entry: KeepPath, keep_size: KeepPath = always) -> MemoryFiles:
-        """The file system after a power loss now; see :meth:`DiskSnapshot.after_power_loss`."""
+        """Return the file system after a power loss now; see :meth:`DiskSnapshot.after_power_loss`."""
         image = self.snapshot().after_power_loss(keep_page, keep_entry, keep_size)
         files = MemoryFiles.restored(image, now_ms=self.now_ms)
         files._free_bytes = self._free_bytes
@@ -314,7 +317,7 @@ class MemoryFiles:
         return files
 
     def after_kill(self) -> MemoryFiles:
-        """The same files after the process died: everything written is there, locks are free."""
+        """Return the same files after the process died: everything written is there, locks are free."""
         self._locks.clear()
         return self
 

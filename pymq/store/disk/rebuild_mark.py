@@ -1,6 +1,6 @@
-"""The mark of a directory that is being rebuilt from another broker: until it is whole, no broker may start there.
+"""The mark of a directory that is being rebuilt from another broker: until that is done, no broker may start there.
 
-A log that lacks its end or has holes would be cut where the first one begins, and served as if it were all there is.
+Recovery would truncate an incomplete log at its first hole, and serve the rest as if it were complete.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ UNFINISHED_FILE = "recovering.json"
 
 
 def unfinished_path(root: str) -> str:
-    """Where the mark of the directory is, or would be."""
+    """Return the path of the directory's mark, whether it exists or not."""
     return f"{root}/{UNFINISHED_FILE}"
 
 
 def refuse_unfinished(files: Files, root: str) -> None:
-    """Raises StoreError when the directory's recovery from another broker did not come to its end."""
+    """Raise StoreError when rebuilding the directory from another broker did not finish."""
     path = unfinished_path(root)
     if files.exists(path):
         raise StoreError(
-            f"{path} says that this directory is only half rebuilt: run `pymq store recover` again, it goes on where "
+            f"{path} says that this directory is only half rebuilt: run `pymq store recover` again, it continues where "
             f"it stopped; or remove that file to start with what is there"
         )
 
 
 def mark_unfinished(files: Files, root: str, text: bytes) -> None:
-    """From now on no broker starts here; on the disk when it returns. Raises OSError."""
+    """Keep brokers from starting here. The mark is on the disk on return. Raises OSError."""
     file = files.open(unfinished_path(root), create=True)
     try:
         file.truncate(0)
@@ -39,7 +39,7 @@ def mark_unfinished(files: Files, root: str, text: bytes) -> None:
 
 
 def mark_finished(files: Files, root: str) -> None:
-    """The directory is whole. Raises OSError."""
+    """Remove the mark: the directory is complete. Raises OSError."""
     if files.exists(unfinished_path(root)):
         files.remove(unfinished_path(root))
         files.sync_dir(root)

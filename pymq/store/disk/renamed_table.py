@@ -1,8 +1,8 @@
 """RenamedTable: a JSON table whose file had another name in earlier versions.
 
-The file of the former name, while it exists, holds the truth: an earlier version wrote it last, or a crash came before
-it was removed. The first save writes the new file, and then removes the former one and its backup. A crash at any
-point leaves one of the two whole.
+While a file of the former name exists, it is the valid one: an earlier version wrote it last, or a crash came before
+its removal. The first save writes the new file, then removes the former one and its backup. A crash at any point leaves
+one of the two complete.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class RenamedTable(JsonTable):
     """Reads ``former_path`` if it exists, else ``path``; writes ``path``."""
 
     def __init__(self, files: Files, path: str, former_path: str, translate: Translate = dict) -> None:
-        """``translate`` turns a table of the former file into one of today: its members may have had other names."""
+        """``translate`` turns a table of the former file into today's form: its members may have had other names."""
         super().__init__(files, path)
         self._former_path = former_path
         self._translate = translate
-        self._has_former = True  # until a look at the disk says otherwise
+        self._has_former = True  # until load or save has looked
 
     def load(self) -> dict[str, Any]:
         """Return the table, as :meth:`JsonTable.load` does."""
@@ -45,7 +45,7 @@ class RenamedTable(JsonTable):
             self._remove_former()
 
     def _remove_former(self) -> None:
-        # The backup goes first: it is older than the file, and would stand in for it.
+        # The backup goes first: it is older than the file, and would be read in its place.
         for path in (self._former_path + ".bak", self._former_path):
             try:
                 if self._files.exists(path):
@@ -53,7 +53,7 @@ class RenamedTable(JsonTable):
                     self._files.sync_dir(self._directory)
             except OSError as error:
                 raise StoreUnavailableError(
-                    f"{path} can't be removed: {error.strerror} (errno {error.errno}); {self._path} takes its place: "
+                    f"{path} can't be removed: {error.strerror} (errno {error.errno}); {self._path} replaces it: "
                     "mend the disk"
                 ) from error
         self._has_former = False

@@ -1,7 +1,7 @@
-"""``config/timercheck``: how far a RocketMQ broker has come with timer messages (Java: TimerCheckpoint).
+"""``config/timercheck``: a RocketMQ broker's progress with timer messages (Java: TimerCheckpoint).
 
-PyMQ serves no timer messages. A slave of a RocketMQ master keeps the file as RocketMQ's own slave does, for the day its
-directory is a RocketMQ broker's: what the master has delivered is not to be delivered once more from an older wheel.
+PyMQ serves no timer messages. A slave of a RocketMQ master keeps the file, as RocketMQ's own slave does. If a RocketMQ
+broker takes over the directory one day, it must not deliver again what the master has delivered.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ FIELDS: Final = (
     "timestamp",
     "counter",
 )
-# Places in a broker's own wheel and log, which are not copied: its own file has them.
+# Positions in a broker's own timer wheel and log, which are not copied from the master.
 OWN_FIELDS: Final = (LOG_FLUSHED, QUEUE_OFFSET)
 _LAYOUT = struct.Struct(">7q")
-_BYTES_MIN = 32  # the version came later
+_BYTES_MIN = 32  # older files end before stateVersion
 
 
 def read_timer_check(raw: bytes) -> dict[str, int]:
-    """Field -> value of a file's or an answer's (60) bytes. Raises ValueError for less than they have."""
+    """Return field -> value of the bytes of a file or of a master's answer. Raises ValueError when they are too few."""
     if len(raw) < _BYTES_MIN:
-        raise ValueError(f"a timer check point has {_BYTES_MIN} bytes or more, these are {len(raw)}")
+        raise ValueError(f"a timer checkpoint has {_BYTES_MIN} bytes or more, these are {len(raw)}")
     head = raw[: _LAYOUT.size].ljust(_LAYOUT.size, b"\0")
     return dict(zip(FIELDS, _LAYOUT.unpack(head), strict=True))
 
 
 class TimerCheckFile:
-    """The file below a store's root. See :class:`pymq.broker.metadata.state.Table`; a power loss may take back what was saved
-    last, which is as if it had come later."""
+    """The file below a store's root, as a :class:`pymq.broker.metadata.state.Table`.
+
+    A power loss may undo the last save, which does no harm: the master's next answer repairs it.
+    """
 
     def __init__(self, files: Files, root: str) -> None:
         self._files = files
         self._path = f"{root}/config/timercheck"
 
     def load(self) -> dict[str, int]:
-        """All fields, ``{}`` when there is no file, or none that can be used."""
+        """Return all fields, ``{}`` when there is no usable file."""
         if not self._files.exists(self._path):
             return {}
         try:
@@ -56,7 +58,7 @@ class TimerCheckFile:
             return {}
 
     def save(self, value: dict[str, int]) -> None:
-        """Puts the master's fields over the file's; the broker's own stay. Raises StoreError."""
+        """Replace the master's fields in the file; the broker's own fields stay. Raises StoreError."""
         before = self.load()
         fields = {**value, **{name: before.get(name, 0) for name in OWN_FIELDS}}
         try:

@@ -1,8 +1,8 @@
 """A log segment in compressed form: ``coldlog/<20 digits>.zst``, zstandard's seekable format.
 
-Independent frames of 256 KiB each, then a skippable frame with their sizes, so any part is read by decompressing the
-frames that hold it, and plain ``zstd -d`` gives the segment back byte for byte. Numbers of the seek table are little
-endian (zstd, contrib/seekable_format/zstd_seekable_compression_format.md).
+Such a file has independent frames of 256 KiB each, then a skippable frame with their sizes, the seek table. Reading a
+part decompresses the frames that hold it, and plain ``zstd -d`` gives the segment back byte for byte. The seek table's
+numbers are little endian (zstd, contrib/seekable_format/zstd_seekable_compression_format.md).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pymq.store.disk.fs import Buffer, File, Files
 FRAME_BYTES = 1 << 18
 COMPRESSION_LEVEL = 3
 TEMPORARY_SUFFIX = ".tmp"
-CACHE_BYTES_MAX = 8 << 20  # frames kept decompressed, of all segments together
+CACHE_BYTES_MAX = 8 << 20  # of decompressed frames, of all segments together
 
-_SKIPPABLE = struct.Struct("<II")  # magic, size of what follows
+_SKIPPABLE = struct.Struct("<II")  # magic, size of the bytes that follow
 _SKIPPABLE_MAGIC = 0x184D2A5E
 _ENTRY = struct.Struct("<II")  # compressed size, decompressed size
 _FOOTER = struct.Struct("<IBI")  # number of frames, descriptor, magic
@@ -30,20 +30,20 @@ _FOOTER_MAGIC = 0x8F92EAB1
 
 
 def compress_frame(data: Buffer) -> bytes:
-    """One frame, with its own checksum."""
+    """Return ``data`` as one frame, with its own checksum."""
     from zstandard import ZstdCompressor  # noqa: PLC0415 - only stores with cold segments pay for it
 
     return ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True, write_content_size=True).compress(data)
 
 
 def encode_seek_table(sizes: Sequence[tuple[int, int]]) -> bytes:
-    """The skippable frame behind the last frame; ``sizes``: (compressed, decompressed) bytes of each."""
+    """Return the skippable frame that ends the file. ``sizes``: (compressed, decompressed) bytes of each frame."""
     body = b"".join(_ENTRY.pack(*size) for size in sizes) + _FOOTER.pack(len(sizes), 0, _FOOTER_MAGIC)
     return _SKIPPABLE.pack(_SKIPPABLE_MAGIC, len(body)) + body
 
 
 class FrameCache:
-    """Frames that were decompressed last. Safe from any thread."""
+    """Keeps the most recently used frames decompressed. Safe from any thread."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -67,17 +67,17 @@ class FrameCache:
                 self.size_bytes -= len(self._frames.popitem(last=False)[1])
 
     def forget(self, path: str) -> None:
-        """Drops a file's frames."""
+        """Drop a file's frames."""
         with self._lock:
             for key in [key for key in self._frames if key[0] == path]:
                 self.size_bytes -= len(self._frames.pop(key))
 
 
 class ColdFile:
-    """A compressed segment that reads as if it were plain. It can't be written: OSError (EROFS)."""
+    """A compressed segment that reads like a plain one. Writing raises OSError (EROFS)."""
 
     def __init__(self, file: File, cache: FrameCache) -> None:
-        """Takes over ``file``. Raises StoreError when it is no whole seekable file."""
+        """Take over ``file``. Raises StoreError when it is not a complete seekable file."""
         self.path = file.path
         self._file = file
         self._cache = cache
@@ -90,7 +90,7 @@ class ColdFile:
             raise StoreError(f"{self.path} has frames of different sizes: PyMQ did not write it")
 
     def pread(self, at: int, size: int) -> bytes:
-        """As a plain file's. Raises OSError for a damaged frame."""
+        """Return bytes of the plain segment, as :meth:`File.pread` does. Raises OSError for a damaged frame."""
         end = min(at + size, self._size)
         if at >= end:
             return b""
@@ -118,14 +118,14 @@ class ColdFile:
         return frame
 
     def size(self) -> int:
-        """Bytes of the plain segment."""
+        """Return the size of the plain segment in bytes."""
         return self._size
 
     def next_data(self, at: int) -> int | None:
         return at if at < self._size else None
 
     def sync(self) -> None:
-        return None  # it was on the disk before it took the plain one's place
+        return None  # the file was on the disk before it replaced the plain one
 
     def release(self, view: memoryview) -> None:
         return None
@@ -159,8 +159,8 @@ class ColdFile:
 
 
 def _read_seek_table(file: File, size: int) -> list[tuple[int, int]]:
-    """(compressed, decompressed) size of every frame. Raises StoreError."""
-    broken = StoreError(f"{file.path} is no compressed segment, or it is damaged: its seek table can't be read")
+    """Return (compressed, decompressed) sizes of all frames in bytes. Raises StoreError."""
+    broken = StoreError(f"{file.path} is not a compressed segment, or it is damaged: its seek table can't be read")
     if size < _SKIPPABLE.size + _ENTRY.size + _FOOTER.size:
         raise broken
     count, descriptor, magic = _FOOTER.unpack(file.pread(size - _FOOTER.size, _FOOTER.size))
@@ -191,13 +191,13 @@ class ColdFiles:
         return f"{self.directory}/{start:020d}{self.SUFFIX}"
 
     def starts(self) -> list[int]:
-        """Physical offsets at which compressed segments start, in order."""
+        """Return the physical offsets at which compressed segments start, in ascending order."""
         names = self.files.listdir(self.directory)
         stems = [name.removesuffix(self.SUFFIX) for name in names if name.endswith(self.SUFFIX)]
         return [int(stem) for stem in stems if len(stem) == 20 and stem.isdigit()]
 
     def open(self, start: int) -> ColdFile:
-        """Raises StoreError or OSError."""
+        """Open the segment that starts at ``start``. Raises StoreError or OSError."""
         file = self.files.open(self.path(start))
         try:
             return ColdFile(file, self.cache)
@@ -206,13 +206,13 @@ class ColdFiles:
             raise
 
     def remove(self, start: int) -> None:
-        """Deletes a compressed segment, for good. Raises OSError."""
+        """Delete a compressed segment; the removal is on the disk on return. Raises OSError."""
         self.cache.forget(self.path(start))
         self.files.remove(self.path(start))
         self.files.sync_dir(self.directory)
 
     def remove_leftovers(self, log_directory: str) -> None:
-        """Deletes what a compression, or a thawing into the log's directory, left when it crashed. Raises OSError."""
+        """Delete temporary files of a crashed compression or, in ``log_directory``, of a crashed thaw. Raises OSError."""
         for directory, suffix in ((self.directory, self.SUFFIX + TEMPORARY_SUFFIX), (log_directory, TEMPORARY_SUFFIX)):
             for name in self.files.listdir(directory):
                 if name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit():

@@ -1,8 +1,8 @@
 """CommitLog: the one append-only log that all queues share, in segment files of equal size.
 
-Segments are sparse files written with ``pwritev`` (a full disk is an error code, never a signal). The newest one is
-read through a read-only mapping, sealed ones with ``pread``, so that a bad sector under old data is an error code too.
-Staged bytes are invisible until :meth:`CommitLog.commit` has written all of them.
+Segments are sparse files. They are written with ``pwritev``, so that a full disk is an error code and never a signal.
+The newest segment is read through a read-only mapping. Sealed segments are read with ``pread``, so that a bad sector
+under old data is an error code too. Staged bytes are invisible until :meth:`CommitLog.commit` has written all of them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _JOIN_BYTES_MAX = 1 << 20  # below this, copying the parts together is cheaper t
 
 
 class CommitLog:
-    """Append, read and cut. Positions are physical offsets: bytes since the beginning of the endless log.
+    """Appends to, reads and truncates the log. Positions are physical offsets: bytes since the beginning of the log.
 
-    One thread stages, commits and reads; :meth:`sync` may run in another.
+    One thread stages, commits and reads; :meth:`sync` may run in another thread.
     """
 
     def __init__(
@@ -39,25 +39,25 @@ class CommitLog:
         resident_bytes_max: int,
         cold: ColdFiles | None = None,
     ) -> None:
-        """``cold``: where compressed segments are, if there may be any."""
+        """``cold``: the directory of compressed segments, if there may be any."""
         self._files = files
         self._cold = cold
         self._directory = directory
         self._segment_size = segment_size_bytes
         self.resident_bytes_max = resident_bytes_max
         self.guard: Guard | None = None
-        self.on_corrupt: Callable[[CorruptRecordError], None] = lambda error: None  # told of each record refused
+        self.on_corrupt: Callable[[CorruptRecordError], None] = lambda error: None  # called for each damaged record
         self.segments: list[Segment] = []
-        self.max_offset = 0  # end of what was committed
+        self.max_offset = 0  # end of the committed bytes
         self.last_store_ms = 0  # store time of the newest committed record
         self.unconfirmed_from: tuple[int, int] | None = (
-            None  # first record not visible yet, store time of that before it
+            None  # (first record that is not visible yet, store time of the record before it)
         )
-        self.whole_end: int | None = None  # below it are whole records, when the log is another's in pieces
+        self.whole_end: int | None = None  # on a replica: end of the last complete record
         self.synced_offset = 0
-        self.synced_whole_offset = 0  # the same, without a record that is there in part
+        self.synced_whole_offset = 0  # the same, without a last record that is incomplete
         self.synced_store_ms = 0
-        self.broken: str | None = None  # a failed fsync: no write is accepted any more
+        self.broken: str | None = None  # why the log is read-only, after a failed fsync
         self.parts: list[bytes] = []  # staged buffers of the newest run
         self._runs: list[tuple[int, list[bytes]]] = []  # (position, buffers) of earlier segments in this commit
         self._run_start = 0
@@ -69,15 +69,15 @@ class CommitLog:
         self._unsynced: dict[int, Segment] = {}
         self._directory_unsynced = False
 
-    # -- opening and cutting ------------------------------------------------------------------------------------
+    # -- opening and truncating ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Opens every segment. Raises StoreError when sizes or names don't fit together."""
+        """Open every segment. Raises StoreError when sizes or names don't fit together."""
         self.segments = open_segments(self._files, self._directory, self._segment_size, self._cold)
         self._set_end(self.end_of_files)
 
     def replace_file(self, segment: Segment, file: File) -> File:
-        """A sealed segment is read from another file with the same content from now on; returns the one before."""
+        """Read a sealed segment from another file with the same content from now on. Returns the former file."""
         with self._lock:
             self._unsynced.pop(segment.start, None)
         before, segment.file = segment.file, file
@@ -85,12 +85,12 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Start of the oldest segment that is still there."""
+        """The start of the oldest segment that still exists."""
         return self.segments[0].start if self.segments else self.max_offset
 
     @property
     def visible_end(self) -> tuple[int, int]:
-        """(offset, store time of the newest record before it): records below it are handed to queues and index."""
+        """(offset, store time of the newest record before it). Records below it are dispatched to queues and index."""
         return self.unconfirmed_from or (self.max_offset, self.last_store_ms)
 
     @property
@@ -98,9 +98,9 @@ class CommitLog:
         return self.segments[-1].end if self.segments else 0
 
     def truncate(self, end: int, last_store_ms: int) -> int:
-        """Makes ``end`` the log's end; later bytes become zeros, later files go. Returns how many bytes that held.
+        """Make ``end`` the log's end: zero later bytes, delete later files. Returns how many bytes of data are gone.
 
-        Zeroing matters: remains of a cut record must never line up with a later append.
+        Zeroing matters: remains of a truncated record must never line up with a later append.
         """
         dropped = 0
         while self.segments and self.segments[-1].start >= end and len(self.segments) > 1:
@@ -115,7 +115,7 @@ class CommitLog:
         return dropped
 
     def begin_at(self, offset: int) -> None:
-        """A log without a byte begins at ``offset``. Raises StoreError for one with bytes, or within a segment."""
+        """Let an empty log begin at ``offset``. Raises StoreError when the log holds data, or within a segment."""
         if offset % self._segment_size or offset < 0:
             raise StoreError(f"a log can't begin at {offset}: segments of {self._segment_size} bytes start elsewhere")
         if self.max_offset != self.min_offset:
@@ -128,7 +128,7 @@ class CommitLog:
         self._set_end(offset)
 
     def distrust(self, offset: int) -> None:
-        """What lies behind ``offset`` may never have reached the disk: the next sync includes it."""
+        """Let the next sync include everything behind ``offset``: it may never have reached the disk."""
         with self._lock:
             self._unsynced.update({segment.start: segment for segment in self.segments if segment.end > offset})
             self._directory_unsynced = True
@@ -138,7 +138,7 @@ class CommitLog:
         dropped = nonzero_bytes(segment.file, 0)
         self._close_segment(segment)
         self._files.remove(segment.file.path)
-        # At once: were an earlier segment's removal to reach the disk without this one, the log would have a hole.
+        # Sync at once: if an earlier segment's removal reached the disk without this one, the log would have a hole.
         self._directory_unsynced = True
         self._files.sync_dir(self._directory)
         if self.segments:
@@ -150,7 +150,7 @@ class CommitLog:
         size = segment.end - segment.start
         if isinstance(segment.file, ColdFile):
             raise StoreError(
-                f"the log has to be cut at {end}, but {segment.file.path} is compressed: run `pymq store thaw` first"
+                f"the log has to end at {end}, but {segment.file.path} is compressed: run `pymq store thaw` first"
             )
         dropped = nonzero_bytes(segment.file, end - segment.start)
         if zero_from(segment.file, end - segment.start, size):
@@ -167,9 +167,9 @@ class CommitLog:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def reserve(self, size: int) -> int:
-        """The physical offset for the next ``size`` bytes, which the caller appends to :attr:`parts` after this call.
+        """Return the physical offset of the next ``size`` bytes; the caller then appends them to :attr:`parts`.
 
-        Never spans segments. Raises StoreError when no segment could hold them.
+        They never span segments. Raises StoreError when no segment could hold them.
         """
         at = self.staged_end
         if size + BLANK_SIZE_BYTES > self.segment_end - at:
@@ -178,12 +178,12 @@ class CommitLog:
         return at
 
     def check_fits(self, size: int) -> None:
-        """Raises StoreError when no segment could hold ``size`` bytes."""
+        """Raise StoreError when no segment could hold ``size`` bytes."""
         if size + BLANK_SIZE_BYTES > self._segment_size:
             raise StoreError(f"{size} bytes can't be stored: a segment holds {self._segment_size - BLANK_SIZE_BYTES}")
 
     def _roll(self, size: int) -> int:
-        """Closes the segment being staged with a blank and starts the next one."""
+        """End the staged segment with a blank record and start the next one."""
         self.check_fits(size)
         left = self.segment_end - self.staged_end
         if left:
@@ -197,7 +197,7 @@ class CommitLog:
         return self.staged_end
 
     def commit(self, last_store_ms: int) -> None:
-        """Writes everything staged. Raises StoreUnavailableError, and then nothing of it is kept."""
+        """Write everything staged. Raises StoreUnavailableError; then none of it is kept."""
         if self.broken is not None:
             self._clear_staged()
             raise StoreUnavailableError(self.broken)
@@ -218,12 +218,12 @@ class CommitLog:
             self._runs = []
 
     def append_raw(self, data: Buffer) -> None:
-        """Bytes of another's log, at :attr:`max_offset`: records may begin in one call and end in another.
+        """Append bytes of another broker's log. A record may begin in one call and end in another.
 
-        They are no part of :attr:`visible_end` before :meth:`set_whole`. Raises StoreUnavailableError, and then
-        nothing of them is kept.
+        They become visible (:attr:`visible_end`) with :meth:`set_whole`. Raises StoreUnavailableError; then none of
+        them is kept.
         """
-        assert not self.anything_staged, "a log that follows another's has no records of its own"
+        assert not self.anything_staged, "a log that follows another one has no records of its own"
         if self.broken is not None:
             raise StoreUnavailableError(self.broken)
         end = self.max_offset + len(data)
@@ -235,7 +235,7 @@ class CommitLog:
             self._undo()
             raise StoreUnavailableError(self._describe(error)) from error
         if self.whole_end is None:
-            with self._lock:  # a sync must not see an end within a record, and none of this
+            with self._lock:  # a sync must not see the new end without whole_end: it may lie within a record
                 self.whole_end = self.max_offset
         self.unconfirmed_from = self.visible_end
         self._set_end(end)
@@ -248,7 +248,7 @@ class CommitLog:
             data = data[size:]
 
     def set_whole(self, end: int, last_store_ms: int) -> None:
-        """Records below ``end`` are whole, and seen; the newest of them has this store time."""
+        """Make records below ``end`` visible: they are complete, the newest has the store time ``last_store_ms``."""
         self.last_store_ms = last_store_ms
         self.unconfirmed_from = None if end == self.max_offset else (end, last_store_ms)
         self.whole_end = end
@@ -258,7 +258,7 @@ class CommitLog:
         return self.staged_end != self.max_offset
 
     def rollback(self) -> None:
-        """Forgets everything staged."""
+        """Drop everything staged."""
         self._clear_staged()
 
     def _write(self, start: int, parts: Sequence[Buffer], size: int) -> None:
@@ -283,17 +283,17 @@ class CommitLog:
             self.segments[-1].drop_view()
         segment = Segment(start, self._segment_size, file)
         self.segments.append(segment)
-        # At once, not with the next sync: a later segment must never outlive an earlier one.
+        # Sync at once, not with the next sync of the log: a later segment must never outlive an earlier one.
         self._files.sync_dir(self._directory)
         return segment
 
     def _undo(self) -> None:
-        """After a failed write: the log is again what it was before this commit."""
+        """Restore the log as it was before a commit whose write failed."""
         self._tail_dirty = True
         try:
             self._zero_tail()
         except OSError:
-            pass  # tried again before the next write; recovery would cut it too
+            pass  # the next write tries again; recovery would truncate it too
         self._set_end(self.max_offset)
 
     def _zero_tail(self) -> None:
@@ -322,17 +322,17 @@ class CommitLog:
     # -- durability ---------------------------------------------------------------------------------------------
 
     def sync(self) -> int:
-        """Everything committed before the call is on the disk when it returns; gives that offset.
+        """Bring everything committed before the call to the disk. Returns the offset up to which that is done.
 
-        Safe from another thread. Raises StoreUnavailableError; then the log is read-only for good, because the
-        system may have dropped the pages it failed to write. Only when the process had no descriptor left for it, the
+        Safe from another thread. Raises StoreUnavailableError; then the log is read-only until a restart, because the
+        system may have dropped the pages it failed to write. Only when the process had no file descriptor left, the
         next sync tries again.
         """
         with self._sync_lock:
             if self.broken is not None:
                 raise StoreUnavailableError(self.broken)
             with self._lock:
-                # In this order: none of them may speak of more than is in the files.
+                # The order matters: neither value may cover more than the files hold.
                 store_ms, whole = self.last_store_ms, self.whole_end
                 target = self.max_offset
                 segments, self._unsynced = self._unsynced, {}
@@ -357,7 +357,7 @@ class CommitLog:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size_max: int) -> memoryview:
-        """Bytes from ``offset`` on, at most to the end of its segment or of the log; none at the log's end.
+        """Return bytes from ``offset`` on, at most to the end of its segment or of the log; none at the log's end.
 
         Raises NotFoundError outside the log, UnreadableError when the disk fails.
         """
@@ -378,7 +378,7 @@ class CommitLog:
         return data
 
     def find(self, offset: int) -> Segment | None:
-        """The segment that holds ``offset``; None outside the log."""
+        """Return the segment that holds ``offset``, None outside the log."""
         segments = self.segments
         if not segments or not segments[0].start <= offset < segments[-1].end:
             return None
@@ -388,38 +388,38 @@ class CommitLog:
 
     @property
     def can_drop_oldest(self) -> bool:
-        """True when a later segment holds records: the one that ends the log is never deleted."""
+        """True when a later segment holds records; the segment that ends the log is never deleted."""
         return len(self.segments) > 1 and self.segments[1].start < self.max_offset
 
     def size_on_disk(self, segment: Segment) -> int:
-        """Bytes that deleting the segment gives back."""
+        """Return the bytes that deleting the segment frees."""
         if isinstance(segment.file, ColdFile):
             return segment.file.stored_bytes
         return min(segment.end, self.max_offset) - segment.start
 
     def modified_ms(self, segment: Segment) -> int:
-        """When the segment was last written to, wall clock. Raises OSError."""
+        """Return when the segment was last written, in Unix ms. Raises OSError."""
         return self._files.modified_ms(segment.file.path)
 
     def drop_oldest(self) -> int:
-        """Deletes the oldest segment, never the last. Returns the new minimum offset. Raises OSError."""
+        """Delete the oldest segment, never the last one. Returns the new minimum offset. Raises OSError."""
         if self.can_drop_oldest:
             self.unlink_oldest()
             self.forget_oldest().close()
         return self.min_offset
 
     def unlink_oldest(self) -> None:
-        """The slow half of :meth:`drop_oldest`: removes the file, for good when it returns. Safe from another thread.
+        """Remove the oldest file: the slow half of :meth:`drop_oldest`. Safe from another thread.
 
-        Until :meth:`forget_oldest` the segment is served as before. Each removal reaches the disk on its own: were the
-        second of two to outlive the first, the log would have a hole. Raises OSError, and StoreUnavailableError when
-        the directory can't be synced; then the log is read-only, as after any failed fsync.
+        The removal is on the disk on return; the segment stays readable until :meth:`forget_oldest`. Each removal is
+        synced by itself: if only the second of two reached the disk, the log would have a hole. Raises OSError, and
+        StoreUnavailableError when the directory can't be synced; then the log is read-only, as after any failed fsync.
         """
         path = self.segments[0].file.path
         try:
             self._files.remove(path)
         except FileNotFoundError:
-            pass  # an earlier try came this far, or somebody else did it
+            pass  # an earlier try removed it, or another process did
         try:
             self._files.sync_dir(path.rpartition("/")[0])
         except OSError as error:
@@ -427,7 +427,10 @@ class CommitLog:
             raise StoreUnavailableError(self.broken) from error
 
     def forget_oldest(self) -> Segment:
-        """The quick half: the log now begins with the next segment. The caller closes the one returned."""
+        """Let the log begin with the next segment: the quick half of :meth:`drop_oldest`.
+
+        Returns the dropped segment, which the caller closes.
+        """
         segment = self.segments.pop(0)
         with self._lock:
             self._unsynced.pop(segment.start, None)

@@ -1,4 +1,4 @@
-"""Opens a log's segments at a start: plain ones and compressed ones, as one row without a gap."""
+"""Opens a log's plain and compressed segments at a start, and checks that no segment is missing between them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pymq.store.log.segment import Segment
 
 
 def open_segments(files: Files, directory: str, segment_size_bytes: int, cold: ColdFiles | None) -> list[Segment]:
-    """Every segment, the oldest first; all but the newest are sealed. ``cold``: where compressed ones may be.
+    """Open every segment and return them, the oldest first; all but the newest are sealed.
 
-    Raises StoreError when sizes or names don't fit together.
+    ``cold``: the directory of compressed segments. Raises StoreError when sizes or names don't fit together.
     """
     make_directory(files, directory)
     names = [name for name in files.listdir(directory) if len(name) == 20 and name.isdigit()]
@@ -26,10 +26,10 @@ def open_segments(files: Files, directory: str, segment_size_bytes: int, cold: C
             size = file.size()
             if size == 0 and name == names[-1]:
                 file.close()
-                files.remove(file.path)  # died between creating the file and giving it its size
+                files.remove(file.path)  # the process died between creating the file and giving it its size
                 continue
             if size == 0:
-                file.truncate(segment_size_bytes)  # its size was lost with the power, like its content
+                file.truncate(segment_size_bytes)  # a power loss took its size and its content
                 size = segment_size_bytes
             segment = Segment(int(name), size, file)
             segment.sealed = name in cold_names
@@ -45,7 +45,7 @@ def open_segments(files: Files, directory: str, segment_size_bytes: int, cold: C
 
 
 def _check(segments: list[Segment], segment_size_bytes: int) -> None:
-    """The newest has the right size, and begins where the one before it ends."""
+    """Raise StoreError unless the newest segment has the right size and begins where the one before it ends."""
     newest = segments[-1]
     size = newest.end - newest.start
     if size != segment_size_bytes:
@@ -58,7 +58,7 @@ def _check(segments: list[Segment], segment_size_bytes: int) -> None:
 
 
 def _cold_names(cold: ColdFiles | None, plain_names: list[str], log_directory: str) -> dict[str, Callable[[], File]]:
-    """What opens each compressed segment. Where a crash has left both forms, the compressed one goes."""
+    """Return name -> function that opens the compressed segment. Where both forms exist, deletes the compressed one."""
     result: dict[str, Callable[[], File]] = {}
     if cold is not None:
         cold.remove_leftovers(log_directory)

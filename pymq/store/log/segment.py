@@ -1,4 +1,4 @@
-"""One file of the commit log, and what compares its bytes with those written."""
+"""One file of the commit log, and the guard that compares its bytes with those written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Segment:
-    """One file of the log. ``start`` is its first byte's physical offset; ``sealed``: nothing is appended any more."""
+    """One file of the log. ``start``: the physical offset of its first byte; ``sealed``: it takes no more appends."""
 
     __slots__ = ("_view", "end", "file", "resident_bytes", "sealed", "start")
 
@@ -25,7 +25,7 @@ class Segment:
         self._view: memoryview | None = None
 
     def read(self, at: int, size: int) -> memoryview:
-        """Up to ``size`` bytes from position ``at`` of the segment, fewer at its end. Raises OSError."""
+        """Return ``size`` bytes from position ``at`` of the segment, fewer at its end. Raises OSError."""
         if not self.sealed:
             return self.view()[at : at + size]
         data = self.file.pread(at, size)
@@ -34,7 +34,10 @@ class Segment:
         return memoryview(data)
 
     def view(self) -> memoryview:
-        """The whole segment, mapped on first use. A bad sector behind a mapping kills the process: see :meth:`read`."""
+        """Return the whole segment, mapped on first use.
+
+        Reading a bad sector through a mapping kills the process, so :meth:`read` maps only the newest segment.
+        """
         if self._view is None:
             self._view = self.file.view()
         return self._view
@@ -44,12 +47,12 @@ class Segment:
         self.resident_bytes = 0
 
     def close(self) -> None:
-        """Gives descriptor and mapping back; the last of them frees a deleted file's blocks, which can take long."""
+        """Close descriptor and mapping. Closing the last one frees a deleted file's blocks, which can be slow."""
         self.drop_view()
         self.file.close()
 
     def note_read(self, size: int, resident_bytes_max: int) -> None:
-        """Counts ``size`` bytes read; gives the mapped pages back when they add up."""
+        """Count ``size`` bytes read; release the mapped pages when more than ``resident_bytes_max`` were read."""
         self.resident_bytes += size
         if self.resident_bytes > resident_bytes_max and self._view is not None:
             self.file.release(self._view)
@@ -60,5 +63,8 @@ class Guard(Protocol):
     """Compares what was read from the log with what was written to it."""
 
     def check(self, segment: Segment, data: memoryview, at: int) -> Doubts | None:
-        """``data``: whole blocks from position ``at`` of the segment on. None: as written. Raises OSError."""
+        """Check whole blocks from position ``at`` of the segment on. Returns None when all are as written.
+
+        Raises OSError.
+        """
         ...

@@ -1,6 +1,7 @@
-"""Zeros over the remains of what was cut, in place: a file keeps its size whenever the process dies or the disk fails.
+"""Overwrites truncated bytes with zeros in place, so that a file keeps its size if the process dies or the disk fails.
 
-Cutting a file and growing it again would be shorter, but a death between the two leaves a file that can't be opened.
+Shortening the file and growing it again would be simpler. A crash between the two would leave a file that can't be
+opened.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def first_nonzero(file: File, at: int) -> int | None:
-    """Position of the first byte from ``at`` on that isn't zero; None when all are."""
+    """Return the position of the first nonzero byte from ``at`` on, None when all are zero. Raises OSError."""
     position = file.next_data(at)
     while position is not None:
         chunk = file.pread(position, _CHUNK_BYTES)
@@ -25,7 +26,7 @@ def first_nonzero(file: File, at: int) -> int | None:
 
 
 def nonzero_bytes(file: File, at: int) -> int:
-    """How many bytes lie from the first to the last one behind ``at`` that isn't zero. Raises OSError."""
+    """Return the number of bytes from the first to the last nonzero byte from ``at`` on. Raises OSError."""
     first = position = first_nonzero(file, at)
     end = 0
     while position is not None:
@@ -36,9 +37,9 @@ def nonzero_bytes(file: File, at: int) -> int:
 
 
 def zero_from(file: File, at: int, size: int) -> bool:
-    """Makes every byte from ``at`` on zero and the file ``size`` bytes long; False when it was so. Raises OSError.
+    """Zero every byte from ``at`` on and make the file ``size`` bytes long. Returns False when both held already.
 
-    Holes stay holes, and nothing is written where no data was: most disks have room for that even when they are full.
+    Holes stay holes: nothing is written where there was no data, so that this works on most full disks. Raises OSError.
     """
     position = first_nonzero(file, at)
     found = position is not None
@@ -48,7 +49,7 @@ def zero_from(file: File, at: int, size: int) -> bool:
             file.pwrite(position, bytes(len(chunk.rstrip(b"\0"))))
             position = first_nonzero(file, position + len(chunk))
     except OSError:
-        # A disk that writes elsewhere what it overwrites may have no room left for it; shrinking needs none.
+        # A copy-on-write file system may have no room left for an overwrite; shrinking needs none.
         file.truncate(at)
     if file.size() != size:
         file.truncate(size)

@@ -156,7 +156,7 @@ def test_every_flipped_bit_is_found_and_the_backup_serves(files: MemoryFiles, ca
             assert named in (offsets, {"offsetTable": {}})
             fallbacks += named != offsets
     assert fallbacks > 8 * len(good) * 0.7
-    assert len(caplog.records) == fallbacks and "topics.json.bak serves in its place" in caplog.text
+    assert len(caplog.records) == fallbacks and "topics.json.bak is used instead" in caplog.text
 
 
 def test_a_file_that_another_broker_wrote_needs_no_checksum(files: MemoryFiles) -> None:
