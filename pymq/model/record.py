@@ -1,7 +1,7 @@
-"""One stored message: decoded, encoded, and the same for the entries of a batch request.
+"""Encodes and decodes one stored message, and the entries of a batch request.
 
-The complete and plain way; hot loops elsewhere do parts of it faster, and property tests hold them equal.
-The byte table is in :mod:`pymq.model.layout`.
+This is the complete and plain implementation. Hot loops elsewhere do parts of it faster, and property tests hold them
+equal. The byte table is in :mod:`pymq.model.layout`.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class MalformedRecordError(PymqError):
 
 
 def body_crc(body: bytes | memoryview) -> int:
-    """CRC-32 of the stored body, sign bit cleared, as every CRC of RocketMQ."""
+    """Return the CRC-32 of the stored body, with its sign bit cleared, as RocketMQ does for every CRC."""
     return crc32(body) & CRC_MASK
 
 
 @dataclass(slots=True)
 class StoredMessage:
-    """One decoded record. ``body`` holds the bytes as stored; :meth:`content` inflates them.
+    """One decoded record. ``body`` holds the bytes as stored; :meth:`content` decompresses them.
 
-    ``born_host`` and ``store_host`` are raw (4 or 16 address bytes and a 32-bit port); times are Unix ms.
+    ``born_host`` and ``store_host`` are raw: 4 or 16 address bytes and a 32-bit port. Times are in Unix ms.
     """
 
     topic: str
@@ -86,7 +86,7 @@ class StoredMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Parsed on first use; the same dict afterwards."""
+        """The properties, parsed on first use; the same dict afterwards."""
         if self._properties is None:
             self._properties = decode_properties(self.raw_properties)
         return self._properties
@@ -101,12 +101,12 @@ class StoredMessage:
 
     @property
     def offset_message_id(self) -> str:
-        """Upper-case hex of store host and physical offset."""
+        """Store host and physical offset in upper-case hexadecimal."""
         return encode_offset_id(self.store_host, self.physical_offset)
 
     @property
     def message_id(self) -> str:
-        """The producer's unique key, or the offset message id when it set none."""
+        """The producer's unique key, or the offset message id when the producer set none."""
         return self.properties.get(UNIQ_KEY) or self.offset_message_id
 
     @property
@@ -118,12 +118,12 @@ class StoredMessage:
         return unpack_host(self.store_host)
 
     def content(self) -> bytes:
-        """The body as its producer wrote it. Raises InflateError."""
+        """Return the body as its producer wrote it. Raises InflateError."""
         return decompress_body(self.body, self.sys_flag)
 
 
 def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag: int = 0) -> int:
-    """Bytes of a record with these part sizes; ``sys_flag`` tells the host sizes."""
+    """Return the size in bytes of a record with these part sizes. The bits of ``sys_flag`` give the host sizes."""
     size = RECORD_OVERHEAD_BYTES + topic_size + body_size + properties_size
     size += HOST_V6_EXTRA_BYTES * (bool(sys_flag & sysflag.BORN_HOST_V6) + bool(sys_flag & sysflag.STORE_HOST_V6))
     return size + (1 if topic_size > TOPIC_V1_SIZE_MAX_BYTES else 0)
@@ -146,7 +146,7 @@ def encode_record(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """A whole record. The host bits of ``sys_flag`` are set from the hosts' lengths. The plain, slow, complete way."""
+    """Return a complete record. The hosts' lengths determine the host bits of ``sys_flag``."""
     sys_flag &= SYS_FLAG_V4_MASK
     if len(born_host) > HOST_V4_SIZE_BYTES:
         sys_flag |= sysflag.BORN_HOST_V6
@@ -179,9 +179,9 @@ def encode_blank(size_bytes: int) -> bytes:
 
 
 def decode_record(buffer: bytes | memoryview, at: int = 0, *, check_crc: bool = False) -> StoredMessage:
-    """The record that starts at ``at``. Every length is checked against the bytes present.
+    """Decode the record that starts at ``at``. Checks every length against the bytes present.
 
-    Raises MalformedRecordError (also for a CRC that doesn't fit, when asked to check it).
+    Raises MalformedRecordError, with ``check_crc`` also for a wrong body CRC.
     """
     try:
         return _decode(memoryview(buffer), at, check_crc)
@@ -198,7 +198,7 @@ def _decode(buffer: memoryview, at: int, check_crc: bool) -> StoredMessage:
         buffer, at
     )
     if magic not in (MAGIC_V1, MAGIC_V2):
-        raise MalformedRecordError(f"the record at {at} has magic {magic & 0xFFFFFFFF:#x}, no message magic")
+        raise MalformedRecordError(f"the record at {at} has magic {magic & 0xFFFFFFFF:#x}, not a message's magic")
     if size < RECORD_OVERHEAD_BYTES or at + size > len(buffer):
         raise MalformedRecordError(f"the record at {at} says {size} bytes, {len(buffer) - at} are there")
     view = buffer[at : at + size]
@@ -243,7 +243,7 @@ def _decode(buffer: memoryview, at: int, check_crc: bool) -> StoredMessage:
 
 
 def decode_records(buffer: bytes | memoryview) -> list[StoredMessage]:
-    """All records of a pull answer's body, back to back. Raises MalformedRecordError."""
+    """Decode all records of a pull answer's body, which stand back to back. Raises MalformedRecordError."""
     data = bytes(buffer)
     result: list[StoredMessage] = []
     at, end = 0, len(data)
@@ -255,9 +255,9 @@ def decode_records(buffer: bytes | memoryview) -> list[StoredMessage]:
 
 
 def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
-    """The commonest record, version 1 with IPv4 hosts, in less than half the time; None for others and damaged ones.
+    """Decode the most common record, version 1 with IPv4 hosts, in less than half the time.
 
-    A property test holds it equal to :func:`decode_record`.
+    Returns None for other and damaged records. A property test holds it equal to :func:`decode_record`.
     """
     if len(data) - at < RECORD_OVERHEAD_BYTES:
         return None
@@ -302,13 +302,13 @@ def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
 
 
 def encode_batch_entry(body: bytes, properties: bytes, flag: int = 0) -> bytes:
-    """One message inside a batch request (size, 0, 0, flag, body, properties)."""
+    """Return one message as an entry of a batch request."""
     size = BATCH_ENTRY_OVERHEAD_BYTES + len(body) + len(properties)
     return b"".join((BATCH_ENTRY_HEAD.pack(size, 0, 0, flag, len(body)), body, I16.pack(len(properties)), properties))
 
 
 def decode_batch(buffer: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[int, bytes, bytes]]:
-    """(flag, body, properties) of every entry of a batch request's body. Raises MalformedRecordError."""
+    """Return (flag, body, properties) of every entry of a batch request's body. Raises MalformedRecordError."""
     entries: list[tuple[int, bytes, bytes]] = []
     at, end = 0, len(buffer)
     unpack = BATCH_ENTRY_HEAD.unpack_from

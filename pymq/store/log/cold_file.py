@@ -212,7 +212,7 @@ class ColdFiles:
         self.files.sync_dir(self.directory)
 
     def remove_leftovers(self, log_directory: str) -> None:
-        """Delete temporary files of a crashed compression or, in ``log_directory``, of a crashed thaw. Raises OSError."""
+        """Delete temporary files of a crashed compression, or of a thaw into ``log_directory``. Raises OSError."""
         for directory, suffix in ((self.directory, self.SUFFIX + TEMPORARY_SUFFIX), (log_directory, TEMPORARY_SUFFIX)):
             for name in self.files.listdir(directory):
                 if name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit():

@@ -1,4 +1,4 @@
-"""What a comparison with digests says about bytes that were read from the log."""
+"""The result of comparing bytes that were read from the log with their digests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Span = tuple[int, int]  # physical offsets, the second exclusive
 
 
 class Doubts(NamedTuple):
-    """Where a window of the log can't be taken at its word.
+    """Parts of the log whose bytes can't be trusted.
 
-    ``damaged``: bytes that are wrong; a record with any of them is refused. ``unproven``: bytes without a digest, or of
-    a damaged block; a record with any of them has to prove itself by its own checksum and structure.
+    ``damaged``: wrong bytes; a record with any of them is refused. ``unproven``: bytes without a digest, or of a
+    damaged block; a record with any of them is served when its own checksum and structure are right.
     """
 
     damaged: list[Span]
@@ -24,7 +24,7 @@ class Doubts(NamedTuple):
         return any(start < to and a < end for a, to in self.damaged)
 
     def refuse(self, record: memoryview, offset: int, topic: str | None = None) -> bool:
-        """True when the record at this physical offset must not be served. ``topic``: whose queue led there."""
+        """True when the record at this physical offset must not be served. ``topic``: the topic of the queue read."""
         end = offset + len(record)
         if self.touch(offset, end):
             return True

@@ -1,4 +1,4 @@
-"""One record of the log, parsed: the parts that queues and index are made from."""
+"""Parses one record of the log, as far as queues and index need it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAGS, _DELAY = TAGS.encode(), DELAY.encode()
 
 
 class Scanned(NamedTuple):
-    """The parts of a record that queues and index are made from. Times are ms."""
+    """The parts of a record from which queues and index are built. ``store_ms`` is Unix time."""
 
     offset: int
     size: int
@@ -46,7 +46,10 @@ class Scanned(NamedTuple):
 
 
 def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Scanned | None:
-    """The record at ``at`` of a segment's view; None when the bytes are none, are damaged or belong elsewhere."""
+    """Parse the record at ``at`` of ``view``, whose physical offset must be ``offset``.
+
+    Returns None when the bytes are not a record, are damaged, or belong to another offset.
+    """
     try:
         size, magic, crc, queue_id, _, queue_offset, physical, sys_flag = HEAD_TO_SYS_FLAG.unpack_from(view, at)
         if (
@@ -85,7 +88,7 @@ def parse_record(view: memoryview, at: int, offset: int, check_crc: bool) -> Sca
 
 
 def magic_positions(chunk: bytes) -> list[int]:
-    """Where the magic number of a record stands, in order: a record may begin 4 bytes before each."""
+    """Return the positions of record magics, in ascending order. A record may begin 4 bytes before each."""
     found = []
     for magic in RECORD_MAGICS:
         at = chunk.find(magic)
@@ -96,7 +99,7 @@ def magic_positions(chunk: bytes) -> list[int]:
 
 
 def unit_tags_code(record: Scanned, settings: StoreSettings) -> int:
-    """The tags code of a record's consume queue unit (Java: CommitLog.checkMessageAndReturnSize)."""
+    """Return the tags code of a record's consume queue unit (Java: CommitLog.checkMessageAndReturnSize)."""
     if is_schedule_topic(record.topic):
         level = find_property(record.properties, _DELAY)
         if level is not None and level.isdigit():
@@ -106,7 +109,7 @@ def unit_tags_code(record: Scanned, settings: StoreSettings) -> int:
 
 
 def has_queue_unit(sys_flag: int) -> bool:
-    """False for half messages and rollbacks, which no queue shows."""
+    """False for half messages and rollbacks, which have no consume queue unit."""
     return sys_flag & sysflag.TRANSACTION_MASK in (sysflag.TRANSACTION_NONE, sysflag.TRANSACTION_COMMIT)
 
 

@@ -1,8 +1,8 @@
-"""Reads whole pieces of the log at once, column by column with numpy: the way of a recovery that has much to read.
+"""Reads whole pieces of the log at once, column by column with numpy, when recovery has much to read.
 
-Columns vouch for the common record alone: version 1, all lengths and the checksum right, no NUL in the
-properties. What they can't vouch for goes the plain way of :mod:`pymq.store.scan.scanner`, which alone decides where the log
-ends; a property test holds both ways equal.
+The columns accept only the common record: version 1, all lengths and the checksum right, no NUL in the properties.
+Everything else goes through :mod:`pymq.store.scan.scanner`, which alone decides where the log ends. A property test
+holds both equal.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pymq.store.scan.columns import Records, checksums_fit, gather
 from pymq.store.scan.scanner import End, Window, is_blank, is_torn, read_piece
 from pymq.store.scan.templates import RecordTemplate, TemplatedRecords, template_of
 
-PIECE_BYTES = 1 << 20  # columns of larger pieces leave the processor's caches: a third slower at 4 MiB
-_TEMPLATED_COUNT = 4  # neighbours of one size before more of them are looked for
+PIECE_BYTES = 1 << 20  # columns of larger pieces don't fit the processor's caches: a third slower at 4 MiB
+_TEMPLATED_COUNT = 4  # after so many neighbors of one size, more of them are looked for at once
 _MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
-_FIT_PART_MIN = 0.75  # with fewer records of the template all are looked at in the other way
-_PROBE_COUNT = 8  # records that are asked first
-RUN_COUNT_MIN = 8  # fewer neighbours than this are not worth their columns
+_FIT_PART_MIN = 0.75  # when a smaller part of the records fits the template, _columns reads them all
+_PROBE_COUNT = 8  # records that are compared first
+RUN_COUNT_MIN = 8  # fewer neighbors than this are not worth their columns
 _unpack_size = I32.unpack_from
 
 
@@ -50,7 +50,7 @@ def scan_bulk(
     torn_from: int | None = None,
     stop: int | None = None,
 ) -> Iterator[Records | Scanned | End]:
-    """As :func:`pymq.store.scan.scanner.scan`, with most records in columns. Raises OSError."""
+    """Scan as :func:`pymq.store.scan.scanner.scan` does, with most records in columns. Raises OSError."""
     offset = start
     while (segment := log.find(offset)) is not None and (stop is None or offset < stop):
         before = offset
@@ -59,7 +59,7 @@ def scan_bulk(
             yield part
         if offset > before:
             continue
-        # A record larger than a piece, the end of the segment, or the end of what is good.
+        # A record larger than a piece, the end of the segment, or the end of the good records.
         window = Window(segment, stop=stop)
         record = window.record(offset - segment.start, check_crc)
         if record is not None and not _is_lost(record, segment, torn_from):
@@ -75,7 +75,7 @@ def scan_bulk(
 def _in_piece(
     segment: Segment, offset: int, check_crc: bool, torn_from: int | None, stop: int | None
 ) -> Iterator[Records | Scanned]:
-    """The good records that lie whole in the piece of the log which starts at ``offset``, up to the first bad one."""
+    """Yield the good records that lie completely in the piece at ``offset``, up to the first bad one."""
     size = PIECE_BYTES if stop is None else min(PIECE_BYTES, stop - offset)
     view = read_piece(segment, offset - segment.start, size)
     piece = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else bytes(view)
@@ -102,7 +102,10 @@ def _is_lost(record: Scanned, segment: Segment, torn_from: int | None) -> bool:
 
 
 def _chain(piece: bytes) -> tuple[Int64s, int]:
-    """Where records start that lie whole in the piece, as their sizes say, and where the last one ends."""
+    """Return the starts of the records that lie completely in the piece, and the end of the last one.
+
+    Trusts the sizes that the records state.
+    """
     parts: list[Int64s] = []
     starts: list[int] = []
     at, last, alike, before = 0, len(piece) - RECORD_OVERHEAD_BYTES, 0, 0
@@ -124,7 +127,7 @@ def _chain(piece: bytes) -> tuple[Int64s, int]:
 
 
 def _equal_sizes(piece: bytes, at: int, size: int) -> Int64s:
-    """Where records start that all have the size of the one at ``at``: streams often consist of such."""
+    """Return the starts of the records from ``at`` on that have the size of the first: long runs are common."""
     count = (len(piece) - at) // size
     sizes = np.ndarray((count,), BE_INT32, piece, at, (size,))
     others = np.flatnonzero(sizes != size)
@@ -132,13 +135,13 @@ def _equal_sizes(piece: bytes, at: int, size: int) -> Int64s:
 
 
 def _runs(good: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """(start, stop) of each run of equal values."""
+    """Return (start, stop) of each run of equal values."""
     edges = [0, *(np.flatnonzero(good[1:] != good[:-1]) + 1).tolist(), len(good)]
     return pairwise(edges)
 
 
 def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple[Records, NDArray[np.bool_]]:
-    """The records between the ``edges``, and which of them are good beyond doubt."""
+    """Return the records between the ``edges``, and for each whether it is surely good."""
     starts, ends = edges[:-1], edges[1:]
     raw = np.frombuffer(piece, np.uint8)
     heads = gather(piece, starts, HEADS_V4)
@@ -183,7 +186,7 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
 
 
 def _share_a_template(template: RecordTemplate, piece: bytes, ends: Int64s) -> bool:
-    """A look at the topics of some: most mixed pieces need no more than that."""
+    """Return whether most records may fit, from a few samples: that is enough to reject most mixed pieces."""
     step = max(len(ends) // _PROBE_COUNT, 1)
     probed = [piece.startswith(template.head, end - template.tail_bytes) for end in ends[::step].tolist()]
     return sum(probed) >= _FIT_PART_MIN * len(probed)
@@ -192,8 +195,8 @@ def _share_a_template(template: RecordTemplate, piece: bytes, ends: Int64s) -> b
 def templated_records(
     piece: bytes, offset: int, edges: Int64s, check_crc: bool
 ) -> tuple[Records, NDArray[np.bool_]] | None:
-    """The records between the ``edges`` of a piece at physical offset ``offset``, and which of them are good beyond
-    doubt: those of the first one's mold. None when these are too few.
+    """Return the records between the ``edges`` of a piece at physical offset ``offset``, and for each whether it is
+    surely good: those that fit the first record's template. Returns None when they are too few.
     """
     starts, ends = edges[:-1], edges[1:]
     template = template_of(piece, int(starts[0]), int(ends[0]), offset)
@@ -230,7 +233,7 @@ def templated_records(
 
 
 class _Shifts(NamedTuple):
-    """How many bytes further on than with IPv4 hosts things are; zeros where the record would be too small for that."""
+    """By how many bytes IPv6 hosts shift two fields of each record; 0 where the record is too small for the hosts."""
 
     store_time: Int64s
     body: Int64s
@@ -245,7 +248,7 @@ def _host_shifts(sys_flags: NDArray[Any], sizes: Int64s) -> _Shifts:
 
 
 def _topics(piece: bytes, starts: Int64s, ends: Int64s) -> tuple[list[str], Int64s]:
-    """The different names, "" in place of any that is none, and each record's number among them."""
+    """Return the distinct topic names ("" for an invalid one), and for each record an index into them."""
     first = piece[starts[0] : ends[0]]
     if first and starts[-1] + len(first) <= len(piece) and (ends - starts == len(first)).all():
         same = np.ndarray((len(piece) - len(first) + 1,), f"V{len(first)}", piece, 0, (1,))[starts] == np.void(first)

@@ -1,4 +1,4 @@
-"""Records in columns: what many records of the log are for whoever makes queues and index of them with numpy."""
+"""Many records of the log as numpy columns, from which queues and index are built."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:
-    """The values of a type at these places of the piece."""
+    """Return the values of type ``kind`` at these places of the piece."""
     size = kind.itemsize
-    # Each place of the piece as the start of a value: indexing copies those that are wanted, and nothing else.
+    # A view with a value at each place of the piece. Indexing then copies only the wanted ones.
     every = np.ndarray((len(piece) - size + 1,), np.dtype((np.void, size)), piece, 0, (1,))
     return every[places].view(kind)
 
 
 def checksums_fit(piece: bytes, starts: Int64s, ends: Int64s, wanted: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each body has the CRC its record says."""
+    """Return for each body whether it has the CRC that its record states."""
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     checksums = np.array([crc32(piece[start:end]) for start, end in pairs], np.uint32)
     fit: NDArray[np.bool_] = (checksums & CRC_MASK) == wanted
@@ -32,9 +32,9 @@ def checksums_fit(piece: bytes, starts: Int64s, ends: Int64s, wanted: NDArray[An
 
 
 class Records:
-    """Good records which follow each other in the log, as columns: what :class:`Scanned` has as fields.
+    """Good records that follow each other in the log. Each column is a field of :class:`Scanned`.
 
-    Their properties are a list, or, with ``templated``, lie in its matrix until somebody asks for them one by one.
+    The properties are a list. With ``templated`` they stay in its matrix until first use.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Records:
         self.offsets = offsets
         self.sizes = sizes
         self.names = names  # the topics that occur
-        self.topics = topics  # a number in names for each record
+        self.topics = topics  # for each record an index into names
         self.queue_ids = queue_ids
         self.queue_offsets = queue_offsets
         self.sys_flags = sys_flags
@@ -82,7 +82,7 @@ class Records:
 
     @property
     def properties(self) -> list[bytes]:
-        """Each record's, as they are in the log."""
+        """Each record's raw properties."""
         if self._properties is None:
             assert self.templated is not None
             self._properties = self.templated.properties()
@@ -94,7 +94,7 @@ class Records:
         return int(self.offsets[-1] + self.sizes[-1])
 
     def at(self, place: int) -> Scanned:
-        """One of them."""
+        """Return one of the records."""
         return Scanned(
             int(self.offsets[place]),
             int(self.sizes[place]),
@@ -107,17 +107,17 @@ class Records:
         )
 
     def between(self, start: int, stop: int) -> Records:
-        """The records from number ``start`` up to ``stop``."""
+        """Return the records with the numbers ``start`` to ``stop - 1``."""
         part = slice(start, stop)
         return self._part(part, self.templated.part(part) if self.templated is not None else self.properties[part])
 
     def starting_at(self, offset: int) -> Records:
-        """The records from a physical offset on."""
+        """Return the records from a physical offset on."""
         first = int(np.searchsorted(self.offsets, offset))
         return self.between(first, len(self)) if first else self
 
     def select(self, places: Int64s) -> Records:
-        """The records with these numbers."""
+        """Return the records with these numbers."""
         if self.templated is not None:
             return self._part(places, self.templated.part(places))
         return self._part(places, [self.properties[place] for place in places.tolist()])

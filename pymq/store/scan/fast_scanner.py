@@ -1,4 +1,4 @@
-"""Walks the commit log the faster way: plainly at first, then with numpy in columns."""
+"""Walks the commit log the faster way: first record by record, then in columns with numpy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pymq.store.scan.scanner import End, scan
 if TYPE_CHECKING:
     from pymq.store.scan.columns import Records
 
-PLAIN_BYTES_MAX = 4 << 20  # read record by record; behind that, loading numpy pays
+PLAIN_BYTES_MAX = 4 << 20  # bytes walked record by record; for longer walks loading numpy pays off
 
 
 def scan_fast(
     log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
 ) -> Iterator[Records | Scanned | End]:
-    """As :func:`scan`: the first records one by one, the rest in columns, for most walks are short."""
+    """Scan as :func:`scan` does, but read what follows the first ``PLAIN_BYTES_MAX`` bytes in columns."""
     plain_end = start + PLAIN_BYTES_MAX
     for part in scan(log, start, check_crc=check_crc, torn_from=torn_from, stop=stop):
         if isinstance(part, Scanned) and part.offset >= plain_end:

@@ -1,4 +1,4 @@
-"""Walks the commit log record by record: what recovery, rebuilding and checking read with."""
+"""Walks the commit log record by record, for recovery, rebuilding and checking."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     pass
 
 SECTOR_SIZE_BYTES = 512
-PIECE_BYTES = 1 << 20  # read at a time
+PIECE_BYTES = 1 << 20  # bytes of one read
 _HEAD_PIECE_BYTES = 4096  # holds most records whole
 _HEAD_BYTES = BODY_AT + 2 * HOST_V6_EXTRA_BYTES  # everything before the body, with IPv6 hosts
 
 
 class End(NamedTuple):
-    """Where a scan stopped: ``offset`` is the first byte that is no part of a good record."""
+    """The end of a scan: ``offset`` is the first byte that does not belong to a good record."""
 
     offset: int
 
 
 def read_piece(segment: Segment, at: int, size: int) -> memoryview:
-    """As :meth:`Segment.read`, but never through a map: walking through a log must not fill the memory with it."""
+    """Read as :meth:`Segment.read` does, but never through a mapping: walking a log must not fill the memory."""
     return segment.read(at, size) if segment.sealed else memoryview(segment.file.pread(at, size))
 
 
 class Window:
-    """A moving piece of one segment's bytes, so that neighbouring records cost one read together.
+    """A moving piece of one segment's bytes, so that neighboring records share one read.
 
-    ``stop``: from this physical offset on there is nothing yet; None: as far as the segment goes.
+    ``stop``: the physical offset at which the data ends, None for the segment's end.
     """
 
     def __init__(self, segment: Segment, piece_bytes: int = PIECE_BYTES, stop: int | None = None) -> None:
@@ -58,7 +58,7 @@ class Window:
         self._bytes = memoryview(b"")
 
     def at(self, at: int, size: int) -> tuple[memoryview, int]:
-        """(bytes, place in them) with ``size`` bytes from segment position ``at`` on, fewer only at its end.
+        """Return (piece, place in it) with ``size`` bytes from segment position ``at`` on, fewer only at the end.
 
         Raises OSError.
         """
@@ -69,21 +69,24 @@ class Window:
         return self._bytes, place
 
     def record(self, at: int, check_crc: bool) -> Scanned | None:
-        """The record at a segment position, as :func:`parse_record`. Raises OSError."""
+        """Return the record at a segment position, None as :func:`parse_record` does. Raises OSError."""
         head, place = self.at(at, min(_HEAD_BYTES, self.end - at))
         if len(head) - place < RECORD_OVERHEAD_BYTES:
             return None
         size = I32.unpack_from(head, place)[0]
         if size > self.end - at:
             return None
-        # A damaged size must not make us read, and hold, a gigabyte.
+        # A damaged size must not cause a read of a gigabyte into memory.
         if size > self._piece_bytes and not self.lengths_add_up(at, size):
             return None
         view, place = self.at(at, size) if size > 0 else (head, place)
         return parse_record(view, place, self.segment.start + at, check_crc)
 
     def lengths_add_up(self, at: int, size: int) -> bool:
-        """True when the lengths inside a record make up its size, as far as they are there; reads a few bytes of it."""
+        """True when the lengths inside a record add up to its size; ignores those behind the window's end.
+
+        Reads only a few bytes of the record.
+        """
         head, place = self.at(at, _HEAD_BYTES)
         magic, sys_flag = I32.unpack_from(head, place + MAGIC_AT)[0], I32.unpack_from(head, place + SYS_FLAG_AT)[0]
         hosts = host_extra_bytes(sys_flag)
@@ -104,17 +107,16 @@ class Window:
 
 
 def record_in(segment: Segment, offset: int) -> Scanned | None:
-    """The record at a physical offset of the segment, its CRC not checked. Reads little more. Raises OSError."""
+    """Return the record at a physical offset of the segment, its CRC unchecked, with a short read. Raises OSError."""
     return Window(segment, _HEAD_PIECE_BYTES).record(offset - segment.start, False)
 
 
 def scan(
     log: CommitLog, start: int, *, check_crc: bool, torn_from: int | None = None, stop: int | None = None
 ) -> Iterator[Scanned | End]:
-    """Every good record from ``start`` on, then one :class:`End`. Reads what the files hold, committed or not.
+    """Yield every good record from ``start`` on, then one :class:`End`. Reads what the files hold, committed or not.
 
-    From ``torn_from`` on bytes may have been lost with the power, sector by sector; from ``stop`` on nothing is read.
-    Raises OSError.
+    From ``torn_from`` on a power loss may have taken single disk sectors. Reading stops at ``stop``. Raises OSError.
     """
     offset = start
     window: Window | None = None
@@ -136,9 +138,9 @@ def scan(
 
 
 def could_go_on(window: Window, at: int) -> bool:
-    """True when the bytes from a segment position to the window's end may begin a record, or blank, that is cut there.
+    """True when the bytes from a segment position on may begin a record or blank record that the window's end cuts off.
 
-    Whatever they lack is not held against them; lengths and position that are there must be right. Raises OSError.
+    The lengths and the position that are there must be right; missing ones are ignored. Raises OSError.
     """
     left, have = window.segment.end - window.segment.start - at, window.end - at
     if have < RECORD_START.size:
@@ -155,7 +157,7 @@ def could_go_on(window: Window, at: int) -> bool:
 
 
 def is_blank(window: Window, at: int) -> bool:
-    """True when the blank record that ends a segment stands at the position."""
+    """True when the blank record that ends a segment stands at the position. Raises OSError."""
     left = window.segment.end - window.segment.start - at
     if left < RECORD_START.size or left != window.end - at:
         return False
@@ -167,10 +169,10 @@ def is_blank(window: Window, at: int) -> bool:
 
 
 def is_torn(record: Scanned, at: int) -> bool:
-    """True when a disk sector's share of the properties is all zeros, or their last byte: it was never written.
+    """True when a disk sector of the properties was never written: its bytes, or the last byte, are zero.
 
-    The record's CRC covers the body alone, the lengths prove head and topic; only the properties could pass for whole.
-    Brokers end them with a separator, so a zero there is no part of a value.
+    The CRC covers the body and the lengths prove head and topic, so only damaged properties could go unnoticed. Brokers
+    end the properties with a separator, so a zero there does not belong to a value.
     """
     if b"\0" not in record.properties:
         return False
@@ -188,9 +190,10 @@ def is_torn(record: Scanned, at: int) -> bool:
 
 
 def find_later_record(log: CommitLog, start: int, not_before_ms: int) -> Scanned | None:
-    """The first whole record behind a damaged place, its CRC and position checked; None when there is none.
+    """Return the first whole record behind a damaged place, None when there is none. Checks CRC and position.
 
-    Records older than ``not_before_ms`` are remains of a log that was cut there before: they don't count.
+    Skips records older than ``not_before_ms``: they are remains of a log that was truncated there before. Raises
+    OSError.
     """
     offset = start
     while (segment := log.find(offset)) is not None:

@@ -1,9 +1,8 @@
-"""Records of one mold: same topic, flags, names of properties and sizes of their values. Most streams have many.
+"""Record templates: records with the same topic, flags, property names and sizes of property values.
 
-What a producer's messages differ in are body, numbers, times and values. The rest is the same bytes in each, at the
-same distance from the record's end. So a look at one of them tells where everything stands in thousands, and a
-comparison of bytes which of them it is true for. :mod:`pymq.store.scan.bulk` has the way of all others; property tests
-hold them equal.
+A producer's messages often differ only in body, numbers, times and property values. All other bytes are equal, at the
+same distance from the record's end. So parsing one record tells where the parts of thousands are, and a comparison of
+bytes tells which records fit. :mod:`pymq.store.scan.bulk` reads all other records; property tests hold both equal.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from pymq.store.log.log_record import parse_record
 Bytes = NDArray[np.uint8]
 _WORD_BYTES = 8
 _SEPARATOR, _NAME_END = b"\x02", b"\x01"
-_LOW = 2  # zeros, name ends and separators: no value of a mold's records has one of these bytes
+_LOW = 2  # zeros, name ends and separators: no value of a templated record has one of these bytes
 
 
 class RecordTemplate:
     """What follows the body: length of the topic, topic, length of the properties, properties.
 
-    ``width``: so many of a record's last bytes are looked at, whole words; the first ones may be the body's.
+    ``width``: how many of a record's last bytes are compared, in whole words; the first of them may belong to the body.
     """
 
     def __init__(self, topic: str, tail: bytes, properties_at: int) -> None:
@@ -36,7 +35,7 @@ class RecordTemplate:
         self.width = -(-len(tail) // _WORD_BYTES) * _WORD_BYTES
         padding = self.width - len(tail)
         self.properties_at = at = padding + properties_at
-        self.values: dict[bytes, slice] = {}  # where each property's value is, the last one's that isn't empty
+        self.values: dict[bytes, slice] = {}  # where each property's last nonempty value is
         constant = bytearray(b"\xff" * self.width)
         constant[:padding] = bytes(padding)
         for part in tail[properties_at:].split(_SEPARATOR):
@@ -53,14 +52,14 @@ class RecordTemplate:
         self.is_usable = b"\0" not in tail[properties_at:] and not in_values
 
     def all_fit(self, tails: Bytes) -> bool:
-        """Whether this is true for all these last bytes of records, a row each."""
+        """Return whether all records fit. ``tails``: the last bytes of the records, a row each."""
         if ((tails.view(np.uint64) & self._constant) != self._wanted).any():
             return False
-        # All have the mold's own low bytes. With none besides no property ends, or begins, anywhere else.
+        # All have the template's low bytes. Without further ones no property begins or ends anywhere else.
         return bool(np.count_nonzero(tails[:, self.properties_at :] <= _LOW) == self._low_count * len(tails))
 
     def fit(self, tails: Bytes) -> NDArray[np.bool_]:
-        """For each row whether it is one of the mold's."""
+        """Return for each row whether it fits."""
         same: NDArray[np.bool_] = ((tails.view(np.uint64) & self._constant) == self._wanted).all(axis=1)
         same &= np.count_nonzero(tails[:, self.properties_at :] <= _LOW, axis=1) == self._low_count
         return same
@@ -71,17 +70,17 @@ def _low_count(text: bytes) -> int:
 
 
 class TemplatedRecords(NamedTuple):
-    """The last bytes of records of one mold, a row each."""
+    """The last bytes of records that fit one template, a row each."""
 
     template: RecordTemplate
     tails: Bytes
 
     def part(self, rows: slice | Int64s) -> TemplatedRecords:
-        """Some of the rows."""
+        """Return some of the rows."""
         return TemplatedRecords(self.template, self.tails[rows])
 
     def properties(self) -> list[bytes]:
-        """One by one."""
+        """Return each record's raw properties."""
         size = self.template.width - self.template.properties_at
         if not size:
             return [b""] * len(self.tails)
@@ -89,13 +88,13 @@ class TemplatedRecords(NamedTuple):
         return [raw[at : at + size] for at in range(0, len(raw), size)]
 
     def values(self, name: bytes) -> Bytes | None:
-        """The values of a property, a row each; None when the records don't have it."""
+        """Return the values of a property, a row each; None when the records don't have it."""
         where = self.template.values.get(name)
         return None if where is None else self.tails[:, where]
 
 
 def template_of(piece: bytes, start: int, end: int, offset: int) -> RecordTemplate | None:
-    """The mold of the record at ``start`` of a piece that begins at physical offset ``offset``; None without one."""
+    """Return the template of the record at ``start`` of a piece that begins at physical offset ``offset``, or None."""
     record = parse_record(memoryview(piece)[start:end], 0, offset + start, False)
     if record is None or record.sys_flag & UNCOMMON_FLAGS or not record.topic:
         return None

@@ -1,6 +1,6 @@
 """The write path: places messages in queues and log, encodes them, and commits everything staged at once.
 
-The hot loop of every send. :func:`pymq.model.record.encode_record` is the plain way; a property test holds both equal.
+This is the hot loop of a send. A property test holds it equal to :func:`pymq.model.record.encode_record`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from pymq.store.settings import StoreSettings
 from pymq.store.write.staged_batch import StagedBatch
 from pymq.store.write.unconfirmed import NEEDS_NOTHING, UnconfirmedCommit, UnconfirmedCommits
 
-# Gets topic, queue id, new max offset, and the new units (pymq.store.queue.consume_queue.tags_codes reads them).
+# Called with topic, queue id, new max offset, and the new units (pymq.store.queue.consume_queue.tags_codes reads them).
 ArrivalListener = Callable[[str, int, int, bytes], None]
 BatchEntry = tuple[int, bytes, bytes, int]  # flag, body, properties, tags code
 
-_BATCHES_BEFORE_BULK = 16  # of keys that wait for numpy, which inserts them a hundred times faster
+_BATCHES_BEFORE_BULK = 16  # batches of keys that may wait until numpy is loaded: it inserts a hundred times faster
 _SHORT_COUNT = 1024
 _SHORT = [n.to_bytes(2, "big") for n in range(_SHORT_COUNT)]  # lengths of ordinary property areas
 
 
 class Placed(NamedTuple):
-    """Where a staged message will be."""
+    """The place that a staged message will have."""
 
     queue_offset: int
     physical_offset: int
@@ -52,7 +52,7 @@ class Placed(NamedTuple):
 
 
 class PlacedBatch(Sequence[Placed]):
-    """Where the messages of a staged batch will be; each is made when it is looked at."""
+    """The places that the messages of a staged batch will have. Each is made on access."""
 
     __slots__ = ("_offsets", "_queue_offset", "_sizes")
 
@@ -76,7 +76,7 @@ class PlacedBatch(Sequence[Placed]):
 
 
 class Appender:
-    """Stages and commits. ``closed`` says why nothing is accepted; None while the store serves."""
+    """Stages and commits. ``closed`` says why nothing is accepted, None while the store serves."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class Appender:
         self.listeners: list[ArrivalListener] = []
         self.last_store_ms = 0
         self.bulk_ready = True  # see IndexService
-        self.closed: str | None = "the store is not open: the broker starts or stops, send later"
+        self.closed: str | None = "the store is not open: the broker is starting or stopping, send later"
         self.write_problem: str | None = None  # why the last commit failed; the next one tries again
-        self.queue_problem: str | None = None  # why queue files lag; the log is not concerned
+        self.queue_problem: str | None = None  # why queue files lag; the log is not affected
 
     @property
     def is_writable(self) -> bool:
         return self.closed is None and self._log.broken is None
 
     def unavailable_error(self) -> StoreUnavailableError:
-        """Why nothing can be staged now."""
+        """Return the error that says why nothing can be staged now."""
         return StoreUnavailableError(self.closed or self._log.broken or "the store takes no writes now, send later")
 
     @property
@@ -129,9 +129,9 @@ class Appender:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> Placed:
-        """Gives a message its place; it exists for others after :meth:`commit`. Topic and queue were checked before.
+        """Give a message its place. It becomes visible with :meth:`commit`. The caller has checked topic and queue.
 
-        Raises StoreUnavailableError when the store takes no writes, StoreError for a record no segment holds.
+        Raises StoreUnavailableError when the store takes no writes, StoreError for a record larger than a segment.
         """
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
@@ -184,16 +184,16 @@ class Appender:
         born_host: bytes,
         reconsume_times: int = 0,
     ) -> Sequence[Placed]:
-        """A batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
+        """Stage a batch: consecutive queue offsets and places, in one segment unless a host is IPv6.
 
-        Raises as :meth:`stage`; then nothing of it is staged.
+        Raises as :meth:`stage` does; then none of it is staged.
         """
         log, store_host = self._log, self._store_host
         if self.closed is not None or log.broken is not None:
             raise self.unavailable_error()
         if not len(born_host) == HOST_V4_SIZE_BYTES == len(store_host) or not has_queue_unit(sys_flag):
             hosts = len(born_host) + len(store_host)
-            for _, body, properties, _ in entries:  # all or none: nothing may be staged when a later one can't be
+            for _, body, properties, _ in entries:  # all or none: check the later ones before the first is staged
                 log.check_fits(
                     record_size(len(topic.encode()), len(body), len(properties)) + hosts - 2 * HOST_V4_SIZE_BYTES
                 )
@@ -218,7 +218,7 @@ class Appender:
         queue_offsets = range(queue_offset, queue_offset + count)
         sys_flag &= SYS_FLAG_V4_MASK
         middle = HEAD_V4_MIDDLE.pack(sys_flag, born_timestamp_ms, born_host, store_ms, store_host, reconsume_times, 0)
-        # The pieces that hold a length are made once for each different length.
+        # The pieces that hold a length are made once for each distinct length.
         middles = {size: middle + I32.pack(size) for size in set(body_sizes)}
         tails = {size: queue.topic_part + size.to_bytes(2, "big") for size in set(properties_sizes)}
         parts: list[bytes] = [b""] * (5 * count)
@@ -236,10 +236,10 @@ class Appender:
         return PlacedBatch(queue_offset, offsets, sizes)
 
     def commit(self, *, await_sync: bool = False, await_confirm: bool = False) -> None:
-        """Everything staged reaches the log's file in one write, then the queues; then listeners are told.
+        """Write everything staged to the log's file at once, add it to the queues, then call the listeners.
 
-        With ``await_sync`` nobody sees it before :meth:`confirm` says that it is on the disk, with ``await_confirm`` before
-        it says that slaves have it; nor does anybody see what is committed behind something hidden. Raises
+        With ``await_sync`` the commit stays invisible until :meth:`confirm` reports it on the disk, with
+        ``await_confirm`` until enough slaves have it. Commits behind an unconfirmed one stay invisible too. Raises
         StoreUnavailableError; then nothing staged is kept and no offset is used up.
         """
         batch, log = self.staged, self._log
@@ -259,21 +259,21 @@ class Appender:
         if batch.queues:
             for queue in batch.take_queues():
                 self._show(queue, queue.take_staged())
-        # Behind the queues: whatever becomes of the index, what is in the log is seen.
+        # After the queues: an index that fails must not hide what is in the log.
         if batch.keys:
             self.hand_over_keys(batch.take_keys())
 
     def note_failed_write(self, why: str) -> None:
-        """The log could not be written; the next write tries again."""
+        """Remember why the log could not be written. The next write tries again."""
         if self._log.broken is None and self.write_problem is None:
-            self.write_problem = why  # the first text stays: the free bytes it names would change with each failure
+            self.write_problem = why  # keep the first text: the free bytes in it would change with each failure
 
     def _show(self, queue: ConsumeQueue, units: bytes) -> None:
         queue.show(units)
         self.tell_grown(queue, units)
 
     def tell_grown(self, queue: ConsumeQueue, units: bytes) -> None:
-        """The queue's newest units are these: bounds what waits for its files, and tells the listeners."""
+        """Call the listeners for the queue's newest ``units``, and write the queue's file when too many wait for it."""
         if len(queue.tail) >= self._settings.queue_tail_bytes:
             self._write_tail(queue)
         for listener in self.listeners:
@@ -285,9 +285,10 @@ class Appender:
         self._note_unconfirmed()
 
     def confirm(self, synced: int | None = None, confirm_offset: int | None = None) -> None:
-        """Makes hidden commits visible that lack nothing any more.
+        """Make those unconfirmed commits visible that now have what they need.
 
-        The log below ``synced`` is on the disk, enough slaves have it below ``confirm_offset``; None: as last told.
+        The log below ``synced`` is on the disk, and enough slaves have it below ``confirm_offset``. None means that the
+        last value still holds.
         """
         unconfirmed = self.unconfirmed
         if synced is not None:
@@ -306,17 +307,17 @@ class Appender:
         self._log.unconfirmed_from = None if oldest is None else (oldest.start, oldest.last_store_ms)
 
     def drop_staged(self) -> None:
-        """Forgets everything staged; the offsets will be given to others."""
+        """Drop everything staged. Later messages get its offsets."""
         self.staged.drop()
 
     def hand_over_keys(self, keys: KeyedRecords) -> None:
-        """Records of the log that are seen now: their keys wait for the index."""
+        """Let the keys of records that became visible wait for the index."""
         if self._index is None:
             return
         self._index.extend(keys)
         batches = 2 if self._index.bulk_ready else _BATCHES_BEFORE_BULK
         if self._index.pending_count >= batches * self._settings.index_batch_count:
-            self._index.work()  # the load is high: inserting must keep up with it
+            self._index.work()  # the load is high, and inserting must keep up
 
     def _write_tail(self, queue: ConsumeQueue) -> None:
         try:
@@ -325,7 +326,7 @@ class Appender:
             self.queue_problem = f"consume queue files lag behind: {error.filename}: {error.strerror}"
 
     def stamp(self) -> int:
-        """The store time of what is staged now. Never goes back, whatever the wall clock does."""
+        """Return the store time for what is staged now. It never goes back, even if the wall clock does."""
         now_ms = self._clock.now_ms()
         if now_ms > self.last_store_ms:  # noqa: PLR1730 - max() costs a call on every send
             self.last_store_ms = now_ms

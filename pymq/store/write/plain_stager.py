@@ -1,7 +1,7 @@
-"""The short way into the store for the commonest record: IPv4 hosts, no transaction, one queue known beforehand.
+"""The fast way into the store for the most common record: IPv4 hosts, no transaction, a queue known beforehand.
 
-Does what :meth:`MessageStore.stage` does for such a record, byte for byte (a property test holds them equal), without
-keyword arguments, look-ups and result objects: it runs once for every plain send.
+It writes the same bytes as :meth:`MessageStore.stage` (a property test holds them equal), but without keyword
+arguments, look-ups and result objects, because it runs once for every plain send.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _pack_unit = UNIT.pack
 
 
 class PlainStager:
-    """Stages plain records; :meth:`MessageStore.commit` commits them with all others."""
+    """Stages plain records. :meth:`MessageStore.commit` commits them with all others."""
 
     __slots__ = ("_appender", "_batch", "_host", "_queues")
 
@@ -55,7 +55,7 @@ class PlainStager:
         self._host = store_host
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue to stage to; None when its records are none of the plain ones."""
+        """Return the queue to stage to, None when its records are not plain ones."""
         if len(self._host) != HOST_V4_SIZE_BYTES or len(topic.encode()) > TOPIC_V1_SIZE_MAX_BYTES:
             return None
         return self._queues.get(topic, queue_id) or self._queues.make(topic, queue_id)
@@ -72,17 +72,17 @@ class PlainStager:
         born_timestamp_ms: int,
         born_host: bytes,
     ) -> tuple[int, int]:
-        """(physical offset, size in bytes) of the record; its queue offset is ``queue.next_offset`` before the call.
+        """Stage a record; return (physical offset, size in bytes). Its queue offset is the old ``queue.next_offset``.
 
         ``keyed``: those of the ``properties`` that may be keys. ``born_host`` has 8 bytes and ``sys_flag`` no
-        transaction bits. Raises as :meth:`MessageStore.stage`.
+        transaction bits. Raises as :meth:`MessageStore.stage` does.
         """
         # StagedBatch.place, add and KeyedRecords.add, written out: their calls cost a seventh of a staged record.
         store, batch = self._appender, self._batch
         log = batch.log
         parts = log.parts
         if parts:
-            # Something is staged already: the store takes writes, and one commit has one store time.
+            # Something is staged already, so the store takes writes, and one commit has one store time.
             store_ms = store.last_store_ms
         elif store.is_writable:
             store_ms = store.stamp()
@@ -130,11 +130,11 @@ class PlainStager:
         count_max: int,
         unusual: tuple[bytes, ...],
     ) -> tuple[list[int], int] | None:
-        """Stages the entries of a batch request's body, each with the ``shared`` properties behind its own.
+        """Stage the entries of a batch request's body, each with the ``shared`` properties behind its own.
 
-        Returns (physical offsets, bytes in all), or None with nothing staged when the batch is none of the plain ones:
-        malformed, too many entries or properties, with one of the ``unusual`` words in them, or it doesn't fit into the
-        segment at hand. ``shared`` has a UNIQ_KEY, but no TAGS and no KEYS.
+        Returns (physical offsets, total bytes), or None with nothing staged when the batch is not a plain one: it is
+        malformed, has too many entries or properties, has one of the ``unusual`` words in it, or doesn't fit into the
+        current segment. ``shared`` has a UNIQ_KEY, but no TAGS and no KEYS.
         """
         store = self._appender
         if not store.is_writable:
@@ -236,10 +236,10 @@ class PlainStager:
         shared: bytes,
         store_ms: int,
     ) -> tuple[list[int], int] | None:
-        """Makes encoded records the staged ones if the segment at hand has room for them.
+        """Stage encoded records if the current segment has room for them, else return None.
 
         ``owns``: the entries' own properties, if there may be KEYS among them. The batch's ``shared`` UNIQ_KEY stands
-        behind them and so counts for each of them.
+        behind them, so it is a key of each entry.
         """
         batch, size, count = self._batch, sum(map(len, parts)), len(offsets)
         if not batch.fits(size):
@@ -256,7 +256,7 @@ def _is_unusual(properties: bytes, words: tuple[bytes, ...]) -> bool:
 
 
 def _cut(own: bytes, size: int, count: int) -> list[bytes]:
-    """What :class:`~pymq.store.write.uniform_batch.Encoded` has of the entries' own properties, entry by entry."""
+    """Return each entry's own properties from those of a :class:`~pymq.store.write.uniform_batch.Encoded`."""
     if len(own) == size:
         return [own] * count
     return [own[at : at + size] for at in range(0, len(own), size)]

@@ -1,9 +1,9 @@
-"""Commits that are in the log but must not be seen before the disk, or enough slaves, have them.
+"""Unconfirmed commits: they are in the log, but stay invisible until they are on the disk, or on enough slaves.
 
-Under SYNC_FLUSH a message becomes visible with its fsync: RocketMQ dispatches to queues and index no further than the
-log is flushed then (Java: DefaultMessageStore.getConfirmOffset, ReputMessageService). Otherwise a consumer could get
-a message that a power loss takes back, and its offset would be given to another one. Under SYNC_MASTER the same holds
-for a fail-over: what no slave has is lost with its master. RocketMQ shows it at once there.
+Under SYNC_FLUSH a message becomes visible with its fsync. RocketMQ does the same: it dispatches only the flushed part
+of the log to queues and index (Java: DefaultMessageStore.getConfirmOffset, ReputMessageService). Otherwise a consumer
+could get a message that a power loss takes back, and another message would get its offset. Under SYNC_MASTER the same
+holds for a failover: what no slave has is lost with its master. There RocketMQ makes the message visible at once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ NEEDS_NOTHING = 0
 class UnconfirmedCommit(NamedTuple):
     """One commit's units and keys. ``last_store_ms``: store time of the newest record before it.
 
-    ``needs_synced_offset``: the log offset that must be on the disk, ``needs_confirm_offset``: that enough slaves must have;
-    NEEDS_NOTHING in both for a commit that only keeps its place behind others (it came after a switch of modes).
+    ``needs_synced_offset``: the log offset up to which the disk must have the log; ``needs_confirm_offset``: the one up
+    to which enough slaves must have it. Both are NEEDS_NOTHING when the commit only waits for those before it, after a
+    change of the mode.
     """
 
     start: int
@@ -33,7 +34,7 @@ class UnconfirmedCommit(NamedTuple):
 
 
 class UnconfirmedCommits:
-    """In the order of the log. ``synced`` and ``confirm_offset`` are the log offsets last heard of."""
+    """Keeps unconfirmed commits in log order. ``synced`` and ``confirm_offset`` are the last known log offsets."""
 
     def __init__(self) -> None:
         self._commits: deque[UnconfirmedCommit] = deque()
@@ -51,7 +52,7 @@ class UnconfirmedCommits:
         self._commits.append(commit)
 
     def pop_ready(self) -> UnconfirmedCommit | None:
-        """The oldest commit, taken out, when disk and slaves have what it needs."""
+        """Remove and return the oldest commit when disk and slaves have what it needs, else return None."""
         if (
             self._commits
             and self._commits[0].needs_synced_offset <= self.synced
@@ -61,6 +62,6 @@ class UnconfirmedCommits:
         return None
 
     def forget_topic(self, topic: str) -> None:
-        """Drops the units of a topic that is deleted: they are never to be seen."""
+        """Drop the units of a deleted topic: they must never become visible."""
         for commit in self._commits:
             commit.units[:] = [(queue, units) for queue, units in commit.units if queue.topic != topic]

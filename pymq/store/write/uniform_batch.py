@@ -1,6 +1,6 @@
 """Encodes a batch whose entries all have the same sizes, column by column with numpy instead of entry by entry.
 
-Producers that batch mostly send such batches. The result is byte for byte that of the loop in
+Most batches of producers are such. The result has the same bytes as that of the loop in
 :meth:`~pymq.store.write.plain_stager.PlainStager.stage_batch`; a property test holds them equal.
 """
 
@@ -31,10 +31,10 @@ _UNIQUE = b"UNIQ_KEY\x01"
 
 
 class Encoded(NamedTuple):
-    """Records back to back, their units, where each record starts, and the entries' own properties.
+    """Records back to back, their units, the offset of each record, and the entries' own properties.
 
-    ``own``: those of one entry when all have the same but for the value of UNIQ_KEY, otherwise of all, joined.
-    ``own_size``: of one entry's, in bytes.
+    ``own``: the properties of one entry when all entries have the same ones except for the value of UNIQ_KEY, otherwise
+    those of all entries, joined. ``own_size``: bytes of one entry's properties.
     """
 
     records: bytes
@@ -45,7 +45,7 @@ class Encoded(NamedTuple):
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch goes and what its records share. Hosts are IPv4."""
+    """The place of a batch and the values that its records share. Hosts are IPv4."""
 
     topic_part: bytes
     overhead_bytes: int
@@ -60,9 +60,9 @@ class BatchPlace(NamedTuple):
 
 
 def encode_uniform(entries: bytes, shared: bytes, place: BatchPlace) -> Encoded | None:
-    """The records of a batch request's body, or None when its entries differ in size or are malformed.
+    """Encode the records of a batch request's body. Returns None when its entries differ in size or are malformed.
 
-    ``shared`` properties, without TAGS, stand behind each entry's own.
+    The ``shared`` properties, which have no TAGS, stand behind each entry's own.
     """
     if len(entries) < COUNT_MIN * BATCH_ENTRY_OVERHEAD_BYTES:
         return None
@@ -119,9 +119,9 @@ def _all_end_properly(own: bytes, size: int, count: int) -> bool:
 
 
 def _without_repeats(own: bytes, size: int, count: int) -> bytes:
-    """The first entry's properties if the others have the same but for the value of UNIQ_KEY, otherwise ``own``.
+    """Return the first entry's properties if all entries have the same except for the value of UNIQ_KEY, else ``own``.
 
-    Then names and tags need to be looked for in one entry instead of in all.
+    In the first case names and tags can be looked up in one entry instead of in all.
     """
     first = own[:size]
     at = first.find(_UNIQUE)
@@ -140,7 +140,7 @@ def _without_repeats(own: bytes, size: int, count: int) -> bytes:
 
 
 def _common_tags_code(own: bytes, size: int, count: int) -> int | None:
-    """The tags code that all entries share, 0 without tags; None when they differ or can't be told apart by columns.
+    """Return the tags code that all entries share, 0 without tags, None when they differ or columns can't tell.
 
     ``own``: the properties of ``count`` entries, ``size`` bytes each.
     """
@@ -151,14 +151,14 @@ def _common_tags_code(own: bytes, size: int, count: int) -> int | None:
     end = own.find(b"\x02", at, size) + 1
     if found != count or at < 0 or not end:
         return None
-    start = at - 1 if at else at  # with the separator before it, so that the name is no longer one's end
+    start = at - 1 if at else at  # with the separator before it, so that it is not the end of a longer name
     if any(own[column::size] != own[column : column + 1] * count for column in range(start, end)):
         return None
     return tags_code_of(own[:size])
 
 
 def _template(body_size: int, own_size: int, shared: bytes, place: BatchPlace) -> bytes:
-    """A record with zeros where the entries differ."""
+    """Return a record with zeros where the entries differ."""
     properties_size = own_size + len(shared)
     head = HEAD_V4.pack(
         place.overhead_bytes + body_size + properties_size,
