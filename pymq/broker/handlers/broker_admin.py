@@ -170,7 +170,7 @@ class BrokerAdminHandlers:
         for topic, queue_id in gone:
             if not self._config.is_slave:  # its offsets are its master's
                 self._cursors.forget_queue(topic, queue_id)
-            log.info("%s had the expired queue %d of %s removed", peer.address, queue_id, topic)
+            log.info("%s removed the expired queue %d of %s", peer.address, queue_id, topic)
         return Reply()
 
     def _is_in_use(self, topic: str, queue_id: int) -> bool:
@@ -191,14 +191,14 @@ def _config_lines(body: bytes) -> dict[str, str]:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
-        raise _bad_config(f"the text is no UTF-8: {error}") from error
+        raise _bad_config(f"the text is not UTF-8: {error}") from error
     if "\\" in text or any(ord(character) < 32 and character != "\n" for character in text):
         raise _bad_config("CR, NUL, other control characters and backslash escapes are not allowed")
     result: dict[str, str] = {}
     for line in filter(None, (line.strip() for line in text.split("\n"))):
         name, separator, value = line.partition("=")
         if not separator or name.strip() in result:
-            raise _bad_config(f"{line[:60]!r} is no key=value line, or names a key twice")
+            raise _bad_config(f"{line[:60]!r} is not a key=value line, or names a key twice")
         result[name.strip()] = value.strip()
     if not result:
         raise _bad_config("it names no key: write key=value lines")

@@ -94,7 +94,7 @@ class OffsetHandlers:
             )
         if header.pymq_only_forward:
             if self._is_fenced():  # the slave that takes over may have copied the offsets by now
-                raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this master hands over: bring it to the next one")
+                raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this master is handing over: commit at the next one")
             offset = self._advance(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
             return Reply(ext=OffsetAnswer(offset=offset))
         self._cursors.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)

@@ -123,13 +123,13 @@ class PullHandlers:
         if self._advice.is_slave and not config.slave_read_enable:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"{config.broker_name} is a slave (id {config.broker_id}) and gives no reads: pull from its master, or "
+                f"{config.broker_name} is a slave (id {config.broker_id}) and serves no reads: pull from its master or "
                 "set slaveReadEnable=true here",
             )
         if not config.broker_permission & PERM_READ:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"the broker {config.broker_name} gives no reads (brokerPermission {config.broker_permission}): set "
+                f"the broker {config.broker_name} serves no reads (brokerPermission {config.broker_permission}): set "
                 "it to 6",
             )
         group = self._groups.ensure(header.consumer_group)

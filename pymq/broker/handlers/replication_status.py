@@ -50,7 +50,7 @@ class ReplicationStatusHandlers:
                 parse_address(master)
                 self._on_master(master)
         except (JsonError, ValueError) as error:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"who asks can't be read: {error}") from error
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the sender can't be read: {error}") from error
 
     def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
         """The same in RocketMQ's shape."""

@@ -33,5 +33,5 @@ class RoleChangeHandlers:
         try:
             request = decode_json(command.body, RoleRequest)
         except JsonError as error:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the order can't be read: {error}") from error
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the request can't be read: {error}") from error
         return Reply(body=msgspec.json.encode(self._requests.follow(request, peer.address)))

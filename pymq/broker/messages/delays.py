@@ -246,4 +246,4 @@ class DelayService:
     def _saved(self, error: Exception | None) -> None:
         if error is not None:
             self._dirty = True
-            log.warning("the delay levels' progress could not be saved, the next try follows: %s", error)
+            log.warning("the delay levels' progress could not be saved, trying again: %s", error)

@@ -57,7 +57,7 @@ class Expressions:
         expression = compile_sql(text)
         if expression.ignored_from is not None:
             log.warning(
-                "SQL92 expression %s: what begins at column %d is ignored, as RocketMQ does",
+                "SQL92 expression %s: the text from column %d is ignored, as in RocketMQ",
                 _shown(text),
                 expression.ignored_from,
             )

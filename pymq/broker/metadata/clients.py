@@ -141,7 +141,7 @@ class ClientManager:
             if client.seen_monotonic_ms < oldest_ms
         ]
         for kind, name, peer in silent:
-            log.info("group %s: no heartbeat from %s, it is forgotten", name, peer.address)
+            log.info("group %s: removed %s, which sent no heartbeat", name, peer.address)
             self.unregister(peer, None if kind else name, name if kind else None)
 
     # -- questions -----------------------------------------------------------------------------------------------

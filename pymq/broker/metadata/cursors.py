@@ -107,7 +107,7 @@ class CursorManager:
         if self._config.strict_offsets and offset < before:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
-                f"offset {offset} of {topic} queue {queue_id} is behind the committed {before}, strictOffsets is on: "
+                f"offset {offset} of {topic} queue {queue_id} is behind {before}, which strictOffsets forbids: "
                 "reset the group's offset instead",
             )
         self._set(group, topic, queue_id, offset)
@@ -230,7 +230,7 @@ class CursorManager:
     def _saved(self, error: Exception | None) -> None:
         if error is not None:
             self._dirty = True
-            log.warning("consumer offsets could not be saved, the next try follows: %s", error)
+            log.warning("consumer offsets could not be saved, trying again: %s", error)
 
     def save(self) -> None:
         """Saves now if anything changed. Raises StoreError."""

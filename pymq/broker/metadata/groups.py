@@ -71,7 +71,7 @@ def _read(table: dict[str, Any]) -> _Groups:
     for name, group in read_configs(table, "subscriptionGroupTable", SubscriptionGroupConfig).items():
         problem = names.group_problem(name)
         if problem or group.group_name != name:
-            log.warning("an entry was left out of subscriptionGroup.json: %s", problem or f"{name!r} is misnamed")
+            log.warning("an entry of subscriptionGroup.json was left out: %s", problem or f"{name!r} is misnamed")
         else:
             groups.configs[name] = group
     for name, topics in (table.get("forbiddenTable") or {}).items():
@@ -221,7 +221,7 @@ class GroupManager:
         if added and len(self._state.planned().configs) + added > limit:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"this broker has its limit of {limit} consumer groups: delete some or raise maxGroups",
+                f"this broker has reached its limit of {limit} consumer groups: delete some or raise maxGroups",
             )
 
     def _not_exist_text(self, group: str) -> str:

@@ -51,11 +51,11 @@ def read_numbers(value: Any) -> dict[int, int]:
     """A map of whole numbers, whose keys JSON holds as text; entries that are no numbers are left out."""
     result: dict[int, int] = {}
     if not isinstance(value or {}, dict):
-        log.warning("%.100r is no map of numbers and was left out", value)
+        log.warning("%.100r is not a map of numbers and was left out", value)
         return result
     for key, number in (value or {}).items():
         try:
             result[int(key)] = int(number)
         except (TypeError, ValueError):
-            log.warning("the entry %r: %r is no pair of numbers and was left out", key, number)
+            log.warning("the entry %r: %r is not a pair of numbers and was left out", key, number)
     return result

@@ -229,7 +229,7 @@ class TopicManager:
         if added and sum(map(_is_counted, self._state.planned())) + added > limit:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
-                f"this broker has its limit of {limit} topics: delete some or raise maxTopics",
+                f"this broker has reached its limit of {limit} topics: delete some or raise maxTopics",
             )
 
     def _make_at_once(self, topics: list[TopicConfig]) -> None:
@@ -256,7 +256,7 @@ def _read(table: dict[str, Any]) -> dict[str, TopicConfig]:
     for name, topic in read_configs(table, "topicConfigTable", TopicConfig).items():
         problem = names.topic_problem(name)
         if problem or topic.topic_name != name:
-            log.warning("an entry was left out of topics.json: %s", problem or f"{name!r} is misnamed")
+            log.warning("an entry of topics.json was left out: %s", problem or f"{name!r} is misnamed")
         else:
             topics[name] = topic
     return topics

@@ -54,4 +54,4 @@ def test_a_master_that_asks_is_looked_at() -> None:
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"master":1}', b'{"master":"nowhere"}'])
 def test_who_asks_must_be_readable(body: bytes) -> None:
     code, remark = Caller(World()).refused(RequestCode.PYMQ_GET_REPLICATION_STATUS, body)
-    assert code == 29 and "who asks" in remark
+    assert code == 29 and "the sender" in remark
