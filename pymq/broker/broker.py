@@ -7,12 +7,11 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TypeVar
 
 from pymq.broker.handlers.closed import ClosedDispatcher
 from pymq.broker.parts import BrokerParts
-from pymq.broker.periodic import HA_CLIENT_JOB, TICK_PERIOD_MS, periodic_work
+from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.roles.role_file import (
     RoleFile,
@@ -24,12 +23,12 @@ from pymq.broker.replication.roles.role_file import (
 )
 from pymq.broker.replication.roles.role_switch import RoleSwitch
 from pymq.broker.replication.startup_check import StartupCheck
-from pymq.broker.report.registration import Registrar
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.report.registration import Registrar, RegistrationRequests
 from pymq.broker.store_settings import store_settings
 from pymq.broker.upkeep.bulk_work import BulkWork
-from pymq.broker.upkeep.jobs import Job, JobRunner
+from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job, JobRunner
 from pymq.broker.upkeep.worker_threads import WorkerThreads
+from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE
@@ -191,6 +190,9 @@ class Broker:
             role=role,
             network=self._network,
             change_role=self.switch.ask,
+            registration_requests=RegistrationRequests(self.config, self._register_soon),
+            on_master_role=self._note_master_role,
+            hasten_job=self._hasten_job,
             memory_bytes=memory_bytes(),
         )
         self.recovery = parts.recover(is_stopping)
@@ -199,10 +201,10 @@ class Broker:
         # What a slave lacks may come any moment, much at once.
         self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
         recovered_tail = None
-        if parts.tail_recovery.is_in_doubt:
+        if parts.replication.tail_recovery.is_in_doubt:
             assert self._startup_check is not None
             self._recovered = parts
-            recovered_tail = await self._startup_check.recover_tail(parts.tail_recovery)
+            recovered_tail = await self._startup_check.recover_tail(parts.replication.tail_recovery)
             self._recovered = None
             self.recovery.log_end = recovered_tail.end
         parts.begin(recovered_tail)
@@ -290,20 +292,22 @@ class Broker:
         """Answers requests with these parts from now on; they are registered by what is returned."""
         assert self._bulk_work is not None
         self.server.dispatcher = broker_dispatcher(parts)
-        self.server.fast_path = parts.fast_path
+        self.server.fast_path = parts.requests.fast_path
         jobs = [
-            *periodic_work(parts),
+            *parts.jobs(),
             Job("bulk work", TICK_PERIOD_MS, self._bulk_work.tick),
             Job("registration", TICK_PERIOD_MS, self._register_soon),
         ]
         self._jobs = JobRunner(jobs, self.server.schedule_turn_end)
         self._jobs.start()
-        if parts.ha_client is not None:
-            parts.ha_client.wake_in = partial(self._jobs.hasten, HA_CLIENT_JOB)
         self._registrar = self._make_registrar(parts)
         return self._registrar
 
     # -- closing -------------------------------------------------------------------------------------------------
+
+    def _hasten_job(self, name: str, delay_ms: int) -> None:
+        if self._jobs is not None:
+            self._jobs.hasten(name, delay_ms)
 
     def _stop_jobs(self) -> None:
         if self._jobs is not None:
@@ -316,36 +320,33 @@ class Broker:
         parts.store.refuse_writes("the broker stops, or changes its role: send again in a moment", by="stop")
         await self._answer_waiting(parts)
         await self._await_slaves(parts)
-        parts.writer.give_up("the broker stops, or changes its role")
-        parts.pulls.long_polls.release_all()
+        parts.messages.waiting_answers.give_up("the broker stops, or changes its role")
+        parts.requests.long_polls.release_all()
         parts.leave_group("this broker stops, or changes its role")
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:
         """SYNC_FLUSH: what was committed is brought to the disk and answered before the connections go."""
-        if parts.writer.is_awaiting_sync:
+        waiting_answers = parts.messages.waiting_answers
+        if waiting_answers.is_awaiting_sync:
             try:
-                parts.writer.synced(await asyncio.to_thread(parts.store.sync, log_only=True))
+                waiting_answers.synced(await asyncio.to_thread(parts.store.sync, log_only=True))
             except (StoreUnavailableError, OSError) as error:
-                parts.writer.sync_failed(str(error))
+                waiting_answers.sync_failed(str(error))
 
     async def _await_slaves(self, parts: BrokerParts) -> None:
         """SYNC_MASTER: slaves have their usual time to confirm what was sent."""
-        confirmed = asyncio.Event()
-        parts.writer.when_confirmed(confirmed.set)
-        if not parts.sync_mode.is_refusing:
+        confirmed, sync_mode = asyncio.Event(), parts.replication.sync_mode
+        parts.messages.waiting_answers.when_confirmed(confirmed.set)
+        if not sync_mode.is_refusing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(confirmed.wait(), parts.sync_mode.timeout_ms / 1000)
+                await asyncio.wait_for(confirmed.wait(), sync_mode.timeout_ms / 1000)
 
     async def _close_parts(self, parts: BrokerParts) -> None:
         self.parts = None
         if self._slave_server is not None:
             self._slave_server.stop()
             self._slave_server = None
-        parts.flusher.stop()
-        parts.cleaner.stop()
-        parts.maintenance.stop()
-        parts.topics.stop()
-        parts.groups.stop()
+        parts.stop()
         await asyncio.to_thread(parts.close)
 
     # -- turns and connections -----------------------------------------------------------------------------------
@@ -357,15 +358,15 @@ class Broker:
 
     def _disconnected(self, connection: Connection) -> None:
         if self.parts is not None:
-            self.parts.clients.disconnect(connection)
-            self.parts.filter_servers.disconnect(connection)
+            self.parts.metadata.clients.disconnect(connection)
+            self.parts.metadata.filter_servers.disconnect(connection)
 
     async def _listen_for_slaves(self) -> None:
         """A master takes connections of slaves. Raises UsageError when the port that was set is taken."""
         parts, config = self.parts, self.config
-        if parts is None or parts.ha_service is None:
+        if parts is None or not isinstance(parts.side, MasterSide):
             return
-        self._slave_server = StreamServer(parts.ha_service.accept)
+        self._slave_server = StreamServer(parts.side.ha_service.accept)
         host, wanted = config.bind_address, self._ha_port_wanted
         try:
             config.ha_listen_port = await self._slave_server.start(host, wanted or config.listen_port + 1)
@@ -389,19 +390,15 @@ class Broker:
             gather=asyncio.gather,
             clock=self._clock,
             config=self.config,
-            topics=parts.topics,
+            topics=parts.metadata.topics,
             address=self.address,
-            wake=self._register_soon,
-            epoch=lambda: parts.epoch_file.history.epoch,
-            on_answer=parts.ha_client.note_master if parts.ha_client is not None else lambda address, ha_address: None,
+            requests=parts.registration_requests,
+            epoch=lambda: parts.replication.epoch_file.history.epoch,
+            on_answer=parts.side.note_master,
             on_refused=parts.master_monitor.note_refused,
-            filter_servers=parts.filter_servers.addresses,
+            filter_servers=parts.metadata.filter_servers.addresses,
         )
-        parts.filter_servers.on_change = registrar.register_now
         self._client.on_lost = registrar.note_lost
-        parts.when_registered = registrar.when_registered
-        parts.master_monitor.register_now = registrar.register_now
-        parts.master_monitor.on_master_role = self._note_master_role
         return registrar
 
     def _register_soon(self) -> None:

@@ -1,159 +1,130 @@
-"""The one table of the broker: which handler answers which request code, and which codes are refused and why."""
+"""The one table of the broker: request code, typed header, handler and permission of each request it answers.
+
+:data:`pymq.broker.handlers.refused.REFUSED_CODES` lists the codes that are refused, each with its reason.
+"""
 
 from __future__ import annotations
 
-from pymq.broker.addresses import own_address
-from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
-from pymq.broker.handlers.clients import ClientHandlers
-from pymq.broker.handlers.connections import ConnectionHandlers
-from pymq.broker.handlers.consumption import ConsumptionHandlers
-from pymq.broker.handlers.filter_servers import FilterServerHandlers
-from pymq.broker.handlers.groups_admin import GroupAdminHandlers
-from pymq.broker.handlers.locks import LockHandlers
-from pymq.broker.handlers.log_copy import LogCopyHandlers
-from pymq.broker.handlers.offsets import OffsetHandlers
-from pymq.broker.handlers.query import QueryHandlers
-from pymq.broker.handlers.refused import REFUSED_CODES
-from pymq.broker.handlers.relay import RelayHandlers
-from pymq.broker.handlers.replication import JoinHandlers
-from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
-from pymq.broker.handlers.resets import ResetHandlers
-from pymq.broker.handlers.role_change import RoleChangeHandlers
-from pymq.broker.handlers.send_back import SendBackHandlers
-from pymq.broker.handlers.slave_sync import SlaveSyncHandlers
-from pymq.broker.handlers.topics_admin import TopicAdminHandlers
-from pymq.broker.parts import BrokerParts
-from pymq.broker.replication.roles.write_fence import routes_with_fence
-from pymq.broker.replication.slave.rules import CHANGES, refusal_text, routes_on_slave
-from pymq.broker.replication.status import StatusReport, TruncationHistory
-from pymq.broker.report.runtime_info import RuntimeInfo
-from pymq.wire.dispatch import Dispatcher, Route
+from typing import Final
+
+from pymq.broker.handlers.handlers import Handlers
+from pymq.wire.codes import RequestCode as Code
+from pymq.wire.dispatch import Permission, Route
+from pymq.wire.headers.admin import (
+    BrokerConsumeStatsHeader,
+    CloneGroupOffsetHeader,
+    ConsumeDirectlyHeader,
+    ConsumerConnectionsHeader,
+    ConsumerRunningInfoHeader,
+    ConsumerStatusHeader,
+    ConsumeStatsHeader,
+    CorrectionOffsetHeader,
+    CreateTopicHeader,
+    DeleteGroupHeader,
+    GetTopicConfigHeader,
+    GroupForbiddenHeader,
+    GroupHeader,
+    ProducerConnectionsHeader,
+    QueryConsumeQueueHeader,
+    ResetOffsetHeader,
+    StatsDataHeader,
+    TopicGroupHeader,
+    TopicHeader,
+)
+from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
+from pymq.wire.headers.filter_server import RegisterFilterServerHeader
+from pymq.wire.headers.offset import (
+    QueryConsumerOffsetHeader,
+    QueueOffsetHeader,
+    SearchOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from pymq.wire.headers.pull import PullMessageHeader, QueryMessageHeader, ViewMessageHeader
+from pymq.wire.headers.send import ConsumerSendMsgBackHeader, SendMessageHeader, SendMessageV2Header
+
+OPEN: Final = Permission.OPEN
+PUBLISH: Final = Permission.PUBLISH
+SUBSCRIBE: Final = Permission.SUBSCRIBE
+ADMIN: Final = Permission.ADMIN
+INNER: Final = Permission.INNER
 
 
-def broker_routes(parts: BrokerParts) -> list[Route]:
-    """Every row: request code, typed header, handler, permission."""
-    p = parts
-    config, clock, store, topics = p.config, p.clock, p.store, p.topics
-    groups, cursors, clients, stats = p.groups, p.cursors, p.clients, p.stats
-    address = own_address(config)
-
-    def is_fenced() -> bool:
-        return p.write_fence.is_on
-
-    replication = StatusReport(
-        config=config,
-        store=store,
-        role=p.role,
-        sync_mode=p.sync_mode,
-        ha_service=p.ha_service,
-        ha_client=p.ha_client_view,
-        epoch_history=lambda: p.epoch_file.history,
-        truncations=TruncationHistory(p.files, config.store_path_root_dir),
-        troubles=lambda: [*p.master_monitor.troubles, p.tail_recovery.fenced_for],
-        recovered_tail=lambda: p.tail_recovery.recovered_tail,
-        end_in_doubt=lambda: p.tail_recovery.may_lack_confirmed(p.ha_client),
-        master_role=lambda: p.master_monitor.master_role,
-        second_master=lambda: p.master_monitor.second_master_address,
-    )
-    runtime_info = RuntimeInfo(
-        config=config,
-        clock=clock,
-        files=p.files,
-        store=store,
-        stats=stats,
-        writer=p.writer,
-        delays=p.delays,
-        replication=replication,
-    )
-    handlers = (
-        p.sends,
-        p.pulls,
-        SendBackHandlers(retries=p.retries, writer=p.writer),
-        OffsetHandlers(
-            store=store,
-            topics=topics,
-            groups=groups,
-            cursors=cursors,
-            epoch_start=lambda: p.epoch_file.history.newest_start,
-            is_fenced=is_fenced,
-        ),
-        ClientHandlers(
-            config=config,
-            clients=clients,
-            groups=groups,
-            topics=topics,
-            expressions=p.expressions,
-            makes_groups=p.role.is_master,
-        ),
-        LockHandlers(config=config, topics=topics, groups=groups, leaser=p.leaser),
-        QueryHandlers(config=config, store=store, topics=topics),
-        TopicAdminHandlers(
-            config=config,
-            topics=topics,
-            cursors=cursors,
-            stats=stats,
-            store=store,
-            writer=p.writer,
-            # The registrar comes after the table, so it is looked up at the call.
-            when_registered=lambda callback: p.when_registered(callback),  # noqa: PLW0108
-        ),
-        GroupAdminHandlers(groups=groups, topics=topics, cursors=cursors, leaser=p.leaser, stats=stats),
-        ConnectionHandlers(clients=clients),
-        ConsumptionHandlers(
-            config=config,
-            clock=clock,
-            store=store,
-            topics=topics,
-            cursors=cursors,
-            clients=clients,
-            stats=stats,
-            address=address,
-        ),
-        ResetHandlers(
-            config=config,
-            store=store,
-            topics=topics,
-            groups=groups,
-            cursors=cursors,
-            clients=clients,
-            wake_pulls=p.pulls.long_polls.wake_queue,
-        ),
-        RelayHandlers(clients=clients, store=store),
-        BrokerAdminHandlers(
-            config=config,
-            clock=clock,
-            store=store,
-            topics=topics,
-            clients=clients,
-            cursors=cursors,
-            expressions=p.expressions,
-            stats=stats,
-            writer=p.writer,
-            cleaner=p.cleaner,
-            runtime_info=runtime_info,
-        ),
-        SlaveSyncHandlers(cursors=cursors, delays=p.delays, role=p.role, copies=p.table_requests),
-        JoinHandlers(
-            config=config,
-            store=store,
-            ha_service=p.ha_service,
-            epoch_history=lambda: p.epoch_file.history,
-            why_not=lambda: p.tail_recovery.fenced_for,
-            note=p.tail_recovery.note_slave,
-        ),
-        ReplicationStatusHandlers(replication, p.master_monitor.note_other_master),
-        RoleChangeHandlers(p.role_requests),
-        LogCopyHandlers(config=config, store=store),
-        FilterServerHandlers(config=config, filter_servers=p.filter_servers),
-    )
-    routes = [route for handler in handlers for route in handler.routes()]
-    if p.role.is_master:
-        return routes_with_fence(routes, CHANGES, is_fenced)
-    return routes_on_slave(
-        routes, lambda what: refusal_text(config.broker_name, p.role.broker_id, p.master_address, what)
-    )
-
-
-def broker_dispatcher(parts: BrokerParts) -> Dispatcher:
-    """The table, ready to answer."""
-    return Dispatcher(broker_routes(parts), "broker", REFUSED_CODES)
+def broker_routes(h: Handlers) -> list[Route]:
+    """Return every row. A slave refuses some of them, see :mod:`pymq.broker.replication.slave.rules`."""
+    return [
+        # -- Sending and pulling
+        Route(Code.SEND_MESSAGE, SendMessageHeader, h.sends.send, PUBLISH),
+        Route(Code.SEND_MESSAGE_V2, SendMessageV2Header, h.sends.send, PUBLISH),
+        Route(Code.SEND_BATCH_MESSAGE, SendMessageV2Header, h.sends.send_batch, PUBLISH),
+        Route(Code.PULL_MESSAGE, PullMessageHeader, h.pulls.pull, SUBSCRIBE),
+        Route(Code.LITE_PULL_MESSAGE, PullMessageHeader, h.pulls.pull, SUBSCRIBE),
+        Route(Code.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackHeader, h.send_back.send_back, SUBSCRIBE),
+        # -- Consumers: offsets, heartbeats, locks
+        Route(Code.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, h.offsets.query, SUBSCRIBE),
+        Route(Code.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, h.offsets.update, SUBSCRIBE),
+        Route(Code.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader, h.offsets.search, SUBSCRIBE),
+        Route(Code.GET_MAX_OFFSET, QueueOffsetHeader, h.offsets.max_offset, SUBSCRIBE),
+        Route(Code.GET_MIN_OFFSET, QueueOffsetHeader, h.offsets.min_offset, SUBSCRIBE),
+        Route(Code.GET_EARLIEST_MSG_STORETIME, QueueOffsetHeader, h.offsets.earliest_time, SUBSCRIBE),
+        Route(Code.HEART_BEAT, None, h.clients.heartbeat, OPEN),
+        Route(Code.UNREGISTER_CLIENT, UnregisterClientHeader, h.clients.unregister, OPEN),
+        Route(Code.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader, h.clients.consumer_list, SUBSCRIBE),
+        Route(Code.CHECK_CLIENT_CONFIG, None, h.clients.check_client, SUBSCRIBE),
+        Route(Code.LOCK_BATCH_MQ, None, h.locks.lock, SUBSCRIBE),
+        Route(Code.UNLOCK_BATCH_MQ, None, h.locks.unlock, SUBSCRIBE),
+        # -- Looking for messages
+        Route(Code.QUERY_MESSAGE, QueryMessageHeader, h.query.by_key, SUBSCRIBE),
+        Route(Code.VIEW_MESSAGE_BY_ID, ViewMessageHeader, h.query.by_id, SUBSCRIBE),
+        # -- Operators: topics and groups
+        Route(Code.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader, h.topics_admin.create, ADMIN),
+        Route(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, h.topics_admin.create_list, ADMIN),
+        Route(Code.DELETE_TOPIC_IN_BROKER, TopicHeader, h.topics_admin.delete, ADMIN),
+        Route(Code.GET_TOPIC_CONFIG, GetTopicConfigHeader, h.topics_admin.config_of, ADMIN),
+        Route(Code.GET_ALL_TOPIC_CONFIG, None, h.topics_admin.all_configs, INNER),
+        Route(Code.GET_TOPIC_STATS_INFO, TopicHeader, h.topics_admin.stats, ADMIN),
+        Route(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, h.topics_admin.system_topics, ADMIN),
+        Route(Code.CLEAN_UNUSED_TOPIC, None, h.topics_admin.clean_unused, ADMIN),
+        Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, h.groups_admin.create, ADMIN),
+        Route(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, h.groups_admin.create_list, ADMIN),
+        Route(Code.DELETE_SUBSCRIPTIONGROUP, DeleteGroupHeader, h.groups_admin.delete, ADMIN),
+        Route(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, h.groups_admin.all_configs, INNER),
+        Route(Code.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader, h.groups_admin.config_of, ADMIN),
+        Route(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, GroupForbiddenHeader, h.groups_admin.forbid, ADMIN),
+        # -- Operators: consumers and what they have consumed
+        Route(Code.GET_CONSUMER_CONNECTION_LIST, ConsumerConnectionsHeader, h.connections.consumers, ADMIN),
+        Route(Code.GET_PRODUCER_CONNECTION_LIST, ProducerConnectionsHeader, h.connections.producers, ADMIN),
+        Route(Code.GET_ALL_PRODUCER_INFO, None, h.connections.all_producers, ADMIN),
+        Route(Code.GET_CONSUME_STATS, ConsumeStatsHeader, h.consumption.consume_stats, ADMIN),
+        Route(Code.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader, h.consumption.broker_consume_stats, ADMIN),
+        Route(Code.QUERY_CONSUME_TIME_SPAN, TopicGroupHeader, h.consumption.time_spans, ADMIN),
+        Route(Code.QUERY_CORRECTION_OFFSET, CorrectionOffsetHeader, h.consumption.correction_offsets, ADMIN),
+        Route(Code.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader, h.consumption.groups_of_topic, ADMIN),
+        Route(Code.QUERY_TOPICS_BY_CONSUMER, GroupHeader, h.consumption.topics_of_group, ADMIN),
+        Route(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, TopicGroupHeader, h.consumption.subscription, ADMIN),
+        Route(Code.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetHeader, h.resets.reset, ADMIN),
+        Route(Code.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader, h.resets.clone, ADMIN),
+        Route(Code.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfoHeader, h.relay.running_info, ADMIN),
+        Route(Code.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader, h.relay.consume_directly, ADMIN),
+        Route(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader, h.relay.consumer_status, ADMIN),
+        # -- Operators: this broker
+        Route(Code.UPDATE_BROKER_CONFIG, None, h.broker_admin.update_config, ADMIN),
+        Route(Code.GET_BROKER_CONFIG, None, h.broker_admin.config, ADMIN),
+        Route(Code.GET_BROKER_RUNTIME_INFO, None, h.broker_admin.runtime_info, ADMIN),
+        Route(Code.VIEW_BROKER_STATS_DATA, StatsDataHeader, h.broker_admin.stats_data, ADMIN),
+        Route(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, h.broker_admin.queue_entries, ADMIN),
+        Route(Code.CLEAN_EXPIRED_CONSUMEQUEUE, None, h.broker_admin.clean_expired_queues, ADMIN),
+        Route(Code.DELETE_EXPIRED_COMMITLOG, None, h.broker_admin.delete_expired_segments, ADMIN),
+        # -- Replication: tables, log, status, roles
+        Route(Code.GET_ALL_CONSUMER_OFFSET, None, h.tables.consumer_offsets, INNER),
+        Route(Code.GET_ALL_DELAY_OFFSET, None, h.tables.delay_offsets, INNER),
+        Route(Code.GET_ALL_MESSAGE_REQUEST_MODE, None, h.tables.request_modes, INNER),
+        Route(Code.PYMQ_COPY_METADATA, None, h.replicas.copy_metadata, INNER),
+        Route(Code.PYMQ_JOIN_MASTER, None, h.replicas.join, INNER),
+        Route(Code.PYMQ_GET_REPLICATION_STATUS, None, h.replication_status.status, ADMIN),
+        Route(Code.GET_BROKER_HA_STATUS, None, h.replication_status.ha_status, ADMIN),
+        Route(Code.PYMQ_CHANGE_ROLE, None, h.role_change.change_role, ADMIN),
+        Route(Code.PYMQ_LIST_LOG_DIGESTS, None, h.log_copy.digests, INNER),
+        Route(Code.PYMQ_READ_LOG, None, h.log_copy.read, INNER),
+        # -- Filter servers
+        Route(Code.REGISTER_FILTER_SERVER, RegisterFilterServerHeader, h.filter_servers.register, INNER),
+    ]

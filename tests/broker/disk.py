@@ -65,8 +65,15 @@ class Threads:
     def of(cls, world: World) -> Threads:
         """Takes the place of the world's own (idle) thread runner."""
         threads = cls()
-        flusher = Flusher(world.parts.store, threads, threads.after, clock=world.clock, config=world.config)
-        flusher.writer = world.parts.writer
-        world.parts.flusher = flusher
-        world.parts.writer._request_sync = flusher.request
+        parts = world.parts
+        flusher = Flusher(
+            parts.store,
+            threads,
+            threads.after,
+            clock=world.clock,
+            config=world.config,
+            waiting_answers=parts.messages.waiting_answers,
+        )
+        parts.messages.flusher = flusher
+        parts.messages.writer._request_sync = flusher.request
         return threads

@@ -22,7 +22,7 @@ from pymq.model import fastjson
 from pymq.model.record import decode_records
 from pymq.store.disk.fs import RealFiles
 from pymq.store.disk.json_table import CHECKSUM
-from tests.broker.world import NoNetwork
+from tests.broker.world import AlwaysRegistered, NoNetwork
 
 STORES = Path(__file__).parent.parent / "golden" / "stores"
 
@@ -56,6 +56,7 @@ def parts(tmp_path: Path) -> Iterator[BrokerParts]:
         role=Role(config.broker_id),
         network=NoNetwork(),
         change_role=lambda change: None,
+        registration_requests=AlwaysRegistered(config),
     )
     made.open()
     yield made
@@ -75,7 +76,7 @@ def original(name: str) -> Any:
 
 def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
     topics = original("topics")["topicConfigTable"]
-    found = parts.topics.all()
+    found = parts.metadata.topics.all()
     for name, topic in topics.items():
         assert (found[name].read_queue_nums, found[name].write_queue_nums, found[name].perm) == (
             topic["readQueueNums"],
@@ -83,21 +84,21 @@ def test_every_topic_group_and_offset_is_there(parts: BrokerParts) -> None:
             topic["perm"],
         )
         assert found[name].attributes == topic["attributes"]
-    assert parts.groups.all().keys() == original("subscriptionGroup")["subscriptionGroupTable"].keys()
+    assert parts.metadata.groups.all().keys() == original("subscriptionGroup")["subscriptionGroupTable"].keys()
     offsets = original("consumerOffset")["offsetTable"]
-    shown = parts.cursors.as_table()["offsetTable"]
+    shown = parts.metadata.cursors.as_table()["offsetTable"]
     assert shown == {key: {str(queue): at for queue, at in queues.items()} for key, queues in offsets.items()}
 
 
 def test_tables_keep_everything_apache_wrote(parts: BrokerParts) -> None:
     """What PyMQ saves has Apache's members with Apache's values; only topics of PyMQ's own defaults come to it."""
-    parts.topics._state.change_at_once(lambda topics: None)
-    parts.groups._state.change_at_once(lambda groups: None)
-    parts.topics.save()
-    parts.groups.save()
-    parts.cursors._dirty = parts.delays._dirty = True
-    parts.cursors.save()
-    parts.delays.save()
+    parts.metadata.topics._state.change_at_once(lambda topics: None)
+    parts.metadata.groups._state.change_at_once(lambda groups: None)
+    parts.metadata.topics.save()
+    parts.metadata.groups.save()
+    parts.metadata.cursors._dirty = parts.messages.delays._dirty = True
+    parts.metadata.cursors.save()
+    parts.messages.delays.save()
     for name in ("topics", "subscriptionGroup", "consumerOffset", "delayOffset"):
         before = with_text_keys(original(name))
         after = with_text_keys(fastjson.loads(parts.files.read_bytes(f"{parts.store._root}/config/{name}.json")))
@@ -125,14 +126,14 @@ def test_delayed_messages_that_apache_left_are_delivered_once(parts: BrokerParts
     before = {key: parts.store.max_offset(*key) for key in parts.store.queues()}
     waiting = {
         level: parts.store.max_offset("SCHEDULE_TOPIC_XXXX", level - 1) - offset
-        for level, offset in parts.delays.offsets().items()
+        for level, offset in parts.messages.delays.offsets().items()
     }
     assert sum(waiting.values()) > 0
-    assert not parts.delays.tick()
+    assert not parts.messages.delays.tick()
     clock.advance(7_200_000)
-    while parts.delays.tick():
+    while parts.messages.delays.tick():
         pass
-    assert parts.delays.delivered_count == sum(waiting.values()) and parts.delays.dropped_count == 0
+    assert parts.messages.delays.delivered_count == sum(waiting.values()) and parts.messages.delays.dropped_count == 0
     delivered = []
     for topic, queue_id in list(parts.store.queues()):
         start = before.get((topic, queue_id), 0)

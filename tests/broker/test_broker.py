@@ -74,7 +74,7 @@ def test_it_registers_serves_and_stops_cleanly(tmp_path: Path) -> None:
                 await producer.send(Message("T", b"again"), queue=result.queue)
                 assert [message.body for message in (await waiting).messages()] == [b"again"]
                 parts = broker.parts
-                assert parts is not None and parts.fast_sends.count >= 1
+                assert parts is not None and parts.requests.fast_sends.count >= 1
             await broker.stop()
             await broker.stop()
             await until(lambda: len(namesrv.table.brokers) == 0)
@@ -138,7 +138,7 @@ def test_a_pull_that_waits_is_answered_by_the_stop(tmp_path: Path) -> None:
                 waiting = asyncio.ensure_future(consumer.pull(queue, 1, suspend_ms=15_000))
                 parts = broker.parts
                 assert parts is not None
-                await until(lambda: parts.pulls.long_polls.count == 1)
+                await until(lambda: parts.requests.long_polls.count == 1)
                 await broker.stop()
                 result = await waiting
                 assert result.messages() == [] and result.next_offset == 1
@@ -250,16 +250,16 @@ def test_a_disk_that_hangs_holds_up_the_operator_s_change_alone(tmp_path: Path) 
                 assert result.queue in await consumer.queues("T")
                 found = await consumer.pull(result.queue, 0)
                 assert [message.body for message in found.messages()] == [b"hello"]
-                assert broker.parts is not None and broker.parts.topics.get("U") is None
+                assert broker.parts is not None and broker.parts.metadata.topics.get("U") is None
                 assert not waiting.done()
                 files.released.set()
                 await waiting
-                assert broker.parts.topics.get("U") is not None
+                assert broker.parts.metadata.topics.get("U") is not None
             await broker.stop()
             again = make_broker(tmp_path / "data", namesrv.address)
             await again.start()
             assert again.parts is not None
-            assert {"T", "U"} <= again.parts.topics.all().keys() and "G" in again.parts.groups.all()
+            assert {"T", "U"} <= again.parts.metadata.topics.all().keys() and "G" in again.parts.metadata.groups.all()
             await again.stop()
 
     asyncio.run(scenario())
@@ -277,7 +277,7 @@ def test_answers_under_sync_flush_come_after_the_disk_has_them(tmp_path: Path) -
                     results = await asyncio.gather(*[producer.send(Message("T", b"x")) for _ in range(8)])
                     assert all(result.status.value == "SEND_OK" for result in results)
                     assert parts.store.synced_offset == parts.store.physical_max_offset
-            assert 1 <= parts.flusher.sync_count < 20 * 8
+            assert 1 <= parts.messages.flusher.sync_count < 20 * 8
             await broker.stop()
 
     asyncio.run(scenario())

@@ -105,7 +105,7 @@ def test_while_a_sync_hangs_only_its_answers_wait(tmp_path: Path, monkeypatch: p
         held = HeldSync(parts.store, monkeypatch)
         try:
             waiting = asyncio.ensure_future(producer.send(Message("T", b"2"), queue=first.queue))
-            await until(lambda: parts.writer.is_awaiting_sync)
+            await until(lambda: parts.messages.waiting_answers.is_awaiting_sync)
             hasty = Message("T", b"3", wait_store=False)
             result = await producer.send(hasty, queue=first.queue)
             assert result.queue_offset == 2 and not waiting.done() and held.started.is_set()
@@ -129,7 +129,7 @@ def test_a_stop_answers_what_waits_for_the_disk(tmp_path: Path, monkeypatch: pyt
         assert parts is not None
         held = HeldSync(parts.store, monkeypatch)
         waiting = asyncio.ensure_future(producer.send(Message("T", b"2"), queue=first.queue))
-        await until(lambda: parts.writer.is_awaiting_sync)
+        await until(lambda: parts.messages.waiting_answers.is_awaiting_sync)
         stopping = asyncio.ensure_future(broker.stop())
         await until(lambda: not parts.store.is_writable)
         held.let_go()

@@ -17,24 +17,24 @@ from pymq.wire.ha import encode_report
 from tests.broker.disk import failing
 from tests.broker.replication.cable import Cable
 from tests.broker.replication.taker import Taker
-from tests.broker.world import ROOT, Caller, World
+from tests.broker.world import ROOT, Caller, World, master_side
 
 
 def test_everything_kept_is_there_after_a_clean_stop() -> None:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2)])
-    world.parts.groups.put([SubscriptionGroupConfig(group_name="g", retry_max_times=7)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2)])
+    world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g", retry_max_times=7)])
     world.put("T", b"1", queue_id=1, KEYS="k")
     world.put("T", b"later", DELAY="5")
-    world.parts.cursors.commit("g", "T", 1, 1)
+    world.parts.metadata.cursors.commit("g", "T", 1, 1)
     again = world.reopened()
-    assert again.parts.topics.require("T").read_queue_nums == 3
-    assert again.parts.groups.ensure("g").retry_max_times == 7
-    assert again.parts.cursors.query("g", "T", 1) == 1
+    assert again.parts.metadata.topics.require("T").read_queue_nums == 3
+    assert again.parts.metadata.groups.ensure("g").retry_max_times == 7
+    assert again.parts.metadata.cursors.query("g", "T", 1) == 1
     assert [message.body for message in again.messages("T", 1)] == [b"1"]
     assert len(again.parts.store.find_by_key("T", "k", 10)) == 1
     again.clock.advance(60_000)
-    again.parts.delays.tick()
+    again.parts.messages.delays.tick()
     assert [message.body for message in again.messages("T", 0)] == [b"later"]
 
 
@@ -82,9 +82,9 @@ def test_a_stop_on_a_failing_disk_is_not_called_clean() -> None:
 
 def test_a_table_that_can_t_be_saved_does_not_keep_the_store_open() -> None:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     world.put("T", b"1")
-    world.parts.cursors.commit("g", "T", 0, 1)
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
     with failing(world, "open", "/config/"), pytest.raises(StoreError):
         world.parts.close()
     again = World(world.files, world.clock)
@@ -96,14 +96,14 @@ def test_a_table_that_can_t_be_read_frees_the_directory(table: str) -> None:
     world = World()
     world.put("T", b"1", DELAY="1")
     world.put("T", b"1")
-    world.parts.cursors.commit("g", "T", 0, 1)
-    world.parts.groups.ensure("g")
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
+    world.parts.metadata.groups.ensure("g")
     world.parts.close()
     with failing(world, "read_bytes", f"/config/{table}.json", errno.EIO), pytest.raises(StoreError, match=table):
         World(world.files, world.clock)
     again = World(world.files, world.clock)
     assert [message.body for message in again.messages("T")] == [b"1"]
-    assert again.parts.cursors.query("g", "T", 0) == 1
+    assert again.parts.metadata.cursors.query("g", "T", 0) == 1
 
 
 def test_an_arrival_reaches_parked_pulls_and_delays() -> None:
@@ -113,15 +113,15 @@ def test_an_arrival_reaches_parked_pulls_and_delays() -> None:
         "consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 6,
         "commitOffset": 0, "suspendTimeoutMillis": 1000, "subVersion": 0, "subscription": "*",
     }  # fmt: skip
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     assert caller.ask(11, **pull) is None
     world.put("T", b"1", DELAY="1")
-    assert world.parts.delays.next_due_ms() == world.clock.now_ms() + 1000
-    world.parts.pulls.long_polls.wake()
+    assert world.parts.messages.delays.next_due_ms() == world.clock.now_ms() + 1000
+    world.parts.requests.long_polls.wake()
     assert caller.peer.answers == []
     world.clock.advance(1000)
-    world.parts.delays.tick()
-    world.parts.pulls.long_polls.wake()
+    world.parts.messages.delays.tick()
+    world.parts.requests.long_polls.wake()
     assert [reply.code for reply in caller.peer.answers] == [0]
 
 
@@ -129,9 +129,8 @@ def test_slaves_that_are_sent_away_move_nothing_in_a_store_that_another_thread_c
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, cable, moved = World(), Cable(), []
-    monkeypatch.setattr(world.parts.writer, "release_confirmed", lambda: moved.append("confirmed"))
-    assert world.parts.ha_service is not None
-    cable.listeners["ha"] = world.parts.ha_service.accept
+    monkeypatch.setattr(world.parts.messages.waiting_answers, "release_confirmed", lambda: moved.append("confirmed"))
+    cable.listeners["ha"] = master_side(world.parts).ha_service.accept
     taker = Taker()
     cable.connect("ha", taker)
     cable.settle()
@@ -153,9 +152,9 @@ def test_message_ids_name_the_broker_s_address() -> None:
 
 def test_locks_and_memberships_are_forgotten_by_a_restart() -> None:
     world = World()
-    world.parts.leaser.lock_batch("g", "client", [MessageQueue("T", "broker-a", 0)])
-    assert world.parts.leaser.is_ordered("g")
-    assert not world.reopened().parts.leaser.is_ordered("g")
+    world.parts.metadata.leaser.lock_batch("g", "client", [MessageQueue("T", "broker-a", 0)])
+    assert world.parts.metadata.leaser.is_ordered("g")
+    assert not world.reopened().parts.metadata.leaser.is_ordered("g")
 
 
 def test_settings_reach_the_store() -> None:

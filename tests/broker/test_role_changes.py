@@ -23,6 +23,7 @@ from pymq.model.record import decode_records
 from pymq.namesrv.server import NameServer
 from pymq.store.disk.fs import File, RealFiles
 from tests.broker.test_broker import make_broker, name_server, until
+from tests.broker.world import slave_side
 
 
 @asynccontextmanager
@@ -41,7 +42,7 @@ def change(broker: Broker, role: Role, why: str = "a test asked for it") -> None
 
 
 def is_following(broker: Broker) -> bool:
-    return broker.parts is not None and broker.parts.ha_client is not None and broker.parts.ha_client.is_following
+    return broker.parts is not None and broker.parts.side.is_following
 
 
 async def changed(broker: Broker, broker_id: int) -> None:
@@ -59,9 +60,9 @@ def test_a_slave_that_is_started_first_waits_for_its_master(tmp_path: Path) -> N
         async with name_server() as namesrv:
             slave = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             async with running(slave):
-                assert slave.parts is not None and slave.parts.ha_client is not None
-                await until(lambda: slave.parts and slave.parts.ha_client and slave.parts.ha_client.state().problem)
-                assert "no master" in slave.parts.ha_client.state().problem
+                assert slave.parts is not None
+                await until(lambda: slave.parts and slave_side(slave.parts).ha_client.state().problem)
+                assert "no master" in slave_side(slave.parts).ha_client.state().problem
                 async with running(make_broker(tmp_path / "a", namesrv.address)):
                     await until(lambda: is_following(slave))
 
@@ -74,7 +75,7 @@ def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
             a = make_broker(tmp_path / "a", namesrv.address, brokerRole="SYNC_MASTER")
             b = make_broker(tmp_path / "b", namesrv.address, brokerId="1")
             async with running(a, b), Producer("P", namesrv=namesrv.address) as producer:
-                await until(lambda: is_following(b) and b.parts and b.parts.master_monitor.master_role)
+                await until(lambda: is_following(b) and b.parts and b.parts.replication.master_role.name)
                 assert (await producer.send(Message("T", b"1"))).status.value == "SEND_OK"
                 ha_port = a.config.ha_listen_port
                 change(a, Role(1, master_address=b.address))
@@ -87,14 +88,12 @@ def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
                 await until(lambda: is_following(a))
                 assert b.config.broker_role == "SYNC_MASTER", "the new master promises what the old one did"
                 await until(lambda: registered(namesrv) == {0: b.address, 1: a.address})
-                await until(
-                    lambda: b.parts is not None and b.parts.ha_service and b.parts.ha_service.in_sync_count == 1
-                )
+                await until(lambda: b.parts and b.parts.replication.sync_mode.slaves.in_sync_count == 1)
                 async with Producer("Q", namesrv=namesrv.address) as other:
                     assert (await other.send(Message("T", b"2"))).status.value == "SEND_OK"
                 assert a.parts is not None and b.parts is not None
                 assert a.parts.store.physical_max_offset == b.parts.store.physical_max_offset
-                assert [entry.epoch for entry in a.parts.epoch_file.history.entries] == [1, 2]
+                assert [entry.epoch for entry in a.parts.replication.epoch_file.history.entries] == [1, 2]
 
     asyncio.run(scenario())
 
@@ -179,7 +178,7 @@ async def two_masters_of_one_epoch(
         async with Producer("P", namesrv=one.address) as producer:
             await producer.send(Message("T", b"all have this"))
         _, b, c = brokers
-        await until(lambda: all(is_following(slave) and slave.parts.topics.get("T") for slave in (b, c)))
+        await until(lambda: all(is_following(slave) and slave.parts.metadata.topics.get("T") for slave in (b, c)))
         end = brokers[0].parts.store.physical_max_offset
         await until(lambda: all(slave.parts.store.physical_max_offset == end for slave in (b, c)))
     found = []
@@ -207,14 +206,14 @@ def test_offsets_that_are_committed_while_the_master_hands_over_come_to_the_new_
 
                 def commit_late(step: str) -> None:
                     if "steps down" in step:  # the slave has copied the offsets
-                        master.parts.cursors.commit("g", "T", queue_id, 1)
+                        master.parts.metadata.cursors.commit("g", "T", queue_id, 1)
 
                 plan = await make_plan(admin, slave.address)
                 await Promotion(admin.replication, SystemClock(), asyncio.sleep, tell=commit_late).run(plan)
                 await changed(slave, 0)
-                await until(lambda: slave.parts.cursors.query("g", "T", queue_id) != -1)
-                await until(lambda: not len(master.parts.pending_offsets))
-                assert slave.parts.cursors.query("g", "T", queue_id) == 1
+                await until(lambda: slave.parts.metadata.cursors.query("g", "T", queue_id) != -1)
+                await until(lambda: not len(master.parts.metadata.pending_offsets))
+                assert slave.parts.metadata.cursors.query("g", "T", queue_id) == 1
 
     asyncio.run(scenario())
 
@@ -358,7 +357,7 @@ def test_a_stop_waits_for_the_record_that_is_being_saved(tmp_path: Path) -> None
 
         broker._role_file.save = slow_save  # type: ignore[method-assign]
         assert broker.parts is not None
-        broker.parts.master_monitor.note_master_role("SYNC_MASTER")
+        broker.parts.replication.master_role.note("SYNC_MASTER")
         stopping = asyncio.create_task(broker.stop())
         await until(lambda: broker._is_stopping)
         may_save.set()

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pymq.broker.handlers.refused import REFUSED_CODES
-from pymq.broker.routes import broker_routes
+from pymq.broker.wiring import routes_in_role
 from pymq.wire.codes import ResponseCode
 from pymq.wire.dispatch import Permission
 from tests.broker.world import Caller, World
@@ -22,7 +22,7 @@ def documented(kind: str) -> dict[int, str]:
 
 
 def test_every_served_code_is_documented_and_no_other() -> None:
-    assert documented("served") == {route.code: route.name for route in broker_routes(World().parts)}
+    assert documented("served") == {route.code: route.name for route in routes_in_role(World().parts)}
 
 
 def test_every_refused_code_is_documented_with_its_reason() -> None:
@@ -32,7 +32,7 @@ def test_every_refused_code_is_documented_with_its_reason() -> None:
 
 
 def test_no_code_is_both_served_and_refused() -> None:
-    served = {route.code for route in broker_routes(World().parts)}
+    served = {route.code for route in routes_in_role(World().parts)}
     assert not served & REFUSED_CODES.keys()
 
 
@@ -46,7 +46,7 @@ def test_a_refused_code_says_why_and_an_unknown_one_is_named() -> None:
 
 
 def test_what_changes_the_broker_needs_an_operator() -> None:
-    permissions = {route.name: route.permission for route in broker_routes(World().parts)}
+    permissions = {route.name: route.permission for route in routes_in_role(World().parts)}
     changing = [
         name for name in permissions if name.startswith(("UPDATE_AND_CREATE", "DELETE", "UPDATE_BROKER", "CLEAN"))
     ]

@@ -42,7 +42,7 @@ class Two:
         await self.slave.start()
         parts = self.master.parts
         assert parts is not None
-        await until(lambda: parts.sync_mode.slaves.in_sync_count == 1 and parts.store.is_writable)
+        await until(lambda: parts.replication.sync_mode.slaves.in_sync_count == 1 and parts.store.is_writable)
 
     def slave_end(self, queue: MessageQueue) -> int:
         assert self.slave.parts is not None
@@ -151,4 +151,4 @@ def test_reading_goes_on_without_the_master_and_returns_to_it(tmp_path: Path) ->
 
 def _cursor(broker: Broker, queue: MessageQueue) -> int:
     assert broker.parts is not None
-    return broker.parts.cursors.query("G", queue.topic, queue.queue_id)
+    return broker.parts.metadata.cursors.query("G", queue.topic, queue.queue_id)

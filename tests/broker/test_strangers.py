@@ -16,6 +16,7 @@ from pymq.client import Message, Producer
 from pymq.rate_limited_log import LINES_MAX
 from tests.broker.test_broker import DEADLINE_S, until
 from tests.broker.test_slave_reads import Two, two
+from tests.broker.world import master_side, slave_side
 
 _RNG = random.Random(7)
 KINDS = {
@@ -78,7 +79,7 @@ async def check_serving(brokers: Two, producer: Producer) -> None:
     async with asyncio.timeout(DEADLINE_S):
         result = await producer.send(Message("T", b"on it goes"))
     assert result.status.name == "SEND_OK"
-    ha_client = brokers.slave.parts.ha_client if brokers.slave.parts is not None else None
+    ha_client = slave_side(brokers.slave.parts).ha_client if brokers.slave.parts is not None else None
     assert ha_client is not None
     await until(lambda: ha_client.is_following)
 
@@ -89,12 +90,12 @@ def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogC
             await brokers.start_slave()
             await check_serving(brokers, producer)
             parts = brokers.master.parts
-            assert parts is not None and parts.ha_service is not None
+            assert parts is not None
             caplog.clear()
             await asyncio.gather(storm(brokers.master, 2000), *(check_serving(brokers, producer) for _ in range(50)))
             await check_serving(brokers, producer)
             assert logged(caplog) <= LINES_MAX + 2, "two of the slave's own at most"
-            ha_service = parts.ha_service
+            ha_service = master_side(parts).ha_service
             await until(lambda: len(ha_service._connections) == 1)
             states = {state.state for state in ha_service.states()}
             assert states == {"following", "refused"}
@@ -107,8 +108,8 @@ def test_each_kind_of_stranger_is_told_once(tmp_path: Path, caplog: pytest.LogCa
     async def scenario() -> None:
         async with two(tmp_path, brokerRole="ASYNC_MASTER", **SOON) as (brokers, _):
             parts = brokers.master.parts
-            assert parts is not None and parts.ha_service is not None
-            ha_service = parts.ha_service
+            assert parts is not None
+            ha_service = master_side(parts).ha_service
             caplog.clear()
             await asyncio.gather(*(until_sent_away(brokers.master, KINDS[kind]) for _ in range(3)))
             await until(lambda: not ha_service._connections)

@@ -37,7 +37,7 @@ async def master_that_died(tmp_path: Path, namesrv: str) -> tuple[str, str]:
 
 
 def is_fenced(broker: Broker) -> bool:
-    return broker.parts is not None and broker.parts.tail_recovery.is_fenced
+    return broker.parts is not None and broker.parts.replication.tail_recovery.is_fenced
 
 
 def restarted(directory: Path, namesrv: str, address: str, **settings: Any) -> Broker:
@@ -52,7 +52,9 @@ def test_sends_wait_for_the_slave_that_was_there(tmp_path: Path) -> None:
             b = restarted(tmp_path / "b", namesrv.address, theirs, brokerId="1")
             async with running(a), Producer("P", namesrv=namesrv.address) as producer:
                 assert (
-                    is_fenced(a) and a.parts is not None and f"slave 1 at {theirs}" in a.parts.tail_recovery.fenced_for
+                    is_fenced(a)
+                    and a.parts is not None
+                    and f"slave 1 at {theirs}" in a.parts.replication.tail_recovery.fenced_for
                 )
                 with pytest.raises(RefusedError, match="nothing is stored until"):
                     await producer.send(Message("T", b"2"))
@@ -75,7 +77,7 @@ def test_an_operator_may_go_on_without_it(tmp_path: Path) -> None:
                 await until(lambda: a.parts is not None and not is_fenced(a) and a.switch and not a.switch.is_changing)
                 assert a.config.broker_role == "ASYNC_MASTER"
                 assert (await producer.send(Message("T", b"2"))).status.value == "SEND_OK"
-                assert a.parts is not None and len(a.parts.epoch_file.history.entries) == 2
+                assert a.parts is not None and len(a.parts.replication.epoch_file.history.entries) == 2
 
     asyncio.run(scenario())
 

@@ -8,11 +8,14 @@ from typing import Any
 
 from pymq.broker.metadata.table_saver import run_inline
 from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.master.side import MasterSide
 from pymq.broker.replication.roles.role import Role, RoleChange
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.replication.slave.side import SlaveSide
+from pymq.broker.report.registration import RegistrationRequests
 from pymq.broker.upkeep.flusher import RunInThread
+from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import ManualClock
-from pymq.config import load_broker_config
+from pymq.config import BrokerConfig, load_broker_config
 from pymq.model import fastjson
 from pymq.model.hosts import pack_host
 from pymq.model.properties import encode_properties
@@ -70,6 +73,16 @@ class NoNetwork:
         self.failing.append(lambda: on_answer(f"no connection to {address}"))
 
 
+class AlwaysRegistered(RegistrationRequests):
+    """Name servers know every change at once."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__(config, wake=lambda: None)
+
+    def when_registered(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
 class World:
     """An open broker without a network. ``settings`` are keys of broker.conf."""
 
@@ -81,6 +94,7 @@ class World:
         open_at_once: bool = True,
         role: Role | None = None,
         network: Network | None = None,
+        registration_requests: RegistrationRequests | None = None,
         seed: int = 7,
         **settings: Any,
     ) -> None:
@@ -99,6 +113,7 @@ class World:
         self.role = role or Role(self.config.broker_id)
         self.config.broker_id = self.role.broker_id
         self.role_changes: list[RoleChange] = []  # what the parts asked for
+        self.master_roles: list[str] = []  # of the group's master, as they were seen
         self.parts = BrokerParts(
             self.config,
             clock=self.clock,
@@ -109,6 +124,8 @@ class World:
             role=self.role,
             network=network or NoNetwork(),
             change_role=self.role_changes.append,
+            registration_requests=registration_requests or AlwaysRegistered(self.config),
+            on_master_role=self.master_roles.append,
         )
         if open_at_once:
             self.parts.open()
@@ -122,7 +139,7 @@ class World:
         self, topic: str, body: bytes = b"x", queue_id: int = 0, reconsume_times: int = 0, **properties: str
     ) -> Placed:
         """Stores one message at once."""
-        placed = self.parts.writer.put(
+        placed = self.parts.messages.writer.put(
             topic,
             queue_id,
             body,
@@ -131,13 +148,25 @@ class World:
             born_host=BORN_HOST,
             reconsume_times=reconsume_times,
         )
-        self.parts.writer.commit()
+        self.parts.messages.writer.commit()
         return placed
 
     def messages(self, topic: str, queue_id: int = 0) -> list[StoredMessage]:
         """Everything in a queue."""
         result = self.parts.store.get(topic, queue_id, 0, 32, 1 << 20)
         return decode_records(b"".join(result.chunks))
+
+
+def master_side(parts: BrokerParts) -> MasterSide:
+    """The side of replication that a master has."""
+    assert isinstance(parts.side, MasterSide)
+    return parts.side
+
+
+def slave_side(parts: BrokerParts) -> SlaveSide:
+    """The side of replication that a slave has."""
+    assert isinstance(parts.side, SlaveSide)
+    return parts.side
 
 
 class Caller:

@@ -98,7 +98,7 @@ def test_a_slave_that_is_not_in_sync_fails() -> None:
 
 def test_old_tables_fail() -> None:
     pair = Pair()
-    pair.master.parts.topics.load()
+    pair.master.parts.metadata.topics.load()
     Caller(pair.master).ok(
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         topic="new",

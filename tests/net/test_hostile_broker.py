@@ -44,13 +44,13 @@ def test_every_hostile_frame_is_survived(capsys: pytest.CaptureFixture[str], cap
     async def scenario() -> Counter[str]:
         async with attacked_broker() as (target, broker):
             assert broker.parts is not None
-            topics_before = set(broker.parts.topics.all())
+            topics_before = set(broker.parts.metadata.topics.all())
             for attack in BROKER:
                 await strike(target, attack)
                 await target.check_health()
             # Two good sends for each check, and no message of an attacker.
             assert await pull_all(target) == [b"a good message"] * (2 * len(BROKER) + 2)
-            assert {name for name in broker.parts.topics.all() if not name.startswith("%")} == topics_before
+            assert {name for name in broker.parts.metadata.topics.all() if not name.startswith("%")} == topics_before
             return target.server.bad_frames
 
     reasons = asyncio.run(scenario())

@@ -189,7 +189,7 @@ class SimBroker:
     @property
     def is_sync_master(self) -> bool:
         parts = self.parts
-        return parts is not None and parts.sync_mode.is_on
+        return parts is not None and parts.replication.sync_mode.is_on
 
     @property
     def is_broken(self) -> bool:
@@ -201,7 +201,7 @@ class SimBroker:
     def entry(self) -> tuple[int, str]:
         """Epoch and id of the newest epoch its open log claims."""
         parts = self.parts
-        entries = parts.epoch_file.history.entries if parts is not None else ()
+        entries = parts.replication.epoch_file.history.entries if parts is not None else ()
         return (entries[-1].epoch, entries[-1].epoch_id) if entries else (0, "")
 
     # -- life and death -----------------------------------------------------------------------------------------

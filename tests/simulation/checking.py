@@ -157,7 +157,7 @@ class Verdict:
             return
         (master,) = masters
         assert master.parts is not None
-        epoch_history, end = master.parts.epoch_file.history, master.parts.store.physical_max_offset
+        epoch_history, end = master.parts.replication.epoch_file.history, master.parts.store.physical_max_offset
         self._epoch_ends = {
             (entry.epoch, entry.epoch_id): epoch_history.end_of(place, end)
             for place, entry in enumerate(epoch_history.entries)
@@ -188,7 +188,7 @@ class Verdict:
         if ours.physical_max_offset != theirs.physical_max_offset:
             self._say(
                 f"{slave.name}'s log ends at {theirs.physical_max_offset}, its master {master.name}'s at "
-                f"{ours.physical_max_offset}: {slave.parts.ha_client.state() if slave.parts.ha_client else 'no link'}"
+                f"{ours.physical_max_offset}: {slave.parts.side.ha_client_state() or 'no link'}"
             )
             return
         start = max(ours.physical_min_offset, theirs.physical_min_offset)
@@ -235,8 +235,8 @@ class Verdict:
             return
         ours, theirs = master.parts, slave.parts
         pairs = (
-            ("topics", ours.topics.all(), theirs.topics.all()),
-            ("groups", ours.groups.all(), theirs.groups.all()),
+            ("topics", ours.metadata.topics.all(), theirs.metadata.topics.all()),
+            ("groups", ours.metadata.groups.all(), theirs.metadata.groups.all()),
             ("offsets", _offsets_of(ours), _offsets_of(theirs)),
         )
         for name, here, there in pairs:
@@ -421,4 +421,4 @@ def _named(send: Send) -> str:
 
 
 def _offsets_of(parts: BrokerParts) -> dict[str, Any]:
-    return dict(parts.cursors.as_table()["offsetTable"])
+    return dict(parts.metadata.cursors.as_table()["offsetTable"])

@@ -207,7 +207,7 @@ def _state(parts: BrokerParts | None) -> str:
     if parts is None:
         return "not open"
     queues = [parts.store.max_offset(TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
-    link = parts.ha_client.state() if getattr(parts, "ha_client", None) else ""
+    link = parts.side.ha_client_state() or ""
     return f"id {parts.role.broker_id}, log to {parts.store.physical_max_offset}, queues to {queues}, {link}"
 
 

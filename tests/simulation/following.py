@@ -52,8 +52,8 @@ class Followings:
 
     def _master_of(self, slave: SimBroker, masters: dict[str, SimBroker]) -> SimBroker | None:
         """The one that it follows, when both can work."""
-        link = slave.parts.ha_client if slave.parts is not None else None
-        master = masters.get(link.master_address) if link is not None and link.is_following else None
+        side = slave.parts.side if slave.parts is not None else None
+        master = masters.get(side.master_address) if side is not None and side.is_following else None
         if master is None or slave.process.is_paused or master.process.is_paused:
             return None
         return None if slave.disk.is_full or slave.is_broken else master

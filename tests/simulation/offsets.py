@@ -31,7 +31,7 @@ class Offsets:
         is_chosen = self._history.operations["masters demoted by hand"] > 0  # with the offsets it took
         for group in {commit.group for commit in self._history.commits}:
             for queue_id in range(QUEUE_COUNT):
-                now = master.parts.cursors.query(group, TOPIC, queue_id)
+                now = master.parts.metadata.cursors.query(group, TOPIC, queue_id)
                 end = master.parts.store.max_offset(TOPIC, queue_id)
                 if now > end:
                     say(f"{group} stands at {now} in queue {queue_id}, which ends at {end}")

@@ -204,7 +204,7 @@ class Operator(ClientNode):
 
     def _offsets_at(self, address: str) -> Mapping[str, Mapping[str, int]]:
         parts = self._cluster.broker_at(address).parts
-        return parts.cursors.as_table()["offsetTable"] if parts is not None else {}
+        return parts.metadata.cursors.as_table()["offsetTable"] if parts is not None else {}
 
     # -- the end ------------------------------------------------------------------------------------------------
 

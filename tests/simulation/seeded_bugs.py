@@ -150,7 +150,7 @@ BUGS = (
     Bug("a slave seldom asks for tables", Seam(MetadataCopy._start_round, _asks_seldom),
         ("story fail over with what came behind a copy",)),
     Bug("a slave that is promoted forgets what it had not saved",
-        Text(BrokerParts.close, "steps.callback(self.cursors.save)", "pass"),
+        Text(BrokerParts.close, "steps.callback(metadata.cursors.save)", "pass"),
         ("story fail over with what came last",)),
     # -- the log
     Bug("nothing is sent again after a reconnection",

@@ -57,7 +57,7 @@ class Stage:
     def follows(self) -> bool:
         """The slave copies its master."""
         parts = self.slave.parts
-        return parts is not None and parts.ha_client is not None and parts.ha_client.state().state == "following"
+        return parts is not None and parts.side.is_following
 
     # -- what happens to machines and links -----------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Stage:
 
     def committed(self, broker: SimBroker) -> int:
         """As the broker has it now; -1 while it is not open."""
-        return broker.parts.cursors.query(GROUP, TOPIC, 0) if broker.parts is not None else -1
+        return broker.parts.metadata.cursors.query(GROUP, TOPIC, 0) if broker.parts is not None else -1
 
     def acked_count(self) -> int:
         """Sends that were acknowledged."""
@@ -147,7 +147,7 @@ class Stage:
         """The master must get back what its disk did not have, and the slave must follow."""
         await self.until(lambda: self.follows() and self.is_level(), "a slave that follows again", 2 * SOON_US)
         parts = self.master.parts
-        if parts is None or parts.tail_recovery.recovered_tail is None:
+        if parts is None or parts.replication.tail_recovery.recovered_tail is None:
             self.cluster.history.violated(f"{self.master.name} recovered nothing")
 
     def log_end(self, broker: SimBroker) -> int:

@@ -33,7 +33,7 @@ class Group:
         return SimpleNamespace(
             name=f"broker{number}",
             address=f"10.0.0.{number + 1}:10911",
-            parts=SimpleNamespace(cursors=cursors, store=store),
+            parts=SimpleNamespace(metadata=SimpleNamespace(cursors=cursors), store=store),
             moving_us=lambda since_us, at_us: at_us - since_us,
             had_full_disk=lambda since_us, at_us: False,
         )

@@ -22,13 +22,14 @@ from pymq.wire.bodies_admin import (
 )
 from pymq.wire.bodies_client import SubscriptionData, encode_body
 from pymq.wire.bodies_route import KvTable
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import BrokerConfigAnswer, QueryConsumeQueueHeader, StatsDataHeader
 
 if TYPE_CHECKING:
     from pymq.broker.messages.expressions import Expressions
+    from pymq.broker.messages.waiting_answers import WaitingAnswers
     from pymq.broker.messages.writer import Writer
     from pymq.broker.metadata.clients import ClientManager
     from pymq.broker.metadata.cursors import CursorManager
@@ -59,6 +60,7 @@ class BrokerAdminHandlers:
         expressions: Expressions,
         stats: StatsManager,
         writer: Writer,
+        waiting_answers: WaitingAnswers,
         cleaner: Cleaner,
         runtime_info: RuntimeInfo,
     ) -> None:
@@ -71,22 +73,10 @@ class BrokerAdminHandlers:
         self._expressions = expressions
         self._stats = stats
         self._writer = writer
+        self._waiting_answers = waiting_answers
         self._cleaner = cleaner
         self._runtime_info = runtime_info
         self._config_version = DataVersion(0, 0, clock.now_ms())
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.UPDATE_BROKER_CONFIG, None, self.update_config, admin),
-            Route(RequestCode.GET_BROKER_CONFIG, None, self.config, admin),
-            Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, self.runtime_info, admin),
-            Route(RequestCode.VIEW_BROKER_STATS_DATA, StatsDataHeader, self.stats_data, admin),
-            Route(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueHeader, self.queue_entries, admin),
-            Route(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.clean_expired_queues, admin),
-            Route(RequestCode.DELETE_EXPIRED_COMMITLOG, None, self.delete_expired_segments, admin),
-        ]
 
     def update_config(self, request: Command, header: None, peer: Peer) -> Reply:
         """Changes keys that may be changed at run time, all or none. They last until the broker stops."""
@@ -101,7 +91,7 @@ class BrokerAdminHandlers:
             self._config_version = self._config_version.next(self._clock.now_ms())
             text = ", ".join(f"{name}={wanted[name]}" for name in changed)
             log.info("%s changed the configuration: %s", peer.address, text)
-            self._writer.release_confirmed()  # other answers may go now, or fewer sends be taken
+            self._waiting_answers.release_confirmed()  # other answers may go now, or fewer sends be taken
         return Reply()
 
     def config(self, request: Command, header: None, peer: Peer) -> Reply:

@@ -17,9 +17,9 @@ from pymq.wire.bodies_client import (
     decode_body,
     encode_body,
 )
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 
 if TYPE_CHECKING:
@@ -61,17 +61,6 @@ class ClientHandlers:
         self._clients = clients
         self._groups = groups
         self._topics = topics
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        return [
-            Route(RequestCode.HEART_BEAT, None, self.heartbeat, Permission.OPEN),
-            Route(RequestCode.UNREGISTER_CLIENT, UnregisterClientHeader, self.unregister, Permission.OPEN),
-            Route(
-                RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader, self.consumer_list, Permission.SUBSCRIBE
-            ),
-            Route(RequestCode.CHECK_CLIENT_CONFIG, None, self.check_client, Permission.SUBSCRIBE),
-        ]
 
     def heartbeat(self, request: Command, header: None, peer: Peer) -> Reply:
         """Notes the sender's groups; makes groups and their retry topics on first sight."""

@@ -13,9 +13,9 @@ from pymq.wire.bodies_admin import (
     ProducerInfo,
     encode_admin_body,
 )
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import ConsumerConnectionsHeader, ProducerConnectionsHeader
 
 if TYPE_CHECKING:
@@ -27,15 +27,6 @@ class ConnectionHandlers:
 
     def __init__(self, *, clients: ClientManager) -> None:
         self._clients = clients
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnectionsHeader, self.consumers, admin),
-            Route(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnectionsHeader, self.producers, admin),
-            Route(RequestCode.GET_ALL_PRODUCER_INFO, None, self.all_producers, admin),
-        ]
 
     def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply:
         """A group's members and subscriptions."""

@@ -20,9 +20,8 @@ from pymq.wire.bodies_admin import (
 )
 from pymq.wire.bodies_client import QueueName
 from pymq.wire.bodies_route import TopicList
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import (
     BrokerConsumeStatsHeader,
     ConsumeStatsHeader,
@@ -67,19 +66,6 @@ class ConsumptionHandlers:
         self._clients = clients
         self._stats = stats
         self._address = address
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.GET_CONSUME_STATS, ConsumeStatsHeader, self.consume_stats, admin),
-            Route(RequestCode.GET_BROKER_CONSUME_STATS, BrokerConsumeStatsHeader, self.broker_consume_stats, admin),
-            Route(RequestCode.QUERY_CONSUME_TIME_SPAN, TopicGroupHeader, self.time_spans, admin),
-            Route(RequestCode.QUERY_CORRECTION_OFFSET, CorrectionOffsetHeader, self.correction_offsets, admin),
-            Route(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader, self.groups_of_topic, admin),
-            Route(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupHeader, self.topics_of_group, admin),
-            Route(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, TopicGroupHeader, self.subscription, admin),
-        ]
 
     def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply:
         """Committed offset and end of each queue of a group's topics, or of those asked for."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.filter_server import RegisterFilterServerAnswer, RegisterFilterServerHeader
 
 if TYPE_CHECKING:
@@ -20,10 +19,6 @@ class FilterServerHandlers:
     def __init__(self, *, config: BrokerConfig, filter_servers: FilterServers) -> None:
         self._config = config
         self._filter_servers = filter_servers
-
-    def routes(self) -> list[Route]:
-        """This module's row of the table."""
-        return [Route(RequestCode.REGISTER_FILTER_SERVER, RegisterFilterServerHeader, self.register, Permission.INNER)]
 
     def register(self, request: Command, header: RegisterFilterServerHeader, peer: Peer) -> Reply:
         """Notes it; the answer says whose filter server it is."""

@@ -14,9 +14,8 @@ from pymq.wire.bodies_admin import (
     encode_admin_body,
 )
 from pymq.wire.bodies_client import encode_body
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import DeleteGroupHeader, GroupForbiddenHeader, GroupHeader
 
 if TYPE_CHECKING:
@@ -44,18 +43,6 @@ class GroupAdminHandlers:
         self._cursors = cursors
         self._leaser = leaser
         self._stats = stats
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, self.create, admin),
-            Route(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, self.create_list, admin),
-            Route(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteGroupHeader, self.delete, admin),
-            Route(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, self.all_configs, Permission.INNER),
-            Route(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader, self.config_of, admin),
-            Route(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, GroupForbiddenHeader, self.forbid, admin),
-        ]
 
     def create(self, request: Command, header: None, peer: Peer) -> None:
         """Makes or changes a group."""

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pymq.model.message import MessageQueue
 from pymq.wire.bodies_client import LockAnswer, LockRequest, QueueName, decode_body, encode_body
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 
 if TYPE_CHECKING:
     from pymq.broker.metadata.groups import GroupManager
@@ -25,13 +24,6 @@ class LockHandlers:
         self._groups = groups
         self._topics = topics
         self._leaser = leaser
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        return [
-            Route(RequestCode.LOCK_BATCH_MQ, None, self.lock, Permission.SUBSCRIBE),
-            Route(RequestCode.UNLOCK_BATCH_MQ, None, self.unlock, Permission.SUBSCRIBE),
-        ]
 
     def lock(self, request: Command, header: None, peer: Peer) -> Reply:
         """Answers the queues that the client holds now. Queues that aren't here are never granted."""

@@ -10,9 +10,9 @@ from pymq.errors import Refusal, UnreadableError
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import LogDigests, LogDigestsRequest, ReadLogRequest
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 
 if TYPE_CHECKING:
     from pymq.config import BrokerConfig
@@ -33,14 +33,6 @@ class LogCopyHandlers:
     def __init__(self, *, config: BrokerConfig, store: MessageStore) -> None:
         self._config = config
         self._store = store
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        inner = Permission.INNER
-        return [
-            Route(RequestCode.PYMQ_LIST_LOG_DIGESTS, None, self.digests, inner),
-            Route(RequestCode.PYMQ_READ_LOG, None, self.read, inner),
-        ]
 
     def digests(self, request: Command, header: None, peer: Peer) -> Reply:
         """One digest a chunk from ``start`` on; fewer than asked for when they would take long."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pymq.errors import Refusal
 from pymq.model.record import decode_record
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.offset import (
     OffsetAnswer,
     QueryConsumerOffsetHeader,
@@ -53,18 +53,6 @@ class OffsetHandlers:
         self._cursors = cursors
         self._epoch_start = epoch_start
         self._is_fenced = is_fenced
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        read = Permission.SUBSCRIBE
-        return [
-            Route(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetHeader, self.query, read),
-            Route(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader, self.update, read),
-            Route(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetHeader, self.search, read),
-            Route(RequestCode.GET_MAX_OFFSET, QueueOffsetHeader, self.max_offset, read),
-            Route(RequestCode.GET_MIN_OFFSET, QueueOffsetHeader, self.min_offset, read),
-            Route(RequestCode.GET_EARLIEST_MSG_STORETIME, QueueOffsetHeader, self.earliest_time, read),
-        ]
 
     def query(self, request: Command, header: QueryConsumerOffsetHeader, peer: Peer) -> Reply:
         """The committed offset; 22 sends a new group to where its own settings say, 0 to a young queue's start."""

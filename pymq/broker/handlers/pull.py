@@ -14,9 +14,9 @@ from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
 from pymq.model.tables import PERM_READ
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.pull import PullMessageAnswer, PullMessageHeader
 
 if TYPE_CHECKING:
@@ -59,13 +59,6 @@ class PullHandlers:
         self._advice = advice
         self._stats = stats
         self.long_polls = LongPolls(clock, self.retry, config.parked_pull_count_max)
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        return [
-            Route(RequestCode.PULL_MESSAGE, PullMessageHeader, self.pull, Permission.SUBSCRIBE),
-            Route(RequestCode.LITE_PULL_MESSAGE, PullMessageHeader, self.pull, Permission.SUBSCRIBE),
-        ]
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
         """The messages from an offset on, or None when the pull was parked."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pymq.errors import CorruptRecordError, NotFoundError, Refusal
 from pymq.model.record import decode_record
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.pull import QueryMessageAnswer, QueryMessageHeader, ViewMessageHeader
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ class QueryHandlers:
         self._config = config
         self._store = store
         self._topics = topics
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        return [
-            Route(RequestCode.QUERY_MESSAGE, QueryMessageHeader, self.by_key, Permission.SUBSCRIBE),
-            Route(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader, self.by_id, Permission.SUBSCRIBE),
-        ]
 
     def by_key(self, request: Command, header: QueryMessageHeader, peer: Peer) -> Reply:
         """Messages of a topic with a key, or with a unique key, stored in a span of time."""

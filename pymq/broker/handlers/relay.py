@@ -12,7 +12,7 @@ from pymq.wire.bodies_admin import ClientConsumerStatus, ConsumerStatus, decode_
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.command import request as make_request
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import ConsumeDirectlyHeader, ConsumerRunningInfoHeader, ConsumerStatusHeader
 
 if TYPE_CHECKING:
@@ -31,15 +31,6 @@ class RelayHandlers:
     def __init__(self, *, clients: ClientManager, store: MessageStore) -> None:
         self._clients = clients
         self._store = store
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfoHeader, self.running_info, admin),
-            Route(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader, self.consume_directly, admin),
-            Route(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusHeader, self.consumer_status, admin),
-        ]
 
     def running_info(self, request: Command, header: ConsumerRunningInfoHeader, peer: Peer) -> None:
         """What a consumer does right now."""

@@ -13,9 +13,9 @@ from pymq.model.hosts import parse_address
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_admin import encode_admin_body
 from pymq.wire.bodies_replication import StatusRequest
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 
 if TYPE_CHECKING:
     from pymq.broker.replication.status import StatusReport
@@ -28,14 +28,6 @@ class ReplicationStatusHandlers:
         """``on_master`` hears where another master of this name is that asked."""
         self._report = report
         self._on_master = on_master
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.PYMQ_GET_REPLICATION_STATUS, None, self.status, admin),
-            Route(RequestCode.GET_BROKER_HA_STATUS, None, self.ha_status, admin),
-        ]
 
     def status(self, request: Command, header: None, peer: Peer) -> Reply:
         """Role, log, epoch history, slaves or link, and what is wrong with them."""

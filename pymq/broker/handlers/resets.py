@@ -13,7 +13,7 @@ from pymq.wire.bodies_admin import QueueOffsetEntry, QueueOffsetList, QueueOffse
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command
 from pymq.wire.command import request as make_request
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import (
     TO_MAX_OFFSET_MS,
     CloneGroupOffsetHeader,
@@ -52,14 +52,6 @@ class ResetHandlers:
         self._cursors = cursors
         self._clients = clients
         self._wake_pulls = wake_pulls
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetHeader, self.reset, admin),
-            Route(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader, self.clone, admin),
-        ]
 
     def reset(self, request: Command, header: ResetOffsetHeader, peer: Peer) -> Reply:
         """Moves a group in a topic; answers the new offsets by queue."""

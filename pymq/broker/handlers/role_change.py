@@ -10,9 +10,9 @@ from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.wire.bodies_replication import RoleRequest
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 
 if TYPE_CHECKING:
     from pymq.broker.replication.roles.promotion import RoleRequests
@@ -23,10 +23,6 @@ class RoleChangeHandlers:
 
     def __init__(self, requests: RoleRequests) -> None:
         self._requests = requests
-
-    def routes(self) -> list[Route]:
-        """This module's row of the table."""
-        return [Route(RequestCode.PYMQ_CHANGE_ROLE, None, self.change_role, Permission.ADMIN)]
 
     def change_role(self, command: Command, header: None, peer: Peer) -> Reply:
         """Answers how far the log goes; the change itself comes after the answer."""

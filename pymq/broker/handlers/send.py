@@ -17,9 +17,9 @@ from pymq.model.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
 from pymq.model.properties import append_properties, encode_properties, find_property
 from pymq.model.record import MalformedRecordError, decode_batch
 from pymq.model.tables import PERM_WRITE, TopicConfig
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Handler, Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Handler, Peer, Reply
 from pymq.wire.headers.send import SendMessageAnswer, SendMessageHeader, SendMessageV2Header
 
 if TYPE_CHECKING:
@@ -61,14 +61,6 @@ class SendHandlers:
         self._ids = ids
         self._store_host = store_host
         self._schedule_commit = schedule_commit
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        return [
-            Route(RequestCode.SEND_MESSAGE, SendMessageHeader, self.send, Permission.PUBLISH),
-            Route(RequestCode.SEND_MESSAGE_V2, SendMessageV2Header, self.send, Permission.PUBLISH),
-            Route(RequestCode.SEND_BATCH_MESSAGE, SendMessageV2Header, self.send_batch, Permission.PUBLISH),
-        ]
 
     def send(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
         """One message, or a batch that came under the single code with its batch flag set."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.broker.messages.writer import NOT_WAITING
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command, encode_command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.send import ConsumerSendMsgBackHeader
 
 if TYPE_CHECKING:
@@ -21,12 +20,6 @@ class SendBackHandlers:
     def __init__(self, *, retries: Retries, writer: Writer) -> None:
         self._retries = retries
         self._writer = writer
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        return [
-            Route(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackHeader, self.send_back, Permission.SUBSCRIBE)
-        ]
 
     def send_back(self, request: Command, header: ConsumerSendMsgBackHeader, peer: Peer) -> Reply | None:
         """Stages the message for its next try or for the dead letters."""

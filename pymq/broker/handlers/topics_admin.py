@@ -19,9 +19,8 @@ from pymq.wire.bodies_admin import (
 )
 from pymq.wire.bodies_client import encode_body
 from pymq.wire.bodies_route import TopicList
-from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 from pymq.wire.headers.admin import CreateTopicHeader, GetTopicConfigHeader, TopicHeader
 
 if TYPE_CHECKING:
@@ -57,20 +56,6 @@ class TopicAdminHandlers:
         self._store = store
         self._writer = writer
         self._when_registered = when_registered
-
-    def routes(self) -> list[Route]:
-        """This module's rows of the table."""
-        admin = Permission.ADMIN
-        return [
-            Route(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicHeader, self.create, admin),
-            Route(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, self.create_list, admin),
-            Route(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader, self.delete, admin),
-            Route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader, self.config_of, admin),
-            Route(RequestCode.GET_ALL_TOPIC_CONFIG, None, self.all_configs, Permission.INNER),
-            Route(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader, self.stats, admin),
-            Route(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.system_topics, admin),
-            Route(RequestCode.CLEAN_UNUSED_TOPIC, None, self.clean_unused, admin),
-        ]
 
     def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> None:
         """Makes a topic or changes it: queue numbers, permission, attributes."""

@@ -34,10 +34,10 @@ class FilterServers:
     ``on_change`` is called when the addresses are others than before.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
         self._clock = clock
+        self._on_change = on_change
         self._known: dict[Peer, _Known] = {}
-        self.on_change: Callable[[], None] = lambda: None
 
     def addresses(self) -> list[str]:
         """Each address once, sorted."""
@@ -85,4 +85,4 @@ class FilterServers:
         after = self.addresses()
         if after != before:
             log.info("filter servers of this broker: %s", ", ".join(after) or "none")
-            self.on_change()
+            self._on_change()

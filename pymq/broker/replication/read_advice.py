@@ -8,7 +8,6 @@ DefaultMessageStore.nextOffsetCorrection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from pymq.broker.replication.roles.role import Role
 from pymq.config import BrokerConfig
@@ -19,17 +18,8 @@ from pymq.store.store import GetResult, MessageStore
 _UNKNOWN_GROUP = SubscriptionGroupConfig(group_name="")
 
 
-class Following(Protocol):
-    """The part of a slave's HaClient that is needed here."""
-
-    @property
-    def is_following(self) -> bool:
-        """True while the slave copies its master's log."""
-        ...
-
-
 class ReadAdvice:
-    """Serves one broker in one role. ``ha_client`` is set on a slave before the first pull."""
+    """Serves one broker in one role."""
 
     def __init__(
         self,
@@ -39,23 +29,31 @@ class ReadAdvice:
         role: Role,
         memory_bytes: int,
         slave_count: Callable[[], int],
+        is_following: Callable[[], bool],
+        is_tail_fenced: Callable[[], bool],
     ) -> None:
-        """``memory_bytes`` is the machine's memory; ``slave_count`` returns a master's number of slaves in sync."""
+        """``memory_bytes`` is the machine's memory; ``slave_count`` returns a master's number of slaves in sync.
+        ``is_following`` returns True while a slave copies its master's log, ``is_tail_fenced`` while this log may still
+        grow by what other brokers have of it."""
         self._config = config
         self._store = store
         self._own_id = role.broker_id
         self._memory_bytes = memory_bytes
         self._slave_count = slave_count
+        self._is_following = is_following
+        self._is_tail_fenced = is_tail_fenced
         self.is_slave = not role.is_master
-        # Messages outside our log may be on another broker: the consumer's offset stays as it is.
-        self.keeps_offsets = self.is_slave
-        self.ha_client: Following | None = None
+
+    @property
+    def keeps_offsets(self) -> bool:
+        """True when a consumer whose offset is outside this log keeps it: its messages may be on another broker."""
+        return self.is_slave or self._is_tail_fenced()
 
     def broker_id(self, group: SubscriptionGroupConfig | None, topic: str, queue_id: int, result: GetResult) -> int:
         """Return the id of the broker that a consumer of the group should pull from next. Runs once a pull."""
         if not self._config.slave_read_enable:
             return MASTER_ID
-        if self.is_slave and not self._is_following:
+        if self.is_slave and not self._is_following():
             return self._own_id  # the master is away
         group = group or _UNKNOWN_GROUP
         # Most consumers are at the end, and most logs are small: neither needs a look at the queue.
@@ -69,12 +67,8 @@ class ReadAdvice:
         On a slave whose master is back it waits a short while only: the answer sends the consumer to the master.
         RocketMQ's slave answers such a pull at once, and a consumer that can't reach the master pulls without pause.
         """
-        stays = not self.is_slave or not self._is_following or (group or _UNKNOWN_GROUP).broker_id != MASTER_ID
+        stays = not self.is_slave or not self._is_following() or (group or _UNKNOWN_GROUP).broker_id != MASTER_ID
         return wanted_ms if stays else min(wanted_ms, self._config.short_polling_time_ms)
-
-    @property
-    def _is_following(self) -> bool:
-        return self.ha_client is not None and self.ha_client.is_following
 
     def _is_far_behind(self, topic: str, queue_id: int, offset: int) -> bool:
         """Return True when the message at ``offset`` is too far from the log's end, and a slave can serve it."""

@@ -11,7 +11,12 @@ from pymq.config.values import ASYNC_MASTER, SYNC_MASTER
 from pymq.model.tables import DataVersion
 
 if TYPE_CHECKING:
-    from pymq.broker.parts import BrokerParts
+    from pymq.broker.messages.delays import DelayService
+    from pymq.broker.metadata.cursors import CursorManager
+    from pymq.broker.metadata.metadata import Metadata
+    from pymq.broker.replication.roles.master_role import SeenMasterRole
+    from pymq.broker.report.stats import StatsManager
+    from pymq.store.store import MessageStore
 
 TOPICS = "topics"
 GROUPS = "subscriptionGroup"
@@ -66,7 +71,25 @@ class _Side(Protocol):
     def take(self, table: dict[str, Any], is_part: bool) -> None: ...
 
 
-def replicated_tables(parts: BrokerParts, start_id: str) -> list[ReplicatedTable]:
+class MasterMode(Protocol):
+    """What is asked of :class:`pymq.broker.replication.master.sync_mode.SyncMode`."""
+
+    @property
+    def is_on(self) -> bool:
+        """True when answers to sends wait for slaves."""
+        ...
+
+
+def replicated_tables(
+    *,
+    store: MessageStore,
+    metadata: Metadata,
+    delays: DelayService,
+    stats: StatsManager,
+    sync_mode: MasterMode,
+    master_role: SeenMasterRole,
+    start_id: str,
+) -> list[ReplicatedTable]:
     """Return the tables in the order in which a slave takes them. ``start_id`` differs at each start of a broker."""
 
     def row(name: str, member: str, side: _Side, *, waits_for_log: bool = False) -> ReplicatedTable:
@@ -74,13 +97,13 @@ def replicated_tables(parts: BrokerParts, start_id: str) -> list[ReplicatedTable
 
     return [
         # First: offsets of a deleted topic must go before those of a new topic of its name come.
-        row(DELETIONS, DELETIONS, _Deletions(parts)),
-        row(TOPICS, "topicConfigTable", _Topics(parts)),
-        row(GROUPS, "subscriptionGroupTable", _Groups(parts)),
-        row(OFFSETS, "offsetTable", _Offsets(parts, start_id)),
+        row(DELETIONS, DELETIONS, _Deletions(store, metadata)),
+        row(TOPICS, "topicConfigTable", _Topics(metadata, stats)),
+        row(GROUPS, "subscriptionGroupTable", _Groups(metadata, stats)),
+        row(OFFSETS, "offsetTable", _Offsets(metadata.cursors, start_id)),
         # A slave counts a delayed message as delivered once its log has the delivered copy.
-        row(DELAYS, "offsetTable", _Delays(parts), waits_for_log=True),
-        row(MASTER_ROLE, MASTER_ROLE, _MasterRole(parts)),
+        row(DELAYS, "offsetTable", _Delays(delays), waits_for_log=True),
+        row(MASTER_ROLE, MASTER_ROLE, _MasterRole(sync_mode, master_role)),
     ]
 
 
@@ -91,9 +114,9 @@ def _text(part: DataVersion | int) -> str:
 class _Topics:
     """The topics; always sent whole."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._topics = parts.topics
-        self._stats = parts.stats
+    def __init__(self, metadata: Metadata, stats: StatsManager) -> None:
+        self._topics = metadata.topics
+        self._stats = stats
 
     def stamp(self) -> Stamp:
         return (self._topics.data_version,)
@@ -109,10 +132,10 @@ class _Topics:
 class _Groups:
     """The consumer groups; always sent whole."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._groups = parts.groups
-        self._pending = parts.pending_offsets
-        self._stats = parts.stats
+    def __init__(self, metadata: Metadata, stats: StatsManager) -> None:
+        self._groups = metadata.groups
+        self._pending = metadata.pending_offsets
+        self._stats = stats
 
     def stamp(self) -> Stamp:
         return (self._groups.data_version,)
@@ -129,8 +152,8 @@ class _Groups:
 class _Offsets:
     """The consumer offsets. They change often, so a slave with a version of the same start gets the changes since."""
 
-    def __init__(self, parts: BrokerParts, start_id: str) -> None:
-        self._cursors = parts.cursors
+    def __init__(self, cursors: CursorManager, start_id: str) -> None:
+        self._cursors = cursors
         self._start_id = start_id
 
     def stamp(self) -> Stamp:
@@ -153,8 +176,8 @@ class _Offsets:
 class _Delays:
     """The offsets up to which each delay level is delivered."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._delays = parts.delays
+    def __init__(self, delays: DelayService) -> None:
+        self._delays = delays
 
     def stamp(self) -> Stamp:
         return self._delays.data_version, self._delays.change_count
@@ -173,9 +196,9 @@ class _Deletions:
     has dropped until its own log has passed it.
     """
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._store = parts.store
-        self._pending = parts.pending_offsets
+    def __init__(self, store: MessageStore, metadata: Metadata) -> None:
+        self._store = store
+        self._pending = metadata.pending_offsets
 
     def stamp(self) -> Stamp:
         return (self._store.deletions.change_count,)
@@ -192,9 +215,9 @@ class _Deletions:
 class _MasterRole:
     """The master's role, ASYNC_MASTER or SYNC_MASTER: a slave that takes over keeps that promise to senders."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self._sync_mode = parts.sync_mode
-        self._master_monitor = parts.master_monitor
+    def __init__(self, sync_mode: MasterMode, master_role: SeenMasterRole) -> None:
+        self._sync_mode = sync_mode
+        self._master_role = master_role
 
     def stamp(self) -> Stamp:
         return (int(self._sync_mode.is_on),)
@@ -203,4 +226,4 @@ class _MasterRole:
         return TableRead({MASTER_ROLE: {"role": SYNC_MASTER if self._sync_mode.is_on else ASYNC_MASTER}})
 
     def take(self, table: dict[str, Any], is_part: bool) -> None:
-        self._master_monitor.note_master_role(str(table[MASTER_ROLE].get("role")))
+        self._master_role.note(str(table[MASTER_ROLE].get("role")))

@@ -36,16 +36,12 @@ if TYPE_CHECKING:
     from pymq.store.store import MessageStore
 
 
-class HaServiceView(Protocol):
-    """The part of a master's HaService that is needed here."""
+class SideStates(Protocol):
+    """What is asked of a :class:`pymq.broker.replication.side.ReplicationSide`."""
 
-    def states(self) -> list[SlaveState]: ...
+    def slave_states(self) -> list[SlaveState]: ...
 
-
-class HaClientView(Protocol):
-    """The part of a slave's HaClient that is needed here."""
-
-    def state(self) -> HaClientState: ...
+    def ha_client_state(self) -> HaClientState | None: ...
 
 
 class TruncationHistory:
@@ -70,7 +66,7 @@ class TruncationHistory:
 
 
 class StatusReport:
-    """Builds the status. ``ha_service`` is a master's, ``ha_client`` a slave's; either may be missing.
+    """Builds the status.
 
     The callables run for each status. Each text of ``troubles`` is a reason why this broker does not replicate as it
     should; empty texts don't count.
@@ -83,8 +79,7 @@ class StatusReport:
         store: MessageStore,
         role: Role,
         sync_mode: SyncMode,
-        ha_service: HaServiceView | None = None,
-        ha_client: HaClientView | None = None,
+        side: SideStates,
         epoch_history: Callable[[], EpochHistory] = EpochHistory,
         truncations: TruncationHistory | None = None,
         troubles: Callable[[], Iterable[str]] = tuple,
@@ -97,8 +92,7 @@ class StatusReport:
         self._store = store
         self._role = role
         self._sync_mode = sync_mode
-        self._ha_service = ha_service
-        self._ha_client = ha_client
+        self._side = side
         self._epoch_history = epoch_history
         self._truncations = truncations
         self._troubles = troubles
@@ -142,7 +136,7 @@ class StatusReport:
             problem=self._problem(),
             second_master=self._second_master(),
             slaves=slaves,
-            ha_client=self._ha_client.state() if self._ha_client is not None else None,
+            ha_client=self._side.ha_client_state(),
             truncations=truncations,
             recovered_tail=self._recovered_tail(),
             end_in_doubt=self._end_in_doubt(),
@@ -154,8 +148,7 @@ class StatusReport:
 
     def _slaves(self) -> list[SlaveState]:
         """Return all slaves, also those that are gone: their lag grows meanwhile."""
-        states = self._ha_service.states() if self._ha_service is not None else []
-        return [replace(state, **self._lag(state)) for state in states]
+        return [replace(state, **self._lag(state)) for state in self._side.slave_states()]
 
     def _lag(self, slave: SlaveState) -> dict[str, int]:
         if slave.state == REFUSED:
@@ -195,9 +188,9 @@ class StatusReport:
         )
 
     def _client_info(self, log_end: int) -> HaClientRuntimeInfo:
-        if self._ha_client is None:
+        ha_client = self._side.ha_client_state()
+        if ha_client is None:
             return HaClientRuntimeInfo()
-        ha_client = self._ha_client.state()
         heard_ms = max(0, ha_client.last_heard_ms)
         return HaClientRuntimeInfo(
             master_addr=ha_client.ha_address,

@@ -41,6 +41,36 @@ class Invoker(Protocol):
     async def invoke_ok(self, address: str, command: Command, timeout_s: float = 3.0) -> Command: ...
 
 
+class RegistrationRequests:
+    """What is to be registered before its time, and what waits for that. It exists before the :class:`Registrar`."""
+
+    def __init__(self, config: BrokerConfig, wake: Callable[[], None]) -> None:
+        """``wake`` is called for each request, so that a round may begin at once."""
+        self._config = config
+        self._wake = wake
+        self._waiting: list[Callable[[], None]] = []
+        self.is_pending = True
+
+    def register_now(self) -> None:
+        """Have a round of registrations started."""
+        self.is_pending = True
+        self._wake()
+
+    def when_registered(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the name servers know the present topics, or could not be reached."""
+        if not self._config.namesrv_addresses:
+            callback()
+            return
+        self._waiting.append(callback)
+        self.register_now()
+
+    def take(self) -> list[Callable[[], None]]:
+        """A round begins: return what to call at its end."""
+        self.is_pending = False
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+
 class Registrar:
     """Keeps the name servers informed. One round of registrations runs at a time; a change during it starts another."""
 
@@ -53,19 +83,19 @@ class Registrar:
         config: BrokerConfig,
         topics: TopicManager,
         address: str,
-        wake: Callable[[], None] = lambda: None,
+        requests: RegistrationRequests,
         epoch: Callable[[], int] = lambda: 0,
         on_answer: Callable[[str, str], None] = lambda master, ha: None,
         on_refused: Callable[[str], None] = lambda why: None,
         filter_servers: Callable[[], list[str]] = list,
     ) -> None:
         """``address``: "host:port" that clients reach; ``gather`` awaits several awaitables at once (asyncio.gather);
-        ``wake`` is called when a round is due before its time, so that the caller may run one at once.
+        ``requests``: what makes a round due before its time.
 
-        ``epoch``: of this broker's newest epoch, by which a name server tells a new master from an old one.
-        ``on_answer(address, ha_address)`` hears where the master is, as a name server tells a slave; ``on_refused``
-        why a name server does not take our registration (somebody else has our name and id), empty when all do again.
-        ``filter_servers``: addresses that routes name beside this broker's.
+        ``epoch`` returns this broker's newest epoch, by which a name server tells a new master from an old one.
+        ``on_answer(address, ha_address)`` gets the master's addresses, as a name server tells them to a slave;
+        ``on_refused`` why a name server refuses our registration (another broker has our name and id), empty when all
+        take it again. ``filter_servers`` returns the addresses that routes name beside this broker's.
         """
         self._client = client
         self._gather = gather
@@ -73,7 +103,7 @@ class Registrar:
         self._config = config
         self._topics = topics
         self._address = address
-        self._wake = wake
+        self._requests = requests
         self._epoch = epoch
         self._filter_servers = filter_servers
         self._on_answer = on_answer
@@ -81,12 +111,10 @@ class Registrar:
         self._unreachable: set[str] = set()
         self._refused: dict[str, str] = {}
         self._retry_ms = RETRY_MS
-        self._waiting: list[Callable[[], None]] = []
-        self._changed = True
         self._running = False
         self._lost = False  # a name server's connection, since the newest round began
         self._next_ms = clock.monotonic_ms()
-        topics.add_listener(self._on_change)
+        topics.add_listener(lambda changed: requests.register_now())
 
     @property
     def unreachable(self) -> frozenset[str]:
@@ -100,15 +128,7 @@ class Registrar:
 
     def is_due(self) -> bool:
         """True when a round should start now: a change happened or the period is over."""
-        return not self._running and (self._changed or self._clock.monotonic_ms() >= self._next_ms)
-
-    def when_registered(self, callback: Callable[[], None]) -> None:
-        """Runs ``callback`` when the name servers know the present topics (or could not be reached)."""
-        if not self._config.namesrv_addresses:
-            callback()
-            return
-        self._waiting.append(callback)
-        self._on_change([])
+        return not self._running and (self._requests.is_pending or self._clock.monotonic_ms() >= self._next_ms)
 
     async def register_all(self) -> None:
         """Runs one round, and further ones while changes come in. Logs failures once per outage, never raises."""
@@ -117,12 +137,12 @@ class Registrar:
         self._running = True
         try:
             while True:
-                self._changed = self._lost = False
-                waiting, self._waiting = self._waiting, []
+                self._lost = False
+                waiting = self._requests.take()
                 await self._gather(*[self._register(server) for server in self._config.namesrv_addresses])
                 for callback in waiting:
                     callback()
-                if not self._changed:
+                if not self._requests.is_pending:
                     return
         finally:
             self._running = False
@@ -139,10 +159,6 @@ class Registrar:
         pause_ms = min(self._retry_ms, period_ms)
         self._retry_ms = pause_ms * 2
         return pause_ms
-
-    def register_now(self) -> None:
-        """Has a round started: what name servers answer is wanted."""
-        self._on_change([])
 
     def note_lost(self, address: str) -> None:
         """Plans a round soon after a name server's connection ended: a server that starts again knows nothing."""
@@ -221,8 +237,3 @@ class Registrar:
         if permission & PERM_READ and permission & PERM_WRITE:
             return topic
         return msgspec.structs.replace(topic, perm=topic.perm & permission)
-
-    def _on_change(self, changed: list[str]) -> None:
-        self._changed = True
-        if not self._running:
-            self._wake()

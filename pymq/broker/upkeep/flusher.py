@@ -1,4 +1,4 @@
-"""When the log's bytes are forced to the disk: every so often (ASYNC_FLUSH), or before answers go (SYNC_FLUSH).
+"""Flusher: forces the log's bytes to the disk, from time to time (ASYNC_FLUSH) or before answers go (SYNC_FLUSH).
 
 The fsync runs in a worker thread, one at a time; sends that arrive meanwhile share the next one (group commit). The
 checkpoint takes many fsyncs and has a thread of its own, so that no answer waits for it.
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pymq.broker.messages.writer import Writer
+from pymq.broker.messages.waiting_answers import WaitingAnswers
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.errors import StoreUnavailableError
@@ -33,7 +33,7 @@ RunInThread = Callable[[Callable[[], int], Callable[[Result], None]], None]
 
 
 class Flusher:
-    """Keeps one sync of the log under way at most, and one checkpoint. ``writer`` must be set before the first."""
+    """Keeps at most one sync of the log under way, and one checkpoint."""
 
     def __init__(
         self,
@@ -43,13 +43,15 @@ class Flusher:
         *,
         clock: Clock,
         config: BrokerConfig,
+        waiting_answers: WaitingAnswers,
     ) -> None:
-        """``after`` runs on the loop behind each sync (answers were released)."""
+        """``waiting_answers`` learn how far the log is on the disk; ``after`` runs on the loop behind that."""
         self._store = store
         self._run_in_thread = run_in_thread
         self._after = after
         self._clock = clock
         self._config = config
+        self._waiting_answers = waiting_answers
         self._is_running = False
         self._again = False
         self._is_checkpointing = False
@@ -57,13 +59,12 @@ class Flusher:
         self._next_thorough_ms = 0
         self._checkpoint_due = False
         self._is_stopped = False
-        self.writer: Writer | None = None
         self.sync_count = 0
         self.failure_count = 0
         self.times = TimeHistogram()
 
     def request(self) -> None:
-        """Starts a sync of the log, or another one behind that which runs. Queues and checkpoint are left to ticks."""
+        """Start a sync of the log, or another one when the present one is done. Ticks see to queues and checkpoint."""
         if self._is_running:
             self._again = True
         elif not self._is_stopped:
@@ -83,8 +84,8 @@ class Flusher:
             self._run_in_thread(self._store.sync, self._checkpoint_done)
 
     def stop(self) -> None:
-        """From now on no sync begins, and nobody is told of one that still runs: the store is about to be closed by
-        another thread."""
+        """Begin no more syncs and ignore the result of one that still runs: another thread is about to close the
+        store."""
         self._is_stopped = True
 
     def _is_enough(self, end: int) -> bool:
@@ -107,8 +108,7 @@ class Flusher:
         self.sync_count += 1
         self._tell(future)
         again, self._again = self._again, False
-        assert self.writer is not None
-        if again or self.writer.is_awaiting_sync:
+        if again or self._waiting_answers.is_awaiting_sync:
             self.request()
         self._after()
 
@@ -118,12 +118,11 @@ class Flusher:
         self._after()
 
     def _tell(self, future: Result) -> None:
-        assert self.writer is not None
         if self._is_stopped:
             return
         try:
-            self.writer.synced(future.result())
+            self._waiting_answers.synced(future.result())
         except (StoreUnavailableError, OSError) as error:
             self.failure_count += 1
             log.error("flush failed: %s", error)
-            self.writer.sync_failed(str(error))
+            self._waiting_answers.sync_failed(str(error))

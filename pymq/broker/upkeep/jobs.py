@@ -9,8 +9,13 @@ from dataclasses import dataclass
 
 log = logging.getLogger(__name__)
 
-# Jobs with this period or a longer one run at whole multiples of it: together. A broker at rest wakes up so often, and
-# not as often as it has jobs.
+# Runs the job of this name in so many ms, unless its turn comes sooner.
+HastenJob = Callable[[str, int], None]
+
+TICK_PERIOD_MS = 100
+SLOW_TICK_PERIOD_MS = 1000
+# Jobs with this period or a longer one run together, at whole multiples of it: an idle broker wakes up this often, not
+# once for each job.
 WAKE_UP_MS = 50
 
 
@@ -40,9 +45,10 @@ class JobRunner:
             self._schedule_next(job)
 
     def hasten(self, name: str, delay_ms: int) -> None:
-        """Runs the job of this name in ``delay_ms``, unless its turn comes sooner."""
-        if self._loop is not None:
-            self._schedule(next(job for job in self.jobs if job.name == name), self._loop.time() + delay_ms / 1000)
+        """Run the job of this name in ``delay_ms``, unless its turn comes sooner. No such job: nothing happens."""
+        for job in self.jobs:
+            if self._loop is not None and job.name == name:
+                self._schedule(job, self._loop.time() + delay_ms / 1000)
 
     def stop(self) -> None:
         for _, timer in self._timers.values():

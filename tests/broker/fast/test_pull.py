@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.wiring import broker_dispatcher
 from pymq.model.tables import TopicConfig
 from pymq.wire.command import SERIALIZE_ROCKETMQ, Command, decode_command, encode_command
 from tests.broker.disk import failing
@@ -18,7 +18,7 @@ TAGS = "TagA || TagC"
 
 def opened() -> World:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     for number in range(20):
         world.put("T", b"body %d" % number, TAGS=f"Tag{'ABC'[number % 3]}")
     return world
@@ -52,7 +52,7 @@ def plain_answer(world: World, command: Command) -> Command | None:
 
 def fast_answer(world: World, command: Command) -> Command | None:
     peer = FakePeer()
-    took = world.parts.fast_pulls(peer, encode_command(command)[4:])  # type: ignore[arg-type]
+    took = world.parts.requests.fast_pulls(peer, encode_command(command)[4:])  # type: ignore[arg-type]
     assert took == bool(peer.frames)
     return peer.frames[0] if took else None
 
@@ -75,7 +75,7 @@ def test_found_messages_are_answered_alike(changes: dict[str, Any]) -> None:
     answer = fast_answer(fast, pull(**changes))
     assert answer is not None and answer.body
     assert answer == plain_answer(plain, pull(**changes))
-    assert fast.parts.cursors.query("G", "T", 0) == plain.parts.cursors.query("G", "T", 0)
+    assert fast.parts.metadata.cursors.query("G", "T", 0) == plain.parts.metadata.cursors.query("G", "T", 0)
     assert fast.parts.stats.totals() == plain.parts.stats.totals()
 
 
@@ -102,7 +102,7 @@ def test_everything_else_is_declined(changes: dict[str, Any]) -> None:
 
 def test_a_reset_that_waits_is_told_the_plain_way() -> None:
     world = opened()
-    world.parts.cursors.reset("G", "T", 0, 1)
+    world.parts.metadata.cursors.reset("G", "T", 0, 1)
     assert fast_answer(world, pull()) is None
     answer = plain_answer(world, pull())
     assert answer is not None and answer.code == 21 and answer.ext["nextBeginOffset"] == "1"
@@ -115,13 +115,13 @@ def test_a_group_that_can_t_be_saved_reads_all_the_same() -> None:
         assert fast_answer(world, pull()) is not None
         answer = plain_answer(world, pull())
         assert answer is not None and answer.code == 0
-    world.parts.groups.tick()
+    world.parts.metadata.groups.tick()
     assert b'"G"' in world.files.read_bytes(f"{ROOT}/config/subscriptionGroup.json")
 
 
 def test_a_disk_that_can_t_be_read_is_told_the_plain_way() -> None:
     world = opened()
-    world.parts.groups.ensure("G")
+    world.parts.metadata.groups.ensure("G")
     world.parts.store._queues.write_tails()
     with failing(world, "pread", "/consumequeue/", errno.EIO):
         assert fast_answer(world, pull()) is None

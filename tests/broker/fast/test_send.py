@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.wiring import broker_dispatcher
 from pymq.model.hosts import pack_host
 from pymq.model.record import decode_records, encode_batch_entry
 from pymq.model.tables import TopicConfig
@@ -26,14 +26,14 @@ def opened() -> World:
     header = {"a": "PG", "b": TOPIC, "c": "TBW102", "d": str(QUEUES), "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
     peer = FakePeer()
     broker_dispatcher(world.parts).dispatch(peer, Command(310, ext=header, body=b"makes the topic"))
-    world.parts.writer.commit()
-    assert world.parts.topics.get(TOPIC) is not None
+    world.parts.messages.writer.commit()
+    assert world.parts.metadata.topics.get(TOPIC) is not None
     return world
 
 
 def outcome(world: World, peer: FakePeer) -> tuple[Any, ...]:
     """What a send left behind: answers and every record (store times don't move: the clock stands)."""
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     records = [list(world.messages(TOPIC, queue_id)) for queue_id in range(QUEUES)]
     return ([vars_of(frame) for frame in peer.frames], records, world.messages("SCHEDULE_TOPIC_XXXX", 0))
 
@@ -46,7 +46,7 @@ def send_both_ways(payload: bytes) -> tuple[bool, tuple[Any, ...], tuple[Any, ..
     """(did the short way take it, what it left, what the plain way left)."""
     fast, plain = opened(), opened()
     fast_peer, plain_peer = FakePeer(), FakePeer()
-    took = fast.parts.fast_sends(fast_peer, payload)  # type: ignore[arg-type]
+    took = fast.parts.requests.fast_sends(fast_peer, payload)  # type: ignore[arg-type]
     command = decode_command(payload)
     reply = broker_dispatcher(plain.parts).dispatch(plain_peer, command)
     if reply is not None and not command.is_oneway:
@@ -125,11 +125,11 @@ def test_binary_templates_are_told_apart() -> None:
     peer = FakePeer()
     for queue_id, flag in (("1", "0"), ("2", "1"), ("1", "0"), ("3", "0x")):
         payload = binary_payload(ordinary(e=queue_id, f=flag), b"body")
-        assert world.parts.fast_sends(peer, payload) == (flag != "0x")  # type: ignore[arg-type]
-    world.parts.writer.commit()
+        assert world.parts.requests.fast_sends(peer, payload) == (flag != "0x")  # type: ignore[arg-type]
+    world.parts.messages.writer.commit()
     assert [message.sys_flag for message in world.messages(TOPIC, 1)] == [0, 0]
     assert [message.sys_flag for message in world.messages(TOPIC, 2)] == [1]
-    assert not world.parts.fast_sends(peer, binary_payload(ordinary(j="1"), b"body"))  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_sends(peer, binary_payload(ordinary(j="1"), b"body"))  # type: ignore[arg-type]
 
 
 def test_what_is_unusual_is_declined() -> None:
@@ -156,24 +156,24 @@ def test_what_is_unusual_is_declined() -> None:
 def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
     world = opened()
     payload = payload_of(ordinary(e="3"), b"body")
-    assert world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
-    world.parts.writer.commit()
-    topic = world.parts.topics.require(TOPIC)
+    assert world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    world.parts.messages.writer.commit()
+    topic = world.parts.metadata.topics.require(TOPIC)
     import msgspec
 
-    world.parts.topics.put([msgspec.structs.replace(topic, perm=4)])
-    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
-    world.parts.topics.put([msgspec.structs.replace(topic, read_queue_nums=2, write_queue_nums=2)])
-    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
-    world.parts.topics.put([topic])
+    world.parts.metadata.topics.put([msgspec.structs.replace(topic, perm=4)])
+    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    world.parts.metadata.topics.put([msgspec.structs.replace(topic, read_queue_nums=2, write_queue_nums=2)])
+    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    world.parts.metadata.topics.put([topic])
     world.config.broker_permission = 4
-    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
 
 
 def test_an_ipv6_peer_goes_the_plain_way() -> None:
     peer = FakePeer()
     peer.host_bytes = pack_host("::1", 1)
-    assert not opened().parts.fast_sends(peer, payload_of(ordinary(), b"x"))  # type: ignore[arg-type]
+    assert not opened().parts.requests.fast_sends(peer, payload_of(ordinary(), b"x"))  # type: ignore[arg-type]
 
 
 property_names = st.sampled_from(
@@ -241,7 +241,7 @@ def test_a_store_that_takes_nothing_is_left_to_the_plain_way(code: int) -> None:
     body = encode_batch_entry(b"first", b"") if code == 320 else b"body"
     payload = payload_of(ordinary(m=str(code == 320).lower(), i="UNIQ_KEY\x01ABC\x02"), body, code=code)
     peer = FakePeer()
-    assert not world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(peer, decode_command(payload))
     assert reply is not None and (reply.code, reply.remark) == (14, "fsync of /data/commitlog failed")
     assert peer.frames == []
@@ -250,13 +250,13 @@ def test_a_store_that_takes_nothing_is_left_to_the_plain_way(code: int) -> None:
 def test_a_record_that_no_segment_holds_is_left_to_the_plain_way() -> None:
     world = World(mappedFileSizeCommitLog=65_536)
     world.put(TOPIC)
-    world.parts.topics.put([TopicConfig(topic_name=TOPIC)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name=TOPIC)])
     payload = payload_of(ordinary(), b"x" * 70_000)
-    assert not world.parts.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(FakePeer(), decode_command(payload))
     assert reply is not None and reply.code == 1 and "can't be stored" in (reply.remark or "")
-    assert world.parts.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
-    world.parts.writer.commit()
+    assert world.parts.requests.fast_sends(FakePeer(), payload_of(ordinary(), b"body"))  # type: ignore[arg-type]
+    world.parts.messages.writer.commit()
     assert [message.body for message in world.messages(TOPIC, 1)] == [b"body"]
 
 
@@ -271,12 +271,12 @@ def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any
         peer = FakePeer()
         properties = "UNIQ_KEY\x01ABC\x02" + (f"WAIT\x01{wait}\x02" if wait else "")
         payload = make(ordinary(i=properties, m=str(batch).lower()), body, code=320 if batch else 310)
-        assert world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+        assert world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
         plain_peer = FakePeer()
         broker_dispatcher(world.parts).dispatch(plain_peer, decode_command(payload))
-        world.parts.writer.commit()
+        world.parts.messages.writer.commit()
         assert len(peer.frames) == len(plain_peer.frames) == answered
-    world.parts.writer.synced(world.parts.store.sync(log_only=True))
+    world.parts.messages.waiting_answers.synced(world.parts.store.sync(log_only=True))
     assert len(world.messages(TOPIC, 1)) == 6
 
 
@@ -292,9 +292,9 @@ def test_under_sync_master_both_ways_wait_for_a_slave(make: Any, batch: bool) ->
         peers = FakePeer(), FakePeer()
         properties = "UNIQ_KEY\x01ABC\x02" + (f"WAIT\x01{wait}\x02" if wait else "")
         payload = make(ordinary(i=properties, m=str(batch).lower()), body, code=320 if batch else 310)
-        assert world.parts.fast_sends(peers[0], payload)  # type: ignore[arg-type]
+        assert world.parts.requests.fast_sends(peers[0], payload)  # type: ignore[arg-type]
         broker_dispatcher(world.parts).dispatch(peers[1], decode_command(payload))
-        world.parts.writer.commit()
+        world.parts.messages.writer.commit()
         assert [len(peer.frames) for peer in peers] == [answered, answered]
         assert len(world.messages(TOPIC, 1)) == sent, "none is seen yet"
         slaves.ack()
@@ -302,7 +302,7 @@ def test_under_sync_master_both_ways_wait_for_a_slave(make: Any, batch: bool) ->
         assert [len(peer.frames) for peer in peers] == [1, 1] and len(world.messages(TOPIC, 1)) == sent
     slaves.leave()
     peer = FakePeer()
-    assert not world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
+    assert not world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
     reply = broker_dispatcher(world.parts).dispatch(peer, decode_command(payload))
     assert reply is not None and reply.code == 14 and peer.frames == []
 
@@ -311,8 +311,8 @@ def test_under_sync_master_both_ways_wait_for_a_slave(make: Any, batch: bool) ->
 def test_what_took_the_short_way_is_found_by_its_keys(make: Any) -> None:
     world, peer = opened(), FakePeer()
     payload = make(ordinary(i="KEYS\x01order7 blue\x02UNIQ_KEY\x01ABC123\x02TAGS\x01TagA"), b"body")
-    assert world.parts.fast_sends(peer, payload)  # type: ignore[arg-type]
-    world.parts.writer.commit()
+    assert world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]
+    world.parts.messages.writer.commit()
     for key in ("ABC123", "order7", "blue"):
         found = [bytes(raw) for raw in world.parts.store.find_by_key(TOPIC, key, 32, 0, 1 << 62)]
         assert [message.body for message in decode_records(b"".join(found))] == [b"body"], key

@@ -95,7 +95,7 @@ def test_statistics_by_name() -> None:
 
 def test_entries_of_a_consume_queue() -> None:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)])
     placed = [world.put("T", TAGS=tag) for tag in ("A", "B", "C")]
     caller = Caller(world)
     caller.ok(Code.HEART_BEAT, beat())

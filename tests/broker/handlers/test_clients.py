@@ -36,11 +36,11 @@ def test_a_heartbeat_makes_group_retry_topic_and_membership() -> None:
     caller = Caller(world)
     answer = caller.header(Code.HEART_BEAT, beat())
     assert answer["IS_SUPPORT_HEART_BEAT_V2"] == "false"
-    assert world.parts.groups.get("g") is not None
-    assert world.parts.topics.require("%RETRY%g").perm == 6
+    assert world.parts.metadata.groups.get("g") is not None
+    assert world.parts.metadata.topics.require("%RETRY%g").perm == 6
     assert caller.json(Code.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g") == {"consumerIdList": ["10.0.0.1@c1"]}
-    assert [client.client_id for client in world.parts.clients.producers("p")] == ["10.0.0.1@c1"]
-    found = world.parts.clients.subscription("g", "T")
+    assert [client.client_id for client in world.parts.metadata.clients.producers("p")] == ["10.0.0.1@c1"]
+    found = world.parts.metadata.clients.subscription("g", "T")
     assert found is not None and found.sub_string == "A || B"
 
 
@@ -75,11 +75,11 @@ def test_an_empty_group_has_no_list() -> None:
 )
 def test_a_refused_heartbeat_changes_nothing(body: bytes, code: int, part: str) -> None:
     world = World()
-    groups, topics = world.parts.groups.all(), world.parts.topics.all()
+    groups, topics = world.parts.metadata.groups.all(), world.parts.metadata.topics.all()
     found, remark = Caller(world).refused(Code.HEART_BEAT, body)
     assert found == code and part in remark
-    assert world.parts.groups.all() == groups and world.parts.topics.all() == topics
-    assert world.parts.clients.all_producers() == {}
+    assert world.parts.metadata.groups.all() == groups and world.parts.metadata.topics.all() == topics
+    assert world.parts.metadata.clients.all_producers() == {}
 
 
 def test_too_many_subscriptions_are_refused() -> None:
@@ -118,11 +118,11 @@ def many(*groups: str, producers: int = 0, start: int = 0) -> bytes:
 
 def test_a_heartbeat_of_many_new_groups_saves_each_table_once() -> None:
     world = World()
-    before = world.parts.groups.data_version.counter, world.parts.topics.data_version.counter
+    before = world.parts.metadata.groups.data_version.counter, world.parts.metadata.topics.data_version.counter
     Caller(world).ok(Code.HEART_BEAT, many(*[f"g{i}" for i in range(50)]))
-    after = world.parts.groups.data_version.counter, world.parts.topics.data_version.counter
+    after = world.parts.metadata.groups.data_version.counter, world.parts.metadata.topics.data_version.counter
     assert (after[0] - before[0], after[1] - before[1]) == (1, 1)
-    assert world.parts.topics.get("%RETRY%g49") is not None
+    assert world.parts.metadata.topics.get("%RETRY%g49") is not None
 
 
 def test_groups_of_one_connection_add_up_over_its_heartbeats() -> None:
@@ -137,4 +137,4 @@ def test_at_the_limit_of_groups_a_heartbeat_makes_none_of_its_groups() -> None:
     world = World(maxGroups="20")
     code, remark = Caller(world).refused(Code.HEART_BEAT, many(*[f"g{i}" for i in range(21)]))
     assert code == ResponseCode.NO_PERMISSION and "maxGroups" in remark
-    assert world.parts.groups.all() == {} and world.parts.clients.consumer_groups() == []
+    assert world.parts.metadata.groups.all() == {} and world.parts.metadata.clients.consumer_groups() == []

@@ -27,13 +27,13 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 def world() -> World:
     """T with queues 0 and 1; five messages, a second apart, in queue 0, of which g has consumed two."""
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     for _ in range(5):
         world.put("T")
         world.clock.advance(1000)
-    world.parts.groups.ensure("g")
-    world.parts.cursors.commit("g", "T", 0, 2)
-    world.parts.cursors.note_pulled("g", "T", 0, 4)
+    world.parts.metadata.groups.ensure("g")
+    world.parts.metadata.cursors.commit("g", "T", 0, 2)
+    world.parts.metadata.cursors.note_pulled("g", "T", 0, 4)
     return world
 
 
@@ -87,7 +87,7 @@ def test_time_spans(world: World) -> None:
 
 
 def test_correction_offsets(world: World) -> None:
-    world.parts.cursors.commit("h", "T", 0, 4)
+    world.parts.metadata.cursors.commit("h", "T", 0, 4)
     caller = Caller(world)
 
     def least(**fields: Any) -> dict[int, int]:

@@ -14,7 +14,7 @@ def test_a_filter_server_is_told_whose_it_is(broker_id: int) -> None:
     world = World(brokerName="b", brokerId=broker_id)
     answer = Caller(world).header(Code.REGISTER_FILTER_SERVER, filterServerAddr="127.0.0.1:7")
     assert answer == {"brokerName": "b", "brokerId": str(broker_id)}
-    assert world.parts.filter_servers.addresses() == ["127.0.0.1:7"]
+    assert world.parts.metadata.filter_servers.addresses() == ["127.0.0.1:7"]
 
 
 def test_a_report_without_an_address_is_refused() -> None:

@@ -38,23 +38,23 @@ def test_changes_are_answered_when_they_are_saved() -> None:
     caller = Caller(world)
     world.put("T")
     caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"))
-    world.parts.topics.put([TopicConfig(topic_name="T")])
-    world.parts.cursors.commit("g", "T", 0, 1)
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
     world.run_in_thread = threads = Threads()
     body = json.dumps({"groupConfigList": [{"groupName": "a"}, {"groupName": "b"}]}).encode()
     assert caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("h")) is None
     assert caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body) is None
     assert caller.ask(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, group="g", topic="T", readable="false") is None
     threads.run_one()
-    assert len(caller.peer.answers) == 1 and world.parts.groups.all().keys() == {"g", "h"}
+    assert len(caller.peer.answers) == 1 and world.parts.metadata.groups.all().keys() == {"g", "h"}
     threads.run_one()
     assert [reply.code for reply in caller.peer.answers] == [0] * 3
     assert json.loads(caller.peer.answers[2].body)["readable"] is False
-    assert world.parts.groups.all().keys() == {"g", "h", "a", "b"}
+    assert world.parts.metadata.groups.all().keys() == {"g", "h", "a", "b"}
     assert caller.ask(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true") is None
-    assert world.parts.cursors.query("g", "T", 0) == 1
+    assert world.parts.metadata.cursors.query("g", "T", 0) == 1
     threads.run_one()
-    assert len(caller.peer.answers) == 4 and world.parts.cursors.query("g", "T", 0) == -1
+    assert len(caller.peer.answers) == 4 and world.parts.metadata.cursors.query("g", "T", 0) == -1
 
 
 def test_what_can_t_be_saved_is_refused_and_changes_nothing() -> None:
@@ -62,25 +62,28 @@ def test_what_can_t_be_saved_is_refused_and_changes_nothing() -> None:
     caller = Caller(world)
     caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g"))
     world.put("T")
-    world.parts.cursors.commit("g", "T", 0, 1)
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
     with failing(world, "open", "/config/subscriptionGroup"):
         caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group("g", retryMaxTimes=9))
         caller.ask(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", cleanOffset="true")
     assert [reply.code for reply in caller.peer.answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
-    assert world.parts.groups.require("g").retry_max_times == 3 and world.parts.cursors.query("g", "T", 0) == 1
+    assert (
+        world.parts.metadata.groups.require("g").retry_max_times == 3
+        and world.parts.metadata.cursors.query("g", "T", 0) == 1
+    )
 
 
 def test_offsets_go_with_a_group_only_when_asked() -> None:
     for field in ("cleanOffset", "removeOffset", None):
         world = World()
         world.put("T")
-        world.parts.groups.ensure("g")
-        world.parts.cursors.commit("g", "T", 0, 1)
-        world.parts.leaser.lock_batch("g", "a", [MessageQueue("T", "broker-a", 0)])
+        world.parts.metadata.groups.ensure("g")
+        world.parts.metadata.cursors.commit("g", "T", 0, 1)
+        world.parts.metadata.leaser.lock_batch("g", "a", [MessageQueue("T", "broker-a", 0)])
         fields: dict[str, Any] = {field: "true"} if field else {}
         Caller(world).ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="g", **fields)
-        assert world.parts.cursors.query("g", "T", 0) == (-1 if field else 1)
-        assert not world.parts.leaser.is_ordered("g")
+        assert world.parts.metadata.cursors.query("g", "T", 0) == (-1 if field else 1)
+        assert not world.parts.metadata.leaser.is_ordered("g")
 
 
 def test_a_list_is_taken_whole_or_not_at_all() -> None:
@@ -88,10 +91,10 @@ def test_a_list_is_taken_whole_or_not_at_all() -> None:
     caller = Caller(world)
     body = {"groupConfigList": [{"groupName": "a"}, {"groupName": "b"}]}
     caller.ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, json.dumps(body).encode())
-    assert world.parts.groups.get("a") and world.parts.groups.get("b")
+    assert world.parts.metadata.groups.get("a") and world.parts.metadata.groups.get("b")
     body = {"groupConfigList": [{"groupName": "c"}, {"groupName": "d/e"}]}
     code, _ = caller.refused(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, json.dumps(body).encode())
-    assert code == ResponseCode.INVALID_PARAMETER and world.parts.groups.get("c") is None
+    assert code == ResponseCode.INVALID_PARAMETER and world.parts.metadata.groups.get("c") is None
 
 
 def test_bad_bodies_are_refused() -> None:
@@ -106,9 +109,9 @@ def test_forbidding_a_group_to_read() -> None:
     caller = Caller(world)
     fields: dict[str, Any] = {"group": "g", "topic": "T"}
     assert caller.refused(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    world.parts.groups.ensure("g")
+    world.parts.metadata.groups.ensure("g")
     assert caller.refused(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)[0] == ResponseCode.TOPIC_NOT_EXIST
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     assert caller.json(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields)["readable"] is True
     assert caller.json(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, **fields, readable="false")["readable"] is False
-    assert world.parts.groups.is_forbidden("g", "T")
+    assert world.parts.metadata.groups.is_forbidden("g", "T")

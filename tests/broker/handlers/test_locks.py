@@ -17,7 +17,7 @@ def body(client_id: str, *queues: tuple[str, str, int], group: str = "g") -> byt
 
 def test_a_queue_is_locked_for_one_client() -> None:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     caller = Caller(world)
     queue = ("T", "broker-a", 0)
     granted = caller.json(Code.LOCK_BATCH_MQ, body("a", queue))
@@ -29,7 +29,7 @@ def test_a_queue_is_locked_for_one_client() -> None:
 
 def test_queues_that_are_not_here_are_never_granted() -> None:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     queues = [("T", "broker-b", 0), ("T", "broker-a", 2), ("T", "broker-a", -1), ("Nope", "broker-a", 0)]
     assert Caller(world).json(Code.LOCK_BATCH_MQ, body("a", *queues)) == {"lockOKMQSet": []}
 

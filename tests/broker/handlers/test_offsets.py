@@ -18,8 +18,8 @@ QUEUE: dict[str, Any] = {"topic": "T", "queueId": 0}
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
-    world.parts.groups.ensure("g")
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.groups.ensure("g")
     return world
 
 
@@ -90,38 +90,38 @@ def test_a_new_group_starts_at_a_young_queue_s_first_message(world: World) -> No
     world.put("T")
     assert caller.header(query, **fields) == {"offset": "0"}
     assert caller.refused(query, **fields, setZeroIfNotFound="false")[0] == ResponseCode.QUERY_NOT_FOUND
-    assert world.parts.groups.get("new") is None
+    assert world.parts.metadata.groups.get("new") is None
 
 
 def test_a_commit_that_only_goes_forward(world: World) -> None:
     caller = Caller(world)
     for _ in range(3):
         world.put("T")
-    world.parts.groups.ensure("g")
+    world.parts.metadata.groups.ensure("g")
     fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0}
     update = Code.UPDATE_CONSUMER_OFFSET
     assert caller.header(update, **fields, commitOffset=2, pymqOnlyForward="true") == {"offset": "2"}
-    assert world.parts.cursors.query("g", "T", 0) == 2
+    assert world.parts.metadata.cursors.query("g", "T", 0) == 2
     assert caller.header(update, **fields, commitOffset=1, pymqOnlyForward="true") == {"offset": "2"}
-    assert world.parts.cursors.query("g", "T", 0) == 2
+    assert world.parts.metadata.cursors.query("g", "T", 0) == 2
     caller.ok(Code.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1, pymqOnlyForward="false")
-    assert world.parts.cursors.query("g", "T", 0) == 1
+    assert world.parts.metadata.cursors.query("g", "T", 0) == 1
 
 
 def test_what_a_slave_brings_makes_its_group() -> None:
     world = World()
     fields: dict[str, Any] = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 1}
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     world.put("T")
     caller, update = Caller(world), Code.UPDATE_CONSUMER_OFFSET
     assert caller.refused(update, **fields)[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert caller.header(update, **fields, pymqOnlyForward="true") == {"offset": "1"}
-    assert world.parts.groups.get("new") is not None
+    assert world.parts.metadata.groups.get("new") is not None
 
 
 def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
     world = World(autoCreateSubscriptionGroup="false")
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     fields: dict[str, Any] = {
         "consumerGroup": "new",
         "topic": "T",
@@ -130,12 +130,12 @@ def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
         "pymqOnlyForward": "true",
     }
     refused = Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields)
-    assert refused[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and world.parts.groups.get("new") is None
+    assert refused[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and world.parts.metadata.groups.get("new") is None
 
 
 def test_a_slave_may_have_shown_what_its_master_still_hides(world: World) -> None:
     """Its consumers' commits come before it says that it has the messages."""
-    caller, cursors = Caller(world), world.parts.cursors
+    caller, cursors = Caller(world), world.parts.metadata.cursors
     world.put("T")
     stage(world.parts.store, "T", 0, b"x")
     world.parts.store.commit(await_confirm=True)
@@ -151,7 +151,9 @@ def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_b
     """The messages that its consumers had were lost; others have their offsets by now."""
     for _ in range(2):
         world.put("T")
-    world.parts.epoch_file.open_as_master(world.parts.store.physical_max_offset, was_clean=False, begins_epoch=False)
+    world.parts.replication.epoch_file.open_as_master(
+        world.parts.store.physical_max_offset, was_clean=False, begins_epoch=False
+    )
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "4", "pymqOnlyForward": "true"}
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields) == {"offset": "2"}
@@ -162,9 +164,9 @@ def test_a_master_that_hands_over_takes_nothing_of_slaves(world: World) -> None:
     """Who takes over may have copied the offsets by now; the slave brings it to the next master."""
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "1"}
-    world.parts.write_fence.begin(1000, "hand-over")
+    world.parts.replication.write_fence.begin(1000, "hand-over")
     code, _ = Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields, pymqOnlyForward="true")
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert world.parts.cursors.query("g", "T", 0) == -1
-    world.parts.write_fence.end()
+    assert world.parts.metadata.cursors.query("g", "T", 0) == -1
+    world.parts.replication.write_fence.end()
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields, pymqOnlyForward="true") == {"offset": "1"}

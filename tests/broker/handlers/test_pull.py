@@ -30,7 +30,7 @@ def world() -> World:
 
 def opened(**settings: Any) -> World:
     world = World(**settings)
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     return world
 
 
@@ -246,14 +246,14 @@ def test_a_queue_that_can_t_be_read(world: World, queue_id: int) -> None:
 
 
 def test_read_queues_count_and_not_write_queues(world: World) -> None:
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=1)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=1)])
     assert pull(world, queueId=2).code == ResponseCode.PULL_NOT_FOUND
     assert refusal(world, queueId=3)[0] == ResponseCode.INVALID_PARAMETER
 
 
 def test_no_permission_to_read(world: World) -> None:
-    topic = world.parts.topics.require("T")
-    world.parts.topics.put([msgspec.structs.replace(topic, perm=2)])
+    topic = world.parts.metadata.topics.require("T")
+    world.parts.metadata.topics.put([msgspec.structs.replace(topic, perm=2)])
     code, remark = refusal(world)
     assert code == ResponseCode.NO_PERMISSION and "topic T has permission 2" in remark and "updateTopicPerm" in remark
     code, remark = refusal(opened(brokerPermission=2))
@@ -261,7 +261,7 @@ def test_no_permission_to_read(world: World) -> None:
 
 
 def test_groups_that_may_not(world: World) -> None:
-    groups = world.parts.groups
+    groups = world.parts.metadata.groups
     groups.put([SubscriptionGroupConfig(group_name="g", consume_enable=False)])
     code, remark = refusal(world)
     assert code == ResponseCode.NO_PERMISSION and "consumeEnable" in remark
@@ -274,7 +274,7 @@ def test_groups_that_may_not(world: World) -> None:
 
 
 def test_an_offset_is_committed_when_its_bit_is_set(world: World) -> None:
-    cursors = world.parts.cursors
+    cursors = world.parts.metadata.cursors
     pull(world, commitOffset=3)
     assert cursors.query("g", "T", 0) == -1
     pull(world, sysFlag=SUBSCRIPTION | COMMIT, commitOffset=3)
@@ -288,7 +288,7 @@ def test_a_parked_pull_has_committed_too(world: World) -> None:
     caller = Caller(world)
     sys_flag = SUBSCRIPTION | SUSPEND | COMMIT
     assert caller.ask(Code.PULL_MESSAGE, **fields(queueOffset=10, commitOffset=9, sysFlag=sys_flag)) is None
-    assert world.parts.cursors.query("g", "T", 0) == 9
+    assert world.parts.metadata.cursors.query("g", "T", 0) == 9
 
 
 def test_pulls_that_find_nothing_are_counted_each_time_they_look(world: World) -> None:
@@ -297,14 +297,14 @@ def test_pulls_that_find_nothing_are_counted_each_time_they_look(world: World) -
     assert stats.missed_pulls == 0
     assert caller.ask(Code.PULL_MESSAGE, **fields(queueOffset=10, sysFlag=SUBSCRIPTION | SUSPEND)) is None
     assert stats.missed_pulls == 1
-    world.parts.pulls.long_polls.release_all()
+    world.parts.requests.long_polls.release_all()
     assert stats.missed_pulls == 2
     assert pull(world, queueOffset=11).code == ResponseCode.PULL_OFFSET_MOVED
     assert stats.missed_pulls == 3
 
 
 def test_a_reset_is_told_once(world: World) -> None:
-    world.parts.cursors.reset("g", "T", 0, 2)
+    world.parts.metadata.cursors.reset("g", "T", 0, 2)
     reply = pull(world, queueOffset=7)
     assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     assert places(reply) == (2, 0, 10)
@@ -313,7 +313,7 @@ def test_a_reset_is_told_once(world: World) -> None:
 
 def test_a_reset_to_a_damaged_record_is_told_all_the_same(world: World) -> None:
     damaged(world, 4)
-    world.parts.cursors.reset("g", "T", 0, 4)
+    world.parts.metadata.cursors.reset("g", "T", 0, 4)
     assert places(pull(world, queueOffset=7)) == (4, 0, 10)
 
 
@@ -347,7 +347,7 @@ def test_an_arrival_answers_it(world: World) -> None:
     other = park(world, queueId=1, queueOffset=0)
     world.put("T", b"new", TAGS="A")
     assert caller.peer.answers == [], "answered inside the commit"
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     (reply,) = caller.peer.answers
     assert reply.code == ResponseCode.SUCCESS and bodies(reply) == [b"new"] and places(reply) == (11, 0, 11)
     assert other.peer.answers == []
@@ -356,10 +356,10 @@ def test_an_arrival_answers_it(world: World) -> None:
 def test_an_arrival_with_another_tag_does_not(world: World) -> None:
     caller = park(world, subscription="B")
     world.put("T", b"other", TAGS="A")
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     assert caller.peer.answers == []
     world.put("T", b"new", TAGS="B")
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     (reply,) = caller.peer.answers
     assert bodies(reply) == [b"new"] and places(reply) == (12, 0, 12)
 
@@ -370,20 +370,20 @@ def test_its_time_s_end_answers_it(world: World, subscription: str, code: int, o
     if code == 20:
         world.put("T", b"other", TAGS="A")  # what did not fit is behind the consumer afterwards
     world.clock.advance(14_999)
-    world.parts.pulls.long_polls.tick()
+    world.parts.requests.long_polls.tick()
     assert caller.peer.answers == []
     world.clock.advance(1)
-    world.parts.pulls.long_polls.tick()
+    world.parts.requests.long_polls.tick()
     (reply,) = caller.peer.answers
     assert reply.code == code and places(reply)[0] == offset
-    assert world.parts.pulls.long_polls.count == 0
+    assert world.parts.requests.long_polls.count == 0
 
 
 def test_short_polling_holds_for_its_own_time() -> None:
     world = opened(longPollingEnable="false", shortPollingTimeMills=500)
     caller = park(world, queueOffset=0)
     world.clock.advance(500)
-    world.parts.pulls.long_polls.tick()
+    world.parts.requests.long_polls.tick()
     assert [reply.code for reply in caller.peer.answers] == [ResponseCode.PULL_NOT_FOUND]
 
 
@@ -397,9 +397,9 @@ def test_a_full_table_answers_at_once() -> None:
 def test_a_waiting_pull_hears_of_a_reset_even_to_a_damaged_record(world: World) -> None:
     damaged(world, 4)
     caller, neighbour = park(world), park(world, consumerGroup="h")
-    world.parts.cursors.reset("g", "T", 0, 4)
-    world.parts.pulls.long_polls.wake_queue("T", 0)
-    world.parts.pulls.long_polls.wake()
+    world.parts.metadata.cursors.reset("g", "T", 0, 4)
+    world.parts.requests.long_polls.wake_queue("T", 0)
+    world.parts.requests.long_polls.wake()
     (reply,) = caller.peer.answers
     assert reply.code == ResponseCode.PULL_OFFSET_MOVED and places(reply) == (4, 0, 10)
     assert [reply.code for reply in neighbour.peer.answers] == [ResponseCode.PULL_NOT_FOUND]
@@ -409,7 +409,7 @@ def test_a_waiting_pull_that_meets_damage_is_told(world: World) -> None:
     caller, neighbour = park(world), park(world, consumerGroup="h")
     world.put("T", b"new")
     damaged(world, 10)
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     for waiting in (caller, neighbour):
         (reply,) = waiting.peer.answers
         assert reply.code == ResponseCode.SYSTEM_ERROR and "offset 10 is corrupt" in (reply.remark or "")
@@ -417,6 +417,6 @@ def test_a_waiting_pull_that_meets_damage_is_told(world: World) -> None:
 
 def test_permissions_taken_while_it_waits_do_not_hold_it_back(world: World) -> None:
     caller = park(world)
-    world.parts.topics.delete("T")
-    world.parts.pulls.long_polls.release_all()
+    world.parts.metadata.topics.delete("T")
+    world.parts.requests.long_polls.release_all()
     assert [reply.code for reply in caller.peer.answers] == [ResponseCode.PULL_NOT_FOUND]

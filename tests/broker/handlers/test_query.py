@@ -19,7 +19,7 @@ SPAN: dict[str, Any] = {"topic": "T", "maxNum": 64, "beginTimestamp": 0, "endTim
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     return world
 
 
@@ -70,7 +70,7 @@ def test_only_the_start_of_a_message_can_be_viewed(world: World, offset: int) ->
 
 def test_viewing_needs_the_topic_s_read_permission(world: World) -> None:
     placed = world.put("T")
-    world.parts.topics.put([TopicConfig(topic_name="T", perm=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", perm=2)])
     assert (
         Caller(world).refused(Code.VIEW_MESSAGE_BY_ID, offset=placed.physical_offset)[0] == ResponseCode.NO_PERMISSION
     )

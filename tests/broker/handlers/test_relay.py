@@ -62,7 +62,7 @@ def test_who_is_not_there_or_too_old_is_not_asked(code: int) -> None:
 def test_a_stored_message_is_added_to_the_question() -> None:
     setup = Setup()
     placed = setup.world.put("T", b"body")
-    message_id = encode_offset_id(setup.world.parts.store_host, placed.physical_offset)
+    message_id = encode_offset_id(setup.world.parts.requests.sends._store_host, placed.physical_offset)
     fields: dict[str, Any] = {"consumerGroup": "g", "clientId": "c1", "brokerName": "broker-a"}
     assert setup.operator.ask(Code.CONSUME_MESSAGE_DIRECTLY, **fields, msgId=message_id) is None
     question = setup.consumer.peer.asked[0][0]

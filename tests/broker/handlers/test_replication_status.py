@@ -7,7 +7,7 @@ import pytest
 
 from pymq.wire.bodies_replication import ReplicationStatus
 from pymq.wire.codes import RequestCode
-from tests.broker.world import Caller, World
+from tests.broker.world import Caller, NoNetwork, World
 
 
 def status_of(world: World) -> ReplicationStatus:
@@ -43,10 +43,11 @@ def test_rocketmq_s_picture_of_a_master_without_slaves() -> None:
 
 
 def test_a_master_that_asks_is_looked_at() -> None:
-    world = World(namesrvAddr="10.0.9.1:9876")
+    network = NoNetwork()
+    world = World(namesrvAddr="10.0.9.1:9876", network=network)
     Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS, b'{"master":"10.0.0.9:10911"}')
     asked: list[str] = []
-    world.parts.network.ask = lambda address, *rest: asked.append(address)  # type: ignore[method-assign]
+    network.ask = lambda address, *rest: asked.append(address)  # type: ignore[method-assign]
     world.parts.master_monitor.tick()
     assert asked == ["10.0.9.1:9876"]
 

@@ -20,14 +20,14 @@ RESET: dict[str, Any] = {"topic": "T", "group": "g", "isForce": "true"}
 def make(**settings: Any) -> World:
     """T with two queues of four messages, a second apart; g has consumed three of each."""
     world = World(**settings)
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
-    world.parts.groups.ensure("g")
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.groups.ensure("g")
     for _ in range(4):
         world.put("T")
         world.put("T", queue_id=1)
         world.clock.advance(1000)
     for queue_id in (0, 1):
-        world.parts.cursors.commit("g", "T", queue_id, 3)
+        world.parts.metadata.cursors.commit("g", "T", queue_id, 3)
     return world
 
 
@@ -42,12 +42,12 @@ def test_by_time_to_the_end_and_to_an_offset() -> None:
     world = make()
     start_ms = world.clock.now_ms() - 4000
     assert reset(world, timestamp=start_ms + 1000) == {0: 1, 1: 1}
-    assert world.parts.cursors.query("g", "T", 1) == 1
+    assert world.parts.metadata.cursors.query("g", "T", 1) == 1
     assert reset(world, timestamp=-1) == {0: 4, 1: 4}
     assert reset(world, timestamp=start_ms, queueId=1, offset=-1) == {1: 0}
     assert reset(world, timestamp=-1, queueId=0, offset=2) == {0: 2}
-    assert world.parts.cursors.offsets("g", "T") == {0: 2, 1: 0}
-    assert world.parts.cursors.take_reset("g", "T", 0) == 2
+    assert world.parts.metadata.cursors.offsets("g", "T") == {0: 2, 1: 0}
+    assert world.parts.metadata.cursors.take_reset("g", "T", 0) == 2
 
 
 def test_without_force_a_group_only_goes_back() -> None:
@@ -69,7 +69,7 @@ def test_what_can_t_be_is_refused_and_nothing_moves(change: dict[str, Any], code
     world = make()
     fields = {**RESET, "timestamp": 0, **change}
     assert Caller(world).refused(Code.INVOKE_BROKER_TO_RESET_OFFSET, **fields)[0] == code
-    assert world.parts.cursors.offsets("g", "T") == {0: 3, 1: 3}
+    assert world.parts.metadata.cursors.offsets("g", "T") == {0: 3, 1: 3}
 
 
 def test_without_server_side_resets_the_consumers_are_told() -> None:
@@ -85,15 +85,15 @@ def test_without_server_side_resets_the_consumers_are_told() -> None:
     assert pushed[0].body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":1,"topic":"T"}:4}}'
     assert pushed[1].body == b'{"offsetTable":[{"topic":"T","brokerName":"broker-a","queueId":1,"offset":4}]}'
     assert pushed[0].ext["isForce"] == "true" and pushed[0].ext["timestamp"] == "-1"
-    assert world.parts.cursors.offsets("g", "T") == {0: 3, 1: 3}
+    assert world.parts.metadata.cursors.offsets("g", "T") == {0: 3, 1: 3}
 
 
 def test_cloning_a_group_s_offsets() -> None:
     world = make()
     caller = Caller(world)
     caller.ok(Code.CLONE_GROUP_OFFSET, srcGroup="g", destGroup="h", topic="T", offline="true")
-    assert world.parts.cursors.offsets("h", "T") == {0: 3, 1: 3}
-    assert world.parts.groups.get("h") is not None
+    assert world.parts.metadata.cursors.offsets("h", "T") == {0: 3, 1: 3}
+    assert world.parts.metadata.groups.get("h") is not None
     assert caller.refused(Code.CLONE_GROUP_OFFSET, srcGroup="none", destGroup="h")[0] == ResponseCode.SYSTEM_ERROR
     assert caller.refused(Code.CLONE_GROUP_OFFSET, srcGroup="g", destGroup="a/b")[0] == ResponseCode.INVALID_PARAMETER
     refused = caller.refused(Code.CLONE_GROUP_OFFSET, srcGroup="g", destGroup="h", topic="U")

@@ -30,7 +30,7 @@ def world() -> World:
 
 def with_topic(**settings: Any) -> World:
     world = World(**settings)
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
     return world
 
 
@@ -57,7 +57,7 @@ def send(world: World, body: bytes = b"body", code: int = Code.SEND_MESSAGE_V2, 
     caller = Caller(world)
     assert caller.ask(code, body, **fields(code, **changes)) is None
     assert caller.peer.frames == [], "an answer left before the commit"
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     (answer,) = caller.peer.frames
     assert answer.code == 0 and answer.is_response
     return answer
@@ -67,7 +67,7 @@ def refusal(world: World, body: bytes = b"body", code: int = Code.SEND_MESSAGE_V
     """(code, remark); nothing may have been stored."""
     log_end = world.parts.store.physical_max_offset
     told = Caller(world).refused(code, body, **fields(code, **changes))
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert world.parts.store.physical_max_offset == log_end
     return told
 
@@ -126,7 +126,7 @@ def test_a_missing_unique_key_is_added(world: World) -> None:
 def test_a_one_way_send_is_stored_without_an_answer(world: World) -> None:
     caller = Caller(world)
     assert caller.ask(Code.SEND_MESSAGE_V2, b"body", oneway=True, **fields()) is None
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert caller.peer.frames == [] and caller.peer.answers == []
     assert [message.body for message in world.messages("T", 1)] == [b"body"]
 
@@ -138,7 +138,7 @@ def test_a_delayed_send_waits_in_its_level_s_queue_and_comes_out(world: World) -
     assert (waiting.properties["REAL_TOPIC"], waiting.properties["REAL_QID"]) == ("T", "1")
     assert world.messages("T", 1) == []
     world.clock.advance(10_000)
-    assert world.parts.delays.tick()
+    assert world.parts.messages.delays.tick()
     (message,) = world.messages("T", 1)
     assert (message.body, message.message_id, message.flag) == (b"body", "ABC", 5)
 
@@ -212,7 +212,7 @@ def test_an_illegal_topic_name(world: World, topic: str) -> None:
     code, remark = refusal(world, topic=topic)
     assert code == ResponseCode.INVALID_PARAMETER
     assert repr(topic[:10])[1:-1] in remark and ("use only" in remark or "limit is 127" in remark)
-    assert world.parts.topics.get(topic) is None
+    assert world.parts.metadata.topics.get(topic) is None
 
 
 def test_an_empty_topic_name(world: World) -> None:
@@ -233,10 +233,10 @@ def test_a_first_send_is_taken_once_its_topic_is_saved() -> None:
         assert sender.ask(code, b"x", **fields(code, topic="New")) is None
     entries = batch((b"y", b""), (b"z", b""))
     assert sender.ask(Code.SEND_BATCH_MESSAGE, entries, **fields(topic="New", batch="true")) is None
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert sender.peer.frames == [] and world.parts.store.max_offset("New", 0) == 0
     threads.run_one()
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert [answer.code for answer in sender.peer.frames] == [0, 0, 0]
     assert world.parts.store.max_offset("New", 1) == 4
 
@@ -253,12 +253,12 @@ def test_an_unknown_topic_without_auto_creation() -> None:
     world = with_topic(autoCreateTopicEnable="false")
     code, remark = refusal(world, topic="New")
     assert code == ResponseCode.TOPIC_NOT_EXIST and "'New'" in remark and "pymq topic create New" in remark
-    assert world.parts.topics.get("New") is None
+    assert world.parts.metadata.topics.get("New") is None
 
 
 def test_no_permission_to_write(world: World) -> None:
-    topic = world.parts.topics.require("T")
-    world.parts.topics.put([msgspec.structs.replace(topic, perm=4)])
+    topic = world.parts.metadata.topics.require("T")
+    world.parts.metadata.topics.put([msgspec.structs.replace(topic, perm=4)])
     code, remark = refusal(world)
     assert code == ResponseCode.NO_PERMISSION and "topic T has permission 4" in remark and "--perm 6" in remark
     world = with_topic(brokerPermission=4)
@@ -290,7 +290,7 @@ def test_a_body_at_and_above_the_limit() -> None:
 
 
 def test_properties_at_and_above_the_limit(world: World) -> None:
-    own = len(world.parts.writer.enrichment) + len("UNIQ_KEY\x01A\x02x\x01\x02")
+    own = len(world.parts.messages.writer.enrichment) + len("UNIQ_KEY\x01A\x02x\x01\x02")
     send(world, properties="UNIQ_KEY\x01A\x02x\x01" + "y" * (32_767 - own) + "\x02")
     code, remark = refusal(world, properties="UNIQ_KEY\x01A\x02x\x01" + "y" * (32_768 - own) + "\x02")
     assert code == ResponseCode.MESSAGE_ILLEGAL and "32768" in remark and "32767" in remark and "shorten" in remark
@@ -324,15 +324,15 @@ def test_a_missing_or_ill_typed_field_is_named(world: World, name: str, value: A
 @pytest.mark.parametrize(("wanted", "made"), [(4, 4), (1, 1), (8, 8), (16, 8), (0, 1), (-3, 1)])
 def test_a_new_topic_gets_what_is_wanted_up_to_the_template_s_queues(world: World, wanted: int, made: int) -> None:
     send(world, topic="New", default_topic_queue_nums=wanted, queue_id=0)
-    topic = world.parts.topics.require("New")
+    topic = world.parts.metadata.topics.require("New")
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (made, made, 6)
     assert len(world.messages("New")) == 1
 
 
 def test_a_new_topic_s_template_must_allow_it(world: World) -> None:
-    world.parts.topics.put([TopicConfig(topic_name="Template", read_queue_nums=2, write_queue_nums=2, perm=7)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="Template", read_queue_nums=2, write_queue_nums=2, perm=7)])
     send(world, topic="New", default_topic="Template", queue_id=0)
-    assert world.parts.topics.require("New").write_queue_nums == 2
+    assert world.parts.metadata.topics.require("New").write_queue_nums == 2
     for template in ("T", "Nope"):
         assert refusal(world, topic="Other", default_topic=template)[0] == ResponseCode.TOPIC_NOT_EXIST
 

@@ -16,7 +16,7 @@ def test_the_answer_waits_for_the_commit() -> None:
     fields: dict[str, Any] = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
     assert caller.ask(Code.CONSUMER_SEND_MSG_BACK, **fields) is None
     assert caller.peer.frames == []
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     (answer,) = caller.peer.frames
     assert answer.is_response and answer.code == 0
     assert len(world.messages("SCHEDULE_TOPIC_XXXX", 2)) == 1
@@ -28,7 +28,7 @@ def test_one_way_and_refused() -> None:
     placed = world.put("T")
     fields: dict[str, Any] = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
     assert caller.ask(Code.CONSUMER_SEND_MSG_BACK, oneway=True, **fields) is None
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert caller.peer.frames == []
     code, _ = caller.refused(Code.CONSUMER_SEND_MSG_BACK, offset=7, group="g", delayLevel=0)
     assert code == ResponseCode.SYSTEM_ERROR

@@ -48,9 +48,9 @@ def test_create_change_show() -> None:
 
 
 def test_the_answer_waits_until_the_name_servers_know() -> None:
-    world = World()
     waiting: list[Callable[[], None]] = []
-    world.parts.when_registered = waiting.append
+    world = World()
+    world.parts.registration_requests.when_registered = waiting.append  # type: ignore[method-assign, assignment]
     caller = Caller(world)
     assert caller.ask(Code.UPDATE_AND_CREATE_TOPIC, **CREATE) is None
     assert caller.peer.answers == []
@@ -65,7 +65,7 @@ def test_on_a_slow_disk_the_answer_waits_and_heartbeats_don_t() -> None:
     assert operator.ask(Code.UPDATE_AND_CREATE_TOPIC, **CREATE) is None
     body = {"clientID": "c", "consumerDataSet": [{"groupName": "g"}], "producerDataSet": []}
     beat = client.ask(Code.HEART_BEAT, json.dumps(body).encode())
-    assert beat is not None and beat.code == 0 and world.parts.topics.get("%RETRY%g") is not None
+    assert beat is not None and beat.code == 0 and world.parts.metadata.topics.get("%RETRY%g") is not None
     assert operator.refused(Code.GET_TOPIC_CONFIG, topic="T")[0] == ResponseCode.TOPIC_NOT_EXIST
     assert operator.peer.answers == []
     while threads.waiting:
@@ -73,7 +73,10 @@ def test_on_a_slow_disk_the_answer_waits_and_heartbeats_don_t() -> None:
     assert [reply.code for reply in operator.peer.answers] == [0]
     assert operator.json(Code.GET_TOPIC_CONFIG, topic="T")["writeQueueNums"] == 4
     again = World(world.files.after_kill(), world.clock).parts
-    assert again.topics.all() == world.parts.topics.all() and again.groups.all() == world.parts.groups.all()
+    assert (
+        again.metadata.topics.all() == world.parts.metadata.topics.all()
+        and again.metadata.groups.all() == world.parts.metadata.groups.all()
+    )
 
 
 def test_a_topic_that_can_t_be_saved_is_refused_and_is_not_there() -> None:
@@ -83,7 +86,7 @@ def test_a_topic_that_can_t_be_saved_is_refused_and_is_not_there() -> None:
         assert caller.ask(Code.UPDATE_AND_CREATE_TOPIC, **CREATE) is None
     (reply,) = caller.peer.answers
     assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "topics.json" in (reply.remark or "")
-    assert world.parts.topics.get("T") is None
+    assert world.parts.metadata.topics.get("T") is None
 
 
 def test_messages_go_with_their_topic_once_its_deletion_is_saved() -> None:
@@ -91,17 +94,17 @@ def test_messages_go_with_their_topic_once_its_deletion_is_saved() -> None:
     caller = Caller(world)
     caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
     world.put("T")
-    world.parts.cursors.commit("g", "T", 0, 1)
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
     with failing(world, "open", "/config/topics"):
         assert caller.ask(Code.DELETE_TOPIC_IN_BROKER, topic="T") is None
     assert caller.peer.answers.pop().code == ResponseCode.SERVICE_NOT_AVAILABLE
     world.run_in_thread = threads = Threads()
     assert caller.ask(Code.DELETE_TOPIC_IN_BROKER, topic="T") is None
     world.put("T", b"sent while the deletion is being saved")
-    assert len(world.messages("T")) == 2 and world.parts.cursors.query("g", "T", 0) == 1
+    assert len(world.messages("T")) == 2 and world.parts.metadata.cursors.query("g", "T", 0) == 1
     threads.run_one()
     assert [reply.code for reply in caller.peer.answers] == [0]
-    assert world.parts.store.max_offset("T", 0) == 0 and world.parts.cursors.query("g", "T", 0) == -1
+    assert world.parts.store.max_offset("T", 0) == 0 and world.parts.metadata.cursors.query("g", "T", 0) == -1
 
 
 def test_a_deletion_that_fails_behind_its_save_is_told() -> None:
@@ -142,10 +145,10 @@ def test_a_list_is_taken_whole_or_not_at_all() -> None:
     ]
     topics[0]["attributes"] = {"+message.type": "DELAY"}
     caller.ok(Code.UPDATE_AND_CREATE_TOPIC_LIST, json.dumps({"topicConfigList": topics}).encode())
-    assert world.parts.topics.require("A").attributes == {"message.type": "DELAY"}
+    assert world.parts.metadata.topics.require("A").attributes == {"message.type": "DELAY"}
     topics[0]["topicName"], topics[1]["perm"] = "C", 99
     code, _ = caller.refused(Code.UPDATE_AND_CREATE_TOPIC_LIST, json.dumps({"topicConfigList": topics}).encode())
-    assert code == ResponseCode.INVALID_PARAMETER and world.parts.topics.get("C") is None
+    assert code == ResponseCode.INVALID_PARAMETER and world.parts.metadata.topics.get("C") is None
 
 
 def test_a_deleted_topic_leaves_nothing_behind() -> None:
@@ -153,10 +156,10 @@ def test_a_deleted_topic_leaves_nothing_behind() -> None:
     caller = Caller(world)
     caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)
     world.put("T")
-    world.parts.cursors.commit("g", "T", 0, 1)
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
     caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
     assert world.parts.store.max_offset("T", 0) == 0
-    assert world.parts.cursors.groups_of("T") == []
+    assert world.parts.metadata.cursors.groups_of("T") == []
     assert caller.refused(Code.GET_TOPIC_CONFIG, topic="T")[0] == ResponseCode.TOPIC_NOT_EXIST
     caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
     assert caller.refused(Code.DELETE_TOPIC_IN_BROKER, topic="TBW102")[0] == ResponseCode.INVALID_PARAMETER
@@ -166,7 +169,7 @@ def test_a_deleted_topic_leaves_nothing_behind() -> None:
 def test_stats_have_every_queue_that_can_be_read_or_written() -> None:
     world = World()
     caller = Caller(world)
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2)])
     world.put("T", queue_id=1)
     stats = decode_admin_body(TopicStats, caller.ok(Code.GET_TOPIC_STATS_INFO, topic="T").body)
     assert [queue.queue_id for queue in stats.offset_table] == [0, 1, 2]
@@ -179,7 +182,7 @@ def test_stats_have_every_queue_that_can_be_read_or_written() -> None:
 def test_queues_without_a_topic_are_cleaned() -> None:
     world = World()
     world.put("Orphan")
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     world.put("T")
     caller = Caller(world)
     caller.ok(Code.CLEAN_UNUSED_TOPIC)

@@ -36,7 +36,7 @@ def world() -> World:
 
 def opened(**settings: Any) -> World:
     world = World(**settings)
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
     return world
 
 
@@ -60,7 +60,7 @@ def park(world: World, expression: str, **changes: Any) -> Caller:
 
 
 def answers(world: World, caller: Caller) -> list[list[bytes]]:
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     return [bodies(reply) for reply in caller.peer.answers]
 
 
@@ -210,7 +210,7 @@ def test_what_is_ignored_is_logged_once(world: World, caplog: pytest.LogCaptureF
 
 
 def test_groups_with_the_same_expression_share_its_test(world: World) -> None:
-    expressions: Expressions = world.parts.expressions
+    expressions: Expressions = world.parts.messages.expressions
     assert expressions.wanted("SQL92", "size = 1") is expressions.wanted("SQL92", "size = 1")
 
 
@@ -230,10 +230,10 @@ def test_an_arrival_that_matches_answers(world: World) -> None:
 def test_a_match_in_the_middle_of_a_commit_answers(world: World) -> None:
     caller, other = park(world, "size = 9"), park(world, "size = 10")
     for size in (b"8", b"9", b"8"):
-        world.parts.writer.put(
+        world.parts.messages.writer.put(
             "T", 0, size, encode_properties({"size": size.decode()}), born_timestamp_ms=0, born_host=BORN_HOST
         )
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert answers(world, caller) == [[b"9"]] and answers(world, other) == []
 
 
@@ -241,8 +241,10 @@ def test_more_arrivals_than_one_look_takes_answer(world: World) -> None:
     caller = park(world, "size = 10000")
     count = world.parts.store.settings.filter_scan_bytes // UNIT_SIZE_BYTES + 1
     for _ in range(count):
-        world.parts.writer.put("T", 0, b"x", encode_properties({"size": "1"}), born_timestamp_ms=0, born_host=BORN_HOST)
-    world.parts.writer.commit()
+        world.parts.messages.writer.put(
+            "T", 0, b"x", encode_properties({"size": "1"}), born_timestamp_ms=0, born_host=BORN_HOST
+        )
+    world.parts.messages.writer.commit()
     assert answers(world, caller) == [[]]
     assert caller.peer.answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
 
@@ -251,7 +253,7 @@ def test_what_did_not_match_is_behind_the_consumer_when_its_time_is_over(world: 
     caller = park(world, "size = 9")
     world.put("T", b"other", size="8")
     world.clock.advance(15_000)
-    world.parts.pulls.long_polls.tick()
+    world.parts.requests.long_polls.tick()
     (reply,) = caller.peer.answers
     assert reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and places(reply)[0] == 13
 

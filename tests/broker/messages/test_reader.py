@@ -48,7 +48,7 @@ def filled() -> World:
     [(3, None, 3), (1000, None, 8), (0, None, 1), (-5, None, 1), (8, 1, 1), (8, 0, 8), (8, -1, 8), (8, 1 << 30, 8)],
 )
 def test_limits(count: int, size_bytes: int | None, found: int) -> None:
-    code, result = filled().parts.reader.read("T", 0, 2, count, size_bytes, Wanted())
+    code, result = filled().parts.messages.reader.read("T", 0, 2, count, size_bytes, Wanted())
     messages = decode_records(b"".join(result.chunks))
     assert code == 0 and result.count == len(messages) == found
     assert [message.queue_offset for message in messages] == list(range(2, 2 + found))
@@ -58,11 +58,11 @@ def test_limits(count: int, size_bytes: int | None, found: int) -> None:
 def test_limits_follow_a_change_at_run_time() -> None:
     world = filled()
     world.config.change_at_runtime({"maxTransferCountOnMessageInMemory": "2"})
-    assert world.parts.reader.read("T", 0, 0, 32, None, Wanted()).result.count == 2
+    assert world.parts.messages.reader.read("T", 0, 0, 32, None, Wanted()).result.count == 2
 
 
 def test_codes_of_tags_select() -> None:
-    reader = filled().parts.reader
+    reader = filled().parts.messages.reader
     code, result = reader.read("T", 0, 0, 3, None, Wanted(frozenset({tags_code("B")})))
     assert code == 0
     assert [message.body for message in decode_records(b"".join(result.chunks))] == [b"1", b"3", b"5"]
@@ -70,6 +70,6 @@ def test_codes_of_tags_select() -> None:
 
 
 def test_the_ends_of_queues() -> None:
-    reader = filled().parts.reader
+    reader = filled().parts.messages.reader
     assert reader.ends("T", 0) == (0, 20)
     assert reader.ends("T", 1) == reader.ends("Nope", 0) == (0, 0)

@@ -19,8 +19,8 @@ VERSION = 479
 
 def send_back(world: World, offset: int, *, level: int = 0, version: int = VERSION, **fields: Any) -> bool:
     header = ConsumerSendMsgBackHeader(offset=offset, group="g", delay_level=level, **fields)
-    stored = world.parts.retries.send_back(header, version)
-    world.parts.writer.commit()
+    stored = world.parts.messages.retries.send_back(header, version)
+    world.parts.messages.writer.commit()
     return stored
 
 
@@ -35,7 +35,7 @@ def test_the_first_retry_waits_on_level_three_with_its_origin() -> None:
     assert properties["DELAY"] == "3" and properties["WAIT"] == "false"
     assert properties["ORIGIN_MESSAGE_ID"] == world.messages("T")[0].offset_message_id
     assert (properties["TAGS"], properties["UNIQ_KEY"]) == ("A", "U1")
-    topic = world.parts.topics.require("%RETRY%g")
+    topic = world.parts.metadata.topics.require("%RETRY%g")
     assert topic.write_queue_nums == 1
 
 
@@ -88,14 +88,14 @@ def test_dead_letters_after_the_last_try(
     if dead:
         assert "DELAY" not in dead[0].properties and "REAL_TOPIC" not in dead[0].properties
         assert dead[0].properties["DLQ_ORIGIN_TOPIC"] == "T" and dead[0].properties["DLQ_ORIGIN_MESSAGE_ID"] == "ID"
-        assert world.parts.topics.require("%DLQ%g").perm == 6
+        assert world.parts.metadata.topics.require("%DLQ%g").perm == 6
 
 
 def test_a_group_without_retry_queues_drops() -> None:
     world = World()
-    world.parts.groups.put([SubscriptionGroupConfig(group_name="g", retry_queue_nums=0)])
+    world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g", retry_queue_nums=0)])
     assert not send_back(world, world.put("T").physical_offset)
-    assert world.parts.topics.get("%RETRY%g") is None
+    assert world.parts.metadata.topics.get("%RETRY%g") is None
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 10**15])
@@ -118,7 +118,7 @@ def test_refusals_by_permission_and_unknown_group() -> None:
         send_back(world, world.put("T").physical_offset)
     assert error.value.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="%RETRY%g", perm=4)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="%RETRY%g", perm=4)])
     with pytest.raises(Refusal) as error:
         send_back(world, world.put("T").physical_offset)
     assert error.value.code == ResponseCode.NO_PERMISSION
@@ -127,13 +127,13 @@ def test_refusals_by_permission_and_unknown_group() -> None:
 def test_a_client_s_own_retry_send_passes_until_its_tries_are_used_up() -> None:
     world = World()
     raw = encode_properties({"DELAY": "4", "KEYS": "k"})
-    redirect = world.parts.retries.redirect_direct_send
+    redirect = world.parts.messages.retries.redirect_direct_send
     assert redirect("%RETRY%g", 0, raw, 16, None) == ("%RETRY%g", 0, raw)
     topic, queue_id, properties = redirect("%RETRY%g", 0, raw, 17, None)
     assert (topic, queue_id) == ("%DLQ%g", 0)
     assert decode_properties(properties) == {"KEYS": "k"}
     assert redirect("%RETRY%g", 0, raw, 3, 2)[0] == "%DLQ%g"
-    world.parts.leaser.lock_batch("g", "client", [MessageQueue("T", "broker-a", 0)])
+    world.parts.metadata.leaser.lock_batch("g", "client", [MessageQueue("T", "broker-a", 0)])
     assert redirect("%RETRY%g", 0, raw, 1, None)[0] == "%DLQ%g"
     from_t = encode_properties({"RETRY_TOPIC": "T"})
     assert redirect("%RETRY%g", 0, from_t, 1, None)[0] == "%DLQ%g"

@@ -29,14 +29,14 @@ def world() -> World:
 
 def opened(**settings: Any) -> World:
     world = World(**settings)
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     return world
 
 
 def stage(world: World, body: bytes = b"x", **properties: str) -> int:
     """Stages a message in queue 0 of T; its queue offset."""
     raw = encode_properties(properties)
-    return world.parts.writer.put("T", 0, body, raw, born_timestamp_ms=1, born_host=BORN_HOST).queue_offset
+    return world.parts.messages.writer.put("T", 0, body, raw, born_timestamp_ms=1, born_host=BORN_HOST).queue_offset
 
 
 def answer(opaque: int, serialize: int = 0) -> bytes:
@@ -54,9 +54,9 @@ def test_answers_leave_with_the_commit_in_their_order(world: World) -> None:
     first, second = FakePeer(), FakePeer()
     for opaque, peer in ((1, first), (2, second), (3, first)):
         stage(world, b"%d" % opaque)
-        world.parts.writer.hold(peer, answer(opaque))
+        world.parts.messages.writer.hold(peer, answer(opaque))
     assert bodies(world) == [] and first.frames == second.frames == []
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert bodies(world) == [b"1", b"2", b"3"]
     assert [frame.opaque for frame in first.frames] == [1, 3]
     assert [frame.opaque for frame in second.frames] == [2]
@@ -72,30 +72,32 @@ def test_records_are_in_the_file_when_answers_leave(world: World) -> None:
 
     peer = Watcher()
     stage(world, b"a body to look for")
-    world.parts.writer.hold(peer, answer(1))
+    world.parts.messages.writer.hold(peer, answer(1))
     assert log not in world.files.nodes
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert len(peer.frames) == 1
 
 
 def test_a_turn_without_messages_writes_nothing(world: World) -> None:
     with failing(world, "pwrite", "/"):
-        world.parts.writer.commit()
+        world.parts.messages.writer.commit()
     stage(world)
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     with failing(world, "pwrite", "/"):
-        world.parts.writer.commit()
-    assert world.parts.writer.failed_commit_count == 0
+        world.parts.messages.writer.commit()
+    assert world.parts.messages.writer.failed_commit_count == 0
 
 
 def test_a_batch_has_consecutive_offsets(world: World) -> None:
     entries = [(n, b"%d" % n, b"") for n in range(5)]
     stage(world, b"before")
-    placed = world.parts.writer.put_batch("T", 0, entries, sys_flag=0, born_timestamp_ms=1, born_host=BORN_HOST)
+    placed = world.parts.messages.writer.put_batch(
+        "T", 0, entries, sys_flag=0, born_timestamp_ms=1, born_host=BORN_HOST
+    )
     assert [place.queue_offset for place in placed] == [1, 2, 3, 4, 5]
     ends = [place.physical_offset + place.size_bytes for place in placed]
     assert [place.physical_offset for place in placed[1:]] == ends[:-1]
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert [message.flag for message in world.messages("T")][1:] == [0, 1, 2, 3, 4]
 
 
@@ -114,7 +116,7 @@ def test_a_failed_commit_refuses_every_held_answer_and_stores_nothing(
     world: World, call: str, number: int, text: str
 ) -> None:
     peers = [FakePeer(), FakePeer()]
-    writer = world.parts.writer
+    writer = world.parts.messages.writer
     for opaque, peer, serialize in ((1, peers[0], 0), (-2, peers[0], SERIALIZE_ROCKETMQ), (3, peers[1], 0)):
         assert stage(world, KEYS="k") == len(writer.held.get(peers[0], [])) + len(writer.held.get(peers[1], []))
         writer.hold(peer, answer(opaque, serialize))
@@ -141,7 +143,7 @@ def test_a_bug_behind_the_write_leaves_no_sender_without_an_answer_and_no_messag
     def broken(records: object) -> None:
         raise RuntimeError("a bug")
 
-    index, writer, peer = world.parts.store._index, world.parts.writer, FakePeer()
+    index, writer, peer = world.parts.store._index, world.parts.messages.writer, FakePeer()
     assert index is not None
     monkeypatch.setattr(index, "extend", broken)
     for opaque in (1, 2):
@@ -161,7 +163,7 @@ def test_a_bug_behind_the_write_leaves_no_sender_without_an_answer_and_no_messag
 
 
 def test_the_next_commit_works_and_offsets_are_given_again(world: World) -> None:
-    writer = world.parts.writer
+    writer = world.parts.messages.writer
     stage(world, b"kept", KEYS="kept")
     writer.commit()
     end = world.parts.store.physical_max_offset
@@ -184,7 +186,7 @@ def test_the_next_commit_works_and_offsets_are_given_again(world: World) -> None
 
 def test_a_failure_in_the_middle_of_a_write_leaves_no_remains(world: World) -> None:
     """The disk takes a part of the turn before it is full: a power loss later must not bring that part back."""
-    writer = world.parts.writer
+    writer = world.parts.messages.writer
     for number in range(3):
         stage(world, b"old-%d" % number)
     writer.commit()
@@ -211,10 +213,10 @@ def test_a_full_disk_wakes_nobody(world: World) -> None:
     world.parts.store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append(end))
     with failing(world, "pwrite", LOG):
         stage(world)
-        world.parts.writer.commit()
+        world.parts.messages.writer.commit()
     assert arrivals == []
     stage(world)
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert arrivals == [1]
 
 
@@ -230,8 +232,8 @@ def synced() -> tuple[World, Threads]:
 def commit_one(world: World, opaque: int) -> FakePeer:
     peer = FakePeer()
     stage(world, b"%d" % opaque)
-    world.parts.writer.hold(peer, answer(opaque))
-    world.parts.writer.commit()
+    world.parts.messages.writer.hold(peer, answer(opaque))
+    world.parts.messages.writer.commit()
     return peer
 
 
@@ -255,10 +257,10 @@ def test_what_was_committed_during_a_sync_waits_for_the_next(synced: tuple[World
     late: list[FakePeer] = []
     threads.run_one(between=lambda: late.append(commit_one(world, 2)))
     assert [frame.code for frame in first.frames] == [0] and late[0].frames == []
-    assert world.parts.writer.is_awaiting_sync and len(threads.waiting) == 1
+    assert world.parts.messages.waiting_answers.is_awaiting_sync and len(threads.waiting) == 1
     threads.run_one()
     assert [frame.code for frame in late[0].frames] == [0]
-    assert threads.waiting == [] and not world.parts.writer.is_awaiting_sync
+    assert threads.waiting == [] and not world.parts.messages.waiting_answers.is_awaiting_sync
 
 
 def test_a_failed_sync_refuses_what_waits_and_makes_the_store_read_only(synced: tuple[World, Threads]) -> None:
@@ -287,10 +289,10 @@ def test_messages_staged_when_a_sync_fails_are_refused_by_their_commit(synced: t
     commit_one(world, 1)
     peer = FakePeer()
     stage(world, b"2")
-    world.parts.writer.hold(peer, answer(2))
+    world.parts.messages.writer.hold(peer, answer(2))
     with failing(world, "sync", LOG, errno.EIO):
         threads.run_one()
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert [frame.code for frame in peer.frames] == [ResponseCode.SERVICE_NOT_AVAILABLE]
     assert bodies(world) == [], "what was not synced is never seen"
 
@@ -301,16 +303,16 @@ def test_a_message_is_seen_when_it_is_on_the_disk(synced: tuple[World, Threads])
     arrivals: list[int] = []
     store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append(end))
     stage(world, b"1", KEYS="k")
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     stage(world, b"2", DELAY="1")
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert bodies(world) == [] and store.max_offset("T", 0) == 0 and arrivals == []
-    assert store.find_by_key("T", "k", 10) == [] and world.parts.delays.next_due_ms() is None
+    assert store.find_by_key("T", "k", 10) == [] and world.parts.messages.delays.next_due_ms() is None
     threads.run_one()
     assert bodies(world) == [b"1"] and store.max_offset("T", 0) == 1
     threads.run_one()
     assert len(store.find_by_key("T", "k", 10)) == 1
-    assert arrivals == [1, 1] and world.parts.delays.next_due_ms() == world.clock.now_ms() + 1000
+    assert arrivals == [1, 1] and world.parts.messages.delays.next_due_ms() == world.clock.now_ms() + 1000
     assert threads.waiting == []
 
 
@@ -328,18 +330,18 @@ def test_a_parked_pull_is_answered_after_the_sync(synced: tuple[World, Threads])
     more: dict[str, Any] = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
     assert caller.ask(RequestCode.PULL_MESSAGE, **fields, **more) is None
     stage(world, b"1")
-    world.parts.writer.commit()
-    world.parts.pulls.long_polls.wake()
+    world.parts.messages.writer.commit()
+    world.parts.requests.long_polls.wake()
     assert caller.peer.answers == []
     threads.run_one()
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     assert [reply.code for reply in caller.peer.answers] == [0]
 
 
 def test_one_way_messages_are_synced_too_for_they_are_not_seen_before(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     stage(world)
-    world.parts.writer.commit()
+    world.parts.messages.writer.commit()
     assert len(threads.waiting) == 1 and bodies(world) == []
     threads.run_one()
     assert threads.waiting == [] and bodies(world) == [b"x"]
@@ -351,9 +353,9 @@ def test_who_does_not_want_to_wait_is_answered_after_the_write(synced: tuple[Wor
     patient, hasty = FakePeer(), FakePeer()
     for opaque, peer, wait in ((1, patient, "true"), (2, hasty, value), (3, patient, "TRUE")):
         raw = encode_properties({"WAIT": wait})
-        world.parts.writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
-        world.parts.writer.hold(peer, answer(opaque), raw)
-    world.parts.writer.commit()
+        world.parts.messages.writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
+        world.parts.messages.writer.hold(peer, answer(opaque), raw)
+    world.parts.messages.writer.commit()
     assert [(frame.opaque, frame.code) for frame in hasty.frames] == [(2, 0)] and patient.frames == []
     assert bodies(world) == [], "it is seen when it is on the disk, as any other"
     threads.run_one()
@@ -365,9 +367,9 @@ def test_who_does_not_want_to_wait_is_refused_when_the_write_fails(synced: tuple
     world, _ = synced
     peer = FakePeer()
     stage(world)
-    world.parts.writer.hold(peer, answer(1), NOT_WAITING)
+    world.parts.messages.writer.hold(peer, answer(1), NOT_WAITING)
     with failing(world, "pwrite", LOG):
-        world.parts.writer.commit()
+        world.parts.messages.writer.commit()
     assert [frame.code for frame in peer.frames] == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
@@ -381,10 +383,10 @@ def test_an_answer_that_waited_too_long_says_so_and_its_message_comes_later(sync
     world.clock.advance(1)
     second = commit_one(world, 2)
     world.clock.advance(limit - 2)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     assert first.frames == second.frames == []
     world.clock.advance(1)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     (frame,) = first.frames
     assert frame.code == ResponseCode.FLUSH_DISK_TIMEOUT == 10 and f"within {limit} ms" in (frame.remark or "")
     assert frame.ext == {"msgId": "A"}, "the client reads the message's place from it"
@@ -409,7 +411,7 @@ def test_while_the_disk_hangs_the_broker_serves_everything_else(synced: tuple[Wo
     for part in (LOG, "/consumequeue/", "/index/", "/checkpoint"):
         world.clock.advance(world.parts.store.settings.checkpoint_interval_ms)
         world.put("T", b"more", KEYS="k")
-        world.parts.writer.synced(world.parts.store.sync(log_only=True))
+        world.parts.messages.waiting_answers.synced(world.parts.store.sync(log_only=True))
         world.put("T", b"not synced", KEYS="k")
         world.parts.store.tick()  # now there is something to sync in each place
         hanging.clear()
@@ -434,8 +436,8 @@ def _ask_everything(world: World) -> None:
     caller.ok(RequestCode.GET_BROKER_CONFIG)
     caller.ok(RequestCode.GET_MAX_OFFSET, topic="T", queueId=0)
     assert bodies(world)[0] == b"old"
-    world.parts.writer.tick()
-    world.parts.flusher.tick()
+    world.parts.messages.waiting_answers.tick()
+    world.parts.messages.flusher.tick()
     world.put("T", b"meanwhile", KEYS="k")
     world.parts.store.find_by_key("T", "k", 10)
     for _ in range(3):
@@ -524,18 +526,18 @@ def all_messages(world: World) -> list[StoredMessage]:
     ("text", "level"), [("3", 3), ("18", 18), ("19", 18), ("999999999", 18), ("0", 0), ("", 0), ("x", 0), ("1" * 10, 0)]
 )
 def test_delay_levels_are_clamped(world: World, text: str, level: int) -> None:
-    assert world.parts.writer.delay_level(f"DELAY\x01{text}\x02".encode()) == level
+    assert world.parts.messages.writer.delay_level(f"DELAY\x01{text}\x02".encode()) == level
 
 
 def test_a_delayed_message_s_unit_carries_its_due_time(world: World) -> None:
     world.put("T", b"m", queue_id=0, DELAY="2", TAGS="A")
     queue = world.parts.store.queue_view("SCHEDULE_TOPIC_XXXX", 1)
     assert queue is not None and queue.unit(0)[2] == world.clock.now_ms() + 5000 == world.clock.now_ms() + (
-        world.parts.writer.delay_ms(2)
+        world.parts.messages.writer.delay_ms(2)
     )
 
 
 def test_picked_queues_are_spread(world: World) -> None:
-    picked = [world.parts.writer.pick_queue(4) for _ in range(100)]
+    picked = [world.parts.messages.writer.pick_queue(4) for _ in range(100)]
     assert set(picked) == {0, 1, 2, 3}
-    assert {world.parts.writer.pick_queue(1), world.parts.writer.pick_queue(0)} == {0}
+    assert {world.parts.messages.writer.pick_queue(1), world.parts.messages.writer.pick_queue(0)} == {0}

@@ -18,9 +18,8 @@ class Setup:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.table = FilterServers(self.clock)
         self.told: list[list[str]] = []
-        self.table.on_change = lambda: self.told.append(self.table.addresses())
+        self.table = FilterServers(self.clock, lambda: self.told.append(self.table.addresses()))
 
 
 def test_only_changes_are_told() -> None:

@@ -12,8 +12,8 @@ class FakeSlaves:
         self._world = world
         self.acks = [0] * count
         self.is_lagging = False  # none of them counts as in sync
-        world.parts.sync_mode.slaves = self
-        world.parts.writer.release_confirmed()
+        world.parts.replication.sync_mode.slaves = self
+        world.parts.messages.waiting_answers.release_confirmed()
 
     @property
     def in_sync_count(self) -> int:
@@ -26,12 +26,12 @@ class FakeSlaves:
     def ack(self, place: int = 0, offset: int | None = None) -> None:
         """A slave has the log up to ``offset``, or all of it."""
         self.acks[place] = self._world.parts.store.physical_max_offset if offset is None else offset
-        self._world.parts.writer.release_confirmed()
+        self._world.parts.messages.waiting_answers.release_confirmed()
 
     def come(self) -> None:
         self.acks.append(0)
-        self._world.parts.writer.release_confirmed()
+        self._world.parts.messages.waiting_answers.release_confirmed()
 
     def leave(self) -> None:
         self.acks.pop()
-        self._world.parts.writer.release_confirmed()
+        self._world.parts.messages.waiting_answers.release_confirmed()

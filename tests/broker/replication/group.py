@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from pymq.broker.handlers.replication import JoinHandlers
+from pymq.broker.handlers.replicas import MasterReplicaHandlers
 from pymq.broker.replication.epoch_file import EpochFile
 from pymq.broker.replication.master.ha_service import HaService
+from pymq.broker.replication.master.table_requests import TableRequests
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.broker.replication.slave.ha_client import HaClient
 from pymq.clock import ManualClock
@@ -15,8 +16,9 @@ from pymq.config import BrokerConfig, load_broker_config
 from pymq.store.disk.memory_fs import MemoryFiles
 from pymq.store.replica.epoch_table import epoch_table
 from pymq.store.store import MessageStore
+from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Dispatcher
+from pymq.wire.dispatch import Dispatcher, Permission, Route
 from tests.broker.replication.cable import Cable
 from tests.broker.world import FakePeer
 from tests.store.support import ROOT, make_store, put
@@ -67,13 +69,14 @@ class Master(Node):
             begins_epoch=not self.epoch_file.history.entries,
         )
         self.ha_service = HaService(store=self.store, clock=clock, config=self.config, rng=self.rng)
-        handlers = JoinHandlers(
+        handlers = MasterReplicaHandlers(
             config=self.config,
             store=self.store,
             ha_service=self.ha_service,
+            table_requests=TableRequests(tables=[], store=self.store, clock=clock, is_fenced=lambda: False),
             epoch_history=lambda: self.epoch_file.history,
         )
-        dispatcher = Dispatcher(handlers.routes(), "broker")
+        dispatcher = Dispatcher([Route(RequestCode.PYMQ_JOIN_MASTER, None, handlers.join, Permission.INNER)], "broker")
         cable.answerers[MASTER] = lambda command: _dispatch(dispatcher, command)
         cable.listeners[MASTER_HA] = self.ha_service.accept
 

@@ -6,18 +6,18 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pymq.broker.metadata.table_saver import TableSaver
+from pymq.broker.metadata.config_tables import ConfigTables
+from pymq.broker.metadata.table_saver import run_inline
+from pymq.broker.replication.replicated_tables import replicated_tables
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.slave.metadata_copy import MetadataCopy, metadata_copy
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import ManualClock
-from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
-from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.wire.command import Command
 from pymq.wire.dispatch import Dispatcher, Reply
 from pymq.wire.streams import StreamHandler
-from tests.broker.world import ROOT, FakePeer, World
+from tests.broker.world import ROOT, FakePeer, World, master_side, slave_side
 
 MASTER = "10.0.0.1:10911"
 CONFIGS = f"{ROOT}/config"
@@ -117,12 +117,27 @@ class Pair:
         return self.slave
 
     def make_copy(self) -> MetadataCopy:
-        files = self.slave.files
-
-        def saver(name: str, member: str) -> TableSaver:
-            return TableSaver(JsonTable(files, f"{CONFIGS}/{name}", member))
-
-        return metadata_copy(self.slave.parts, self.ha_client, saver, TableSaver(TimerCheckFile(files, ROOT)))
+        parts = self.slave.parts
+        tables = replicated_tables(
+            store=parts.store,
+            metadata=parts.metadata,
+            delays=parts.messages.delays,
+            stats=parts.stats,
+            sync_mode=parts.replication.sync_mode,
+            master_role=parts.replication.master_role,
+            start_id="",
+        )
+        return metadata_copy(
+            config=parts.config,
+            clock=self.clock,
+            network=self.network,
+            store=parts.store,
+            metadata=parts.metadata,
+            delays=parts.messages.delays,
+            ha_client=self.ha_client,
+            tables=tables,
+            config_tables=ConfigTables(self.slave.files, ROOT, run_inline),
+        )
 
     def restart_master(self, seconds: int = 0) -> None:
         self.stop_master()
@@ -159,16 +174,15 @@ class Pair:
 
     def tick(self) -> None:
         if MASTER in self.network.servers:
-            self.master.parts.cursors.tick()
-            self.master.parts.delays.tick()
-            self.master.parts.table_requests.tick()
+            self.master.parts.metadata.cursors.tick()
+            self.master.parts.messages.delays.tick()
+            master_side(self.master.parts).table_requests.tick()
             self.master.parts.end_turn()
         self.copy.tick()
 
     def copy_log(self) -> None:
         """The slave's log becomes equal to the master's."""
-        follower, log = self.slave.parts.follower, self.master.parts.store
-        assert follower is not None
+        follower, log = slave_side(self.slave.parts).follower, self.master.parts.store
         while follower.end < log.physical_max_offset:
             follower.append(follower.end, log.read_log(follower.end, 1 << 20))
         follower.dispatch()

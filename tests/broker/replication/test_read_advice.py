@@ -11,7 +11,7 @@ from pymq.model.tables import SubscriptionGroupConfig, TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.command import Command, decode_command, encode_command
 from tests.broker.replication.fake_slaves import FakeSlaves
-from tests.broker.world import Caller, FakePeer, World
+from tests.broker.world import Caller, FakePeer, World, slave_side
 
 MEMORY_BYTES = 100_000  # of which 40 per cent are the limit
 PULL: dict[str, Any] = {
@@ -21,18 +21,11 @@ PULL: dict[str, Any] = {
 SUSPEND = {"sysFlag": 6}
 
 
-class FakeLink:
-    """Whether a slave's master is there."""
-
-    def __init__(self, *, is_following: bool) -> None:
-        self.is_following = is_following
-
-
 def filled(world: World, **group: Any) -> World:
     """A queue with five messages, 20 KB apart."""
-    world.parts.read_advice._memory_bytes = MEMORY_BYTES
-    world.parts.topics.put([TopicConfig(topic_name="T")])
-    world.parts.groups.put([SubscriptionGroupConfig(group_name="g", **group)])
+    world.parts.requests.pulls._advice._memory_bytes = MEMORY_BYTES
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g", **group)])
     for _ in range(5):
         world.put("T", b"x" * 20_000)
     return world
@@ -49,8 +42,8 @@ def slave(*, is_following: bool, group: dict[str, int] | None = None, **settings
     before = filled(World(), **(group or {}))
     before.parts.close()
     world = World(before.files, before.clock, role=Role(2), **settings)
-    world.parts.read_advice._memory_bytes = MEMORY_BYTES
-    world.parts.read_advice.ha_client = FakeLink(is_following=is_following)
+    world.parts.requests.pulls._advice._memory_bytes = MEMORY_BYTES
+    world.parts.requests.pulls._advice._is_following = lambda: is_following
     return world
 
 
@@ -70,7 +63,7 @@ def suggested(world: World, **changes: Any) -> int:
     fields = {name: str(value) for name, value in {**PULL, **changes}.items()}
     payload = encode_command(Command(RequestCode.PULL_MESSAGE, ext=fields))[4:]
     peer = FakePeer()
-    took = world.parts.fast_path(peer, payload)  # type: ignore[arg-type]
+    took = world.parts.requests.fast_path(peer, payload)  # type: ignore[arg-type]
     code, plain = pull(world, **changes)
     assert took is (code == ResponseCode.SUCCESS)
     if took:
@@ -94,7 +87,7 @@ def test_the_limit_itself_is_near_enough() -> None:
     behind = world.parts.store.physical_max_offset - queue.unit(1)[0]
     for memory, broker_id in ((behind * 100, 0), (behind * 100 - 100, 1)):
         world.config.access_message_in_memory_max_ratio = 1
-        world.parts.read_advice._memory_bytes = memory
+        world.parts.requests.pulls._advice._memory_bytes = memory
         assert suggested(world) == broker_id
 
 
@@ -168,7 +161,7 @@ def test_a_pull_that_finds_nothing_waits_a_short_while_where_it_is_to_go_elsewhe
     world = slave(is_following=is_following)
     caller = Caller(world)
     assert caller.ask(RequestCode.PULL_MESSAGE, **{**PULL, "queueOffset": 5, **SUSPEND}) is None
-    polls = world.parts.pulls.long_polls
+    polls = world.parts.requests.long_polls
     world.clock.advance(waited_ms - 1)
     polls.tick()
     assert caller.peer.answers == []
@@ -184,7 +177,7 @@ def test_a_group_that_reads_from_slaves_waits_as_long_as_it_likes() -> None:
     caller = Caller(world)
     assert caller.ask(RequestCode.PULL_MESSAGE, **{**PULL, "queueOffset": 5, **SUSPEND}) is None
     world.clock.advance(1000)
-    world.parts.pulls.long_polls.tick()
+    world.parts.requests.long_polls.tick()
     assert caller.peer.answers == []
 
 
@@ -195,7 +188,7 @@ def test_a_parked_pull_is_woken_by_what_is_followed() -> None:
     caller = Caller(world)
     assert caller.ask(RequestCode.PULL_MESSAGE, **{**PULL, "queueOffset": 5, **SUSPEND}) is None
     source.put("T", b"new")
-    follower = world.parts.follower
+    follower = slave_side(world.parts).follower
     assert follower is not None and follower.end == start
     follower.append(start, bytes(source.parts.store.read_log(start, 1 << 20)))
     world.parts.end_turn()
@@ -211,7 +204,7 @@ def test_answers_of_both_ways_are_decoded_alike() -> None:
     world = master()
     peer, plain = FakePeer(), FakePeer()
     command = Command(RequestCode.PULL_MESSAGE, ext={name: str(value) for name, value in PULL.items()}, opaque=7)
-    assert world.parts.fast_path(peer, encode_command(command)[4:])  # type: ignore[arg-type]
+    assert world.parts.requests.fast_path(peer, encode_command(command)[4:])  # type: ignore[arg-type]
     reply = Caller(world).ask(RequestCode.PULL_MESSAGE, **PULL)
     assert reply is not None
     plain.write(encode_command(reply.to_command(decode_command(encode_command(command)[4:]))))

@@ -28,16 +28,16 @@ def joined_pair() -> Pair:
 def test_a_slave_knows_at_once_what_kind_of_master_it_has() -> None:
     """Whoever takes over promises the same, also when that was switched a moment before."""
     pair = joined_pair()
-    assert pair.slave.parts.master_monitor.master_role == "ASYNC_MASTER"
+    assert pair.slave.parts.replication.master_role.name == "ASYNC_MASTER"
     pair.run(1000)
     pair.master.config.broker_role = "SYNC_MASTER"
     pair.master.parts.end_turn()
     pair.network.deliver()
-    assert pair.slave.parts.master_monitor.master_role == "SYNC_MASTER"
+    assert pair.slave.parts.replication.master_role.name == "SYNC_MASTER"
 
 
 def make(pair: Pair, topic: str = "T") -> None:
-    pair.master.parts.topics.put([TopicConfig(topic_name=topic)])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name=topic)])
 
 
 def delete(pair: Pair, topic: str = "T") -> None:
@@ -55,7 +55,7 @@ def test_a_deleted_topic_s_queues_go_on_the_slave() -> None:
     put_both(pair, "T", 3)
     delete(pair)
     pair.run(500)
-    assert pair.slave.parts.topics.get("T") is None and ("T", 0) not in list(pair.slave.parts.store.queues())
+    assert pair.slave.parts.metadata.topics.get("T") is None and ("T", 0) not in list(pair.slave.parts.store.queues())
     assert pair.slave.parts.store.deletions.ends == pair.master.parts.store.deletions.ends != {}
 
 
@@ -67,7 +67,7 @@ def test_a_topic_made_again_keeps_its_new_messages() -> None:
     make(pair)
     put_both(pair, "T", 2)  # the slave had the new records before it was told of the deletion
     pair.run(500)
-    assert queue(pair) == (0, 2) and pair.slave.parts.topics.get("T") is not None
+    assert queue(pair) == (0, 2) and pair.slave.parts.metadata.topics.get("T") is not None
 
 
 def test_a_slave_that_lags_leaves_the_deleted_records_out_when_they_come() -> None:
@@ -113,26 +113,26 @@ def test_delayed_messages_count_as_delivered_once_the_slave_has_the_delivered_on
     pair = joined_pair()
     put_both(pair, "T", DELAY="1")
     pair.clock.advance(1000)
-    pair.master.parts.delays.tick()
-    assert pair.master.parts.delays.offsets() == {1: 1}
+    pair.master.parts.messages.delays.tick()
+    assert pair.master.parts.messages.delays.offsets() == {1: 1}
     pair.run(500)
-    assert pair.slave.parts.delays.offsets() == {}, "the delivered message is not here"
+    assert pair.slave.parts.messages.delays.offsets() == {}, "the delivered message is not here"
     # More is delivered over there meanwhile: the first state has its turn all the same.
     end = pair.master.parts.store.physical_max_offset
     for _ in range(3):
         pair.master.put("T", DELAY="1")
         pair.clock.advance(1000)
-        pair.master.parts.delays.tick()
+        pair.master.parts.messages.delays.tick()
         pair.run(500)
-    assert pair.slave.parts.delays.offsets() == {}
+    assert pair.slave.parts.messages.delays.offsets() == {}
     while pair.slave.parts.store.physical_max_offset < end:
         pair.slave.put("T")
     pair.run(100)
-    assert pair.slave.parts.delays.offsets() == {1: 1}
+    assert pair.slave.parts.messages.delays.offsets() == {1: 1}
     while pair.slave.parts.store.physical_max_offset < pair.master.parts.store.physical_max_offset:
         pair.slave.put("T")
     pair.run(600)
-    assert pair.slave.parts.delays.offsets() == {1: 4}
+    assert pair.slave.parts.messages.delays.offsets() == {1: 4}
     assert pair.file(pair.slave, "delayOffset")["offsetTable"] == {"1": 4}
 
 
@@ -143,7 +143,7 @@ def test_a_promoted_slave_delivers_what_its_master_had_not() -> None:
     pair.run(500)
     master = pair.promote()
     master.clock.advance(1000)
-    assert master.parts.delays.tick()
+    assert master.parts.messages.delays.tick()
     assert len(master.messages("T")) == 2
 
 
@@ -151,10 +151,10 @@ def test_a_slave_delivers_nothing() -> None:
     pair = joined_pair()
     put_both(pair, "T", DELAY="1")
     pair.clock.advance(5000)
-    assert pair.slave.parts.delays.next_due_ms() is None and not pair.slave.parts.delays.tick()
+    assert pair.slave.parts.messages.delays.next_due_ms() is None and not pair.slave.parts.messages.delays.tick()
     assert pair.slave.messages("T") == []
     pair.restart_slave()
-    assert pair.slave.parts.delays.next_due_ms() is None
+    assert pair.slave.parts.messages.delays.next_due_ms() is None
 
 
 def test_the_first_message_of_a_topic_made_again_is_there_whenever_the_deletion_is_told() -> None:

@@ -60,7 +60,7 @@ def test_alone_it_is_what_its_record_says() -> None:
 
 def test_a_newer_master_makes_it_a_slave() -> None:
     world = World(namesrvAddr=NAMESRV)
-    ours = world.parts.epoch_file.history.entries[0]
+    ours = world.parts.replication.epoch_file.history.entries[0]
     network = Asking()
     network.registered[NAMESRV] = {THEIRS: 0}
     newer = [EpochEntryBody(ours.epoch, ours.start, ours.epoch_id), EpochEntryBody(ours.epoch + 1, 10, "b" * 16)]
@@ -91,5 +91,7 @@ def test_holders_of_a_lost_tail_are_asked_though_nobody_lists_them() -> None:
     group.lose_power()
     network = Asking()
     network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
-    recovered_tail = asyncio.run(at_start(group.master, network).recover_tail(group.master.parts.tail_recovery))
+    recovered_tail = asyncio.run(
+        at_start(group.master, network).recover_tail(group.master.parts.replication.tail_recovery)
+    )
     assert (recovered_tail.missing, recovered_tail.sources) == ({}, ())

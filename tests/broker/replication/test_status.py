@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pymq.broker.replication.epoch_history import EpochHistory
-from pymq.broker.replication.master.sync_mode import SyncMode
+from pymq.broker.replication.master.sync_mode import NoSlaves, SyncMode
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.status import StatusReport, TruncationHistory
 from pymq.wire.bodies_replication import HaClientState, SlaveState, TruncationState
@@ -34,22 +34,33 @@ class HaService:
         return acked[slave_count - 1] if len(acked) >= slave_count else 0
 
 
-class Link:
-    """A slave's link in one state."""
+class Side:
+    """A side of replication in one state."""
 
-    def __init__(self, state: HaClientState) -> None:
-        self._state = state
+    def __init__(self, slaves: HaService | NoSlaves, ha_client: HaClientState | None) -> None:
+        self._slaves = slaves
+        self._ha_client = ha_client
 
-    def state(self) -> HaClientState:
-        return self._state
+    def slave_states(self) -> list[SlaveState]:
+        return self._slaves.states()
+
+    def ha_client_state(self) -> HaClientState | None:
+        return self._ha_client
 
 
-def report_of(world: World, role: Role, ha_service: HaService | None = None, **more: Any) -> StatusReport:
+def report_of(
+    world: World,
+    role: Role,
+    slaves: HaService | NoSlaves | None = None,
+    ha_client: HaClientState | None = None,
+    **more: Any,
+) -> StatusReport:
     """As a broker in this role would put it together."""
-    sync_mode = SyncMode(config=world.config, store=world.parts.store, role=role)
-    sync_mode.slaves = ha_service or sync_mode.slaves
-    store = world.parts.store
-    return StatusReport(config=world.config, store=store, role=role, sync_mode=sync_mode, ha_service=ha_service, **more)
+    slaves, store = slaves or NoSlaves(), world.parts.store
+    sync_mode = SyncMode(config=world.config, store=store, role=role, slaves=slaves)
+    return StatusReport(
+        config=world.config, store=store, role=role, sync_mode=sync_mode, side=Side(slaves, ha_client), **more
+    )
 
 
 def sync_master(*slaves: SlaveState, **settings: Any) -> tuple[World, StatusReport]:
@@ -104,7 +115,7 @@ def test_a_sync_master_confirms_what_enough_slaves_have() -> None:
 
 def test_a_slave_is_one_whatever_its_setting_says() -> None:
     world = World(brokerRole="SYNC_MASTER")
-    ha_client = Link(HaClientState(master_address="m:1", ha_address="m:2", state="following", lag_bytes=7, lag_ms=3))
+    ha_client = HaClientState(master_address="m:1", ha_address="m:2", state="following", lag_bytes=7, lag_ms=3)
     report = report_of(world, Role(2), ha_client=ha_client)
     status = report.status()
     assert (status.role, status.broker_id, status.required_slaves) == ("SLAVE", 2, 0)
@@ -165,7 +176,7 @@ def test_rocketmq_s_shape_of_both_sides() -> None:
     (one,) = master.ha_connection_info
     assert (one.addr, one.slave_ack_offset, one.transfer_from_where, one.in_sync) == ("s:9", 3, 5, True)
     assert (one.diff, one.transferred_byte_in_second) == (end - 3, 8)
-    ha_client = Link(HaClientState(ha_address="m:2", master_log_end=90, last_heard_ms=77, bytes_per_second=6))
+    ha_client = HaClientState(ha_address="m:2", master_log_end=90, last_heard_ms=77, bytes_per_second=6)
     mine = report_of(world, Role(1), ha_client=ha_client).ha_status()
     info = mine.ha_client_runtime_info
     assert not mine.master and (info.master_addr, info.master_flush_offset, info.last_read_timestamp) == ("m:2", 90, 77)
@@ -188,7 +199,7 @@ def test_a_master_s_figures_show_its_worst_slave() -> None:
 
 def test_every_figure_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "replication-operations.md").read_text(encoding="utf-8")
-    ha_client = Link(HaClientState(state="following"))
+    ha_client = HaClientState(state="following")
     both = [*sync_master()[1].figures(), *report_of(World(), Role(1), ha_client=ha_client).figures()]
     assert not [key for key in both if f"`{key}`" not in text]
 

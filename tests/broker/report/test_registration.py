@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pymq.broker.report.registration import RETRY_MS, Registrar
+from pymq.broker.report.registration import RETRY_MS, Registrar, RegistrationRequests
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.tables import TopicConfig
 from pymq.wire.bodies_route import body_crc32, decode_registration
@@ -56,14 +56,15 @@ class Setup:
 
     def listen(self, **callbacks: Any) -> None:
         """A registrar with these callbacks."""
+        self.requests = RegistrationRequests(self.world.config, self._woken)
         self.registrar = Registrar(
             client=self.servers,
             gather=asyncio.gather,
             clock=self.world.clock,
             config=self.world.config,
-            topics=self.world.parts.topics,
+            topics=self.world.parts.metadata.topics,
             address="127.0.0.1:10911",
-            wake=self._woken,
+            requests=self.requests,
             **callbacks,
         )
 
@@ -85,7 +86,7 @@ def test_every_name_server_gets_the_whole_table() -> None:
     assert command.ext["brokerId"] == "0" and command.ext["clusterName"] == "DefaultCluster"
     assert int(command.ext["bodyCrc32"]) == body_crc32(command.body)
     told = decode_registration(command.body, compressed=False, version=479)
-    topics = setup.world.parts.topics
+    topics = setup.world.parts.metadata.topics
     assert told.topics == topics.all() and told.data_version == topics.data_version
     assert len(told.topics) >= 2  # fewer are refused by Java's name servers
 
@@ -107,7 +108,7 @@ def test_a_round_is_due_at_start_by_time_and_on_change() -> None:
     setup.world.clock.advance(1)
     assert setup.registrar.is_due()
     setup.round()
-    setup.world.parts.topics.put([TopicConfig(topic_name="T")])
+    setup.world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     assert setup.registrar.is_due() and setup.wakes == 1
 
 
@@ -166,7 +167,7 @@ def test_a_connection_that_ends_during_a_round_makes_another_soon() -> None:
 
 def test_a_change_during_a_round_makes_another() -> None:
     setup = Setup()
-    topics = setup.world.parts.topics
+    topics = setup.world.parts.metadata.topics
     setup.servers.during.append(lambda: topics.put([TopicConfig(topic_name="T")]))
     assert setup.round() == [A, A, B, B]
     assert not setup.registrar.is_due()
@@ -178,7 +179,7 @@ def test_waiters_hear_after_the_round_even_when_all_servers_are_away(away: set[s
     setup.round()
     setup.servers.away = away
     heard: list[str] = []
-    setup.registrar.when_registered(lambda: heard.append("now"))
+    setup.requests.when_registered(lambda: heard.append("now"))
     assert not heard and setup.registrar.is_due()
     setup.round()
     assert heard == ["now"]
@@ -187,7 +188,7 @@ def test_waiters_hear_after_the_round_even_when_all_servers_are_away(away: set[s
 def test_without_name_servers_nobody_waits() -> None:
     setup = Setup(namesrvAddr="")
     heard: list[str] = []
-    setup.registrar.when_registered(lambda: heard.append("now"))
+    setup.requests.when_registered(lambda: heard.append("now"))
     assert heard == ["now"] and setup.round() == []
 
 
@@ -196,7 +197,7 @@ def test_a_broker_without_write_permission_says_so_in_every_topic() -> None:
     told = decode_registration(setup.registrar.registration().body, compressed=False, version=479)
     assert {topic.perm & 2 for topic in told.topics.values()} == {0}
     assert told.topics["BenchmarkTest"] == msgspec.structs.replace(
-        setup.world.parts.topics.require("BenchmarkTest"), perm=4
+        setup.world.parts.metadata.topics.require("BenchmarkTest"), perm=4
     )
 
 
@@ -233,7 +234,7 @@ def test_a_refusal_is_told_once_it_changes_and_tried_again_soon() -> None:
 def test_a_round_can_be_had_at_once() -> None:
     setup = Setup()
     setup.round()
-    setup.registrar.register_now()
+    setup.requests.register_now()
     assert setup.registrar.is_due() and setup.wakes == 1
 
 

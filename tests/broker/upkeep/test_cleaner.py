@@ -53,7 +53,7 @@ class Retained:
         self.world = world or World(self.files, self.clock, **self.settings)
         self.threads = Threads()
         parts = self.world.parts
-        parts.cleaner = self.cleaner = Cleaner(
+        parts.upkeep.cleaner = self.cleaner = Cleaner(
             config=parts.config, clock=self.clock, store=parts.store, run_in_thread=self.threads
         )
         self.store = parts.store
@@ -61,8 +61,8 @@ class Retained:
 
     def fill(self, segments: int, topic: str = "T", **properties: Any) -> None:
         """Messages until the log has so many segments more."""
-        if self.world.parts.topics.get(topic) is None:
-            self.world.parts.topics.put([TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)])
+        if self.world.parts.metadata.topics.get(topic) is None:
+            self.world.parts.metadata.topics.put([TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)])
         wanted = len(self.store._log.segments) + segments
         while len(self.store._log.segments) < wanted:
             self.world.put(topic, BODY, **properties)
@@ -249,7 +249,7 @@ def test_a_full_disk_deletes_what_it_must_then_refuses_and_takes_writes_again(ca
     problems.tick()
     assert "this is over: the store " + remark in caplog.text
     assert retained.caller.ask(RequestCode.SEND_MESSAGE, b"body", **send) is None
-    retained.world.parts.writer.commit()
+    retained.world.parts.messages.writer.commit()
     assert retained.caller.json(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]["storeProblems"] == ""
 
 
@@ -274,20 +274,20 @@ def test_a_file_that_can_not_be_deleted_is_said_once_and_tried_again(caplog: pyt
 
 def test_the_queue_of_a_topic_keeps_its_end_and_one_that_nobody_has_goes_when_asked() -> None:
     retained = Retained(hour=4, fileReservedTime=0)
-    retained.world.parts.topics.put([TopicConfig(topic_name="Small", read_queue_nums=2, write_queue_nums=2)])
+    retained.world.parts.metadata.topics.put([TopicConfig(topic_name="Small", read_queue_nums=2, write_queue_nums=2)])
     for queue_id in (0, 1):
         retained.world.put("Small", b"1", queue_id=queue_id)
         retained.world.put("Small", b"2", queue_id=queue_id)
-        retained.world.parts.cursors.commit("g", "Small", queue_id, 1)
+        retained.world.parts.metadata.cursors.commit("g", "Small", queue_id, 1)
     retained.fill(3)
     retained.let_pass(FIRST_PASS_DELAY_MS)
     assert retained.store.expired_queues() == [("Small", 0), ("Small", 1)]
-    retained.world.parts.topics.put([TopicConfig(topic_name="Small", read_queue_nums=1, write_queue_nums=1)])
+    retained.world.parts.metadata.topics.put([TopicConfig(topic_name="Small", read_queue_nums=1, write_queue_nums=1)])
     retained.caller.ok(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
     again = retained.reopened()
     assert sorted(again.store.queues()) == [("Small", 0), ("T", 0)]
     assert (again.store.min_offset("Small", 0), again.store.max_offset("Small", 0)) == (2, 2)
-    assert [again.world.parts.cursors.query("g", "Small", queue_id) for queue_id in (0, 1)] == [1, -1]
+    assert [again.world.parts.metadata.cursors.query("g", "Small", queue_id) for queue_id in (0, 1)] == [1, -1]
     assert again.world.put("Small", b"3").queue_offset == 2
 
 

@@ -15,13 +15,13 @@ from tests.broker.world import World
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     return world
 
 
 def test_a_tick_syncs_what_is_new_and_nothing_twice(world: World) -> None:
     threads = Threads.of(world)
-    flusher = world.parts.flusher
+    flusher = world.parts.messages.flusher
     flusher.tick()
     assert threads.waiting == []
     world.put("T")
@@ -36,7 +36,7 @@ def test_a_tick_syncs_what_is_new_and_nothing_twice(world: World) -> None:
 
 def test_a_request_during_a_sync_brings_one_more(world: World) -> None:
     threads = Threads.of(world)
-    flusher = world.parts.flusher
+    flusher = world.parts.messages.flusher
     for _ in range(3):
         flusher.request()
     assert len(threads.waiting) == 1
@@ -49,10 +49,10 @@ def test_a_request_during_a_sync_brings_one_more(world: World) -> None:
 def test_what_a_sync_left_out_is_synced_by_the_next(world: World) -> None:
     threads = Threads.of(world)
     world.put("T")
-    world.parts.flusher.tick()
+    world.parts.messages.flusher.tick()
     threads.run_one(between=lambda: world.put("T") and None)
     assert world.parts.store.synced_offset < world.parts.store.physical_max_offset
-    world.parts.flusher.tick()
+    world.parts.messages.flusher.tick()
     threads.run_one()
     assert world.parts.store.synced_offset == world.parts.store.physical_max_offset
 
@@ -60,7 +60,7 @@ def test_what_a_sync_left_out_is_synced_by_the_next(world: World) -> None:
 def test_a_synced_message_survives_a_power_loss(world: World) -> None:
     threads = Threads.of(world)
     world.put("T", b"safe")
-    world.parts.flusher.tick()
+    world.parts.messages.flusher.tick()
     threads.run_one()
     world.put("T", b"not yet")
     lost = world.files.after_power_loss(lambda path, page: False, lambda path: False)
@@ -71,7 +71,7 @@ def test_a_synced_message_survives_a_power_loss(world: World) -> None:
 def test_a_failed_sync_is_logged_and_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
     threads = Threads.of(world)
     world.put("T", b"served")
-    world.parts.flusher.tick()
+    world.parts.messages.flusher.tick()
     with failing(world, "sync", "/commitlog/", errno.EIO):
         threads.run_one()
     assert "flush failed" in caplog.text and "errno 5" in caplog.text
@@ -84,8 +84,8 @@ def test_a_failed_sync_is_logged_and_told(world: World, caplog: pytest.LogCaptur
 
 def test_few_pages_wait_for_the_thorough_interval() -> None:
     world = World(flushCommitLogLeastPages=4, flushCommitLogThoroughInterval=10_000)
-    world.parts.topics.put([TopicConfig(topic_name="T")])
-    threads, flusher = Threads.of(world), world.parts.flusher
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
+    threads, flusher = Threads.of(world), world.parts.messages.flusher
     world.clock.advance(10_000)
 
     def ticks_after(body_size_bytes: int) -> bool:
@@ -112,7 +112,7 @@ def test_without_a_least_number_of_pages_each_interval_flushes(world: World) -> 
     threads = Threads.of(world)
     for _ in range(3):
         world.put("T")
-        world.parts.flusher.tick()
+        world.parts.messages.flusher.tick()
         threads.run_one()
         assert world.parts.store.synced_offset == world.parts.store.physical_max_offset
 
@@ -122,8 +122,8 @@ def test_without_a_least_number_of_pages_each_interval_flushes(world: World) -> 
 
 def test_answers_do_not_wait_for_a_checkpoint() -> None:
     world = World(flushDiskType="SYNC_FLUSH")
-    world.parts.topics.put([TopicConfig(topic_name="T")])
-    threads, flusher = Threads.of(world), world.parts.flusher
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
+    threads, flusher = Threads.of(world), world.parts.messages.flusher
     world.clock.advance(world.parts.store.settings.checkpoint_interval_ms)
     world.put("T", b"1")
     flusher.tick()
@@ -150,7 +150,7 @@ def test_a_checkpoint_that_fails_makes_the_store_read_only(world: World, caplog:
     world.clock.advance(world.parts.store.settings.checkpoint_interval_ms)
     world.put("T")
     world.parts.store.tick()
-    world.parts.flusher.tick()
+    world.parts.messages.flusher.tick()
     with failing(world, "sync", "/consumequeue/", errno.EIO):
         while threads.waiting:
             threads.run_one()
@@ -161,7 +161,7 @@ def test_a_sync_that_ends_after_the_stop_tells_nobody(world: World) -> None:
     world.config.change_at_runtime({"flushDiskType": "SYNC_FLUSH"})
     threads = Threads.of(world)
     world.put("T", b"1")
-    world.parts.flusher.stop()
+    world.parts.messages.flusher.stop()
     threads.run_one()
     assert world.messages("T") == [], "the thread that closes the store shows it"
     world.parts.close()
@@ -170,7 +170,7 @@ def test_a_sync_that_ends_after_the_stop_tells_nobody(world: World) -> None:
 
 def test_no_sync_begins_behind_the_stop(world: World) -> None:
     threads = Threads.of(world)
-    flusher = world.parts.flusher
+    flusher = world.parts.messages.flusher
     flusher.request()
     flusher.request()
     flusher.stop()

@@ -135,10 +135,10 @@ def kept(**settings: Any) -> tuple[World, Threads]:
     clock = ManualClock()
     files = MemoryFiles(now_ms=clock.now_ms)
     world = World(files, clock, mappedFileSizeCommitLog=SEGMENT, mappedFileSizeConsumeQueue=2000, **settings)
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     threads = Threads()
     parts = world.parts
-    parts.maintenance = MaintenanceTasks(
+    parts.upkeep.maintenance = MaintenanceTasks(
         maintenance_tasks(parts.store, parts.config, world.clock), world.clock, threads
     )
     for i in range(31):
@@ -153,7 +153,7 @@ def let_run(world: World, threads: Threads, ms: int) -> None:
         world.clock.advance(1000)
         world.parts.store.tick()
         world.parts.store.checkpoint()
-        world.parts.maintenance.tick()
+        world.parts.upkeep.maintenance.tick()
         while threads.waiting:
             threads.run_one()
 
@@ -203,9 +203,9 @@ def test_old_segments_are_compressed_when_asked_for_and_served(caplog: pytest.Lo
 def test_a_stop_amid_compressing_is_clean() -> None:
     world, threads = kept(coldSegmentHours=1, coldBytesPerSecond=PIECE_BYTES)
     world.clock.advance(2 * HOUR_MS)
-    world.parts.maintenance.tick()
+    world.parts.upkeep.maintenance.tick()
     assert threads.waiting
-    world.parts.maintenance.stop()
+    world.parts.upkeep.maintenance.stop()
     threads.run_one()
     world.parts.close()
     assert world.files.listdir(f"{ROOT}/coldlog") == []

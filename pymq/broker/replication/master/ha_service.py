@@ -29,10 +29,10 @@ GONE_MAX = CONNECTIONS_MAX
 
 
 class HaService:
-    """Belongs to the event loop's thread. ``on_ack`` runs when a slave has acknowledged more, or has gone."""
+    """The slaves of one master. Belongs to the event loop's thread."""
 
     def __init__(self, *, store: HaStore, clock: Clock, config: BrokerConfig, rng: random.Random) -> None:
-        self.on_ack: Callable[[], None] = lambda: None
+        self._ack_listeners: list[Callable[[], None]] = []
         self._store = store
         self._clock = clock
         self._config = config
@@ -43,6 +43,15 @@ class HaService:
         self._rejected_peers = RejectedPeers(clock)
         self._rate_limited_log = RateLimitedLog(log, clock, "connections to the HA port")
         self._seen_end = -1
+
+    def add_ack_listener(self, listener: Callable[[], None]) -> None:
+        """``listener`` is called when a slave has more than before, or has gone; not any more from :meth:`close` on."""
+        self._ack_listeners.append(listener)
+
+    def on_ack(self) -> None:
+        """A slave has more than before, or has gone."""
+        for listener in self._ack_listeners:
+            listener()
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -132,6 +141,7 @@ class HaService:
 
     def close(self, why: str) -> None:
         """Close all connections, because the broker stops or is no longer the master; send the last bytes before."""
+        self._ack_listeners.clear()  # slaves go while another thread closes the store
         self.committed()
         for connection in list(self._connections):
             if not connection.is_slave:

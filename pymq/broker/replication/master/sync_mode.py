@@ -17,6 +17,7 @@ from pymq.config import BrokerConfig
 from pymq.config.values import SLAVE, SYNC_MASTER
 from pymq.errors import ConfigError
 from pymq.store.store import MessageStore
+from pymq.wire.bodies_replication import SlaveState
 from pymq.wire.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -40,13 +41,21 @@ class Slaves(Protocol):
 
 
 class NoSlaves:
-    """Replaces an HaService on a broker that no slave can follow."""
+    """The slaves of a broker that is a slave itself: there are none."""
 
     in_sync_count = 0
 
     def offset_acked_by(self, slave_count: int) -> int:
         """Return 0."""
         return 0
+
+    def live_address(self, broker_id: int) -> str:
+        """No slave is connected."""
+        return ""
+
+    def states(self) -> list[SlaveState]:
+        """No slave was ever connected."""
+        return []
 
 
 class LateReply(NamedTuple):
@@ -62,11 +71,11 @@ class SyncMode:
     Each answer uses the current settings, because ``brokerRole``, ``inSyncReplicas`` and others may change at any time.
     """
 
-    def __init__(self, *, config: BrokerConfig, store: MessageStore, role: Role) -> None:
+    def __init__(self, *, config: BrokerConfig, store: MessageStore, role: Role, slaves: Slaves) -> None:
         self._config = config
         self._role = role
         self._store = store
-        self.slaves: Slaves = NoSlaves()
+        self.slaves = slaves
         self._refused_for: tuple[object, ...] | None = None
         self._was_degraded = False
 

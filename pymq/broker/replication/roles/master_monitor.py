@@ -8,16 +8,17 @@ its requests, so that an unregistered master is noticed, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
+from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.role import ChangeRole, Role, RoleChange
 from pymq.broker.replication.roles.second_master import Ourselves, judge, lowest_free_id
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
-from pymq.config.values import MASTER_ROLES
 from pymq.model.route import MASTER_ID
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,24 @@ SEARCH_PERIOD_MS = 1000  # a slave that does not follow
 MEMBERS_PERIOD_MS = 30_000
 # How long an old master waits until the slave that becomes the master leaves its id.
 SUCCESSOR_WAIT_MS = 30_000
+
+
+class KnownMembers(Protocol):
+    """What is asked of a :class:`pymq.broker.replication.side.ReplicationSide`."""
+
+    @property
+    def is_following(self) -> bool:
+        """True while this slave copies its master's log."""
+        ...
+
+    @property
+    def has_all_slaves(self) -> bool:
+        """False while a slave of this master is gone: it may follow another one."""
+        ...
+
+    def members(self) -> list[str]:
+        """Where members are that are known without name servers, which may be away."""
+        ...
 
 
 class MasterMonitor:
@@ -43,12 +62,12 @@ class MasterMonitor:
         address: str,
         epoch_history: Callable[[], EpochHistory],
         change_role: ChangeRole,
-        is_following: Callable[[], bool] = lambda: False,
-        has_all_slaves: Callable[[], bool] = lambda: True,
-        known: Callable[[], Iterable[str]] = tuple,
+        master_role: SeenMasterRole,
+        register_now: Callable[[], None] = lambda: None,
+        side: KnownMembers,
     ) -> None:
-        """``address`` is our own. ``has_all_slaves`` returns False when a slave of this master has gone, maybe to
-        another master. ``known`` returns addresses of members for the case that no name server answers."""
+        """``address`` is our own. ``register_now`` has this broker register again: the answer to a slave's registration
+        names its master."""
         self._group_probe = group_probe
         self._clock = clock
         self._config = config
@@ -56,13 +75,9 @@ class MasterMonitor:
         self._address = address
         self._epoch_history = epoch_history
         self._change_role = change_role
-        self._is_following = is_following
-        self._has_all_slaves = has_all_slaves
-        self._known = known
-        # The composition root sets both: the answer to a slave's registration names its master; the kind of master is
-        # kept for the time when this broker becomes the master.
-        self.register_now: Callable[[], None] = lambda: None
-        self.on_master_role: Callable[[str], None] = lambda master_role: None
+        self._side = side
+        self._master_role = master_role
+        self._register_now = register_now
         self._is_asking = False
         self._is_closed = False
         self._looked_ms = self._began_ms = self._members_ms = clock.monotonic_ms()
@@ -70,7 +85,6 @@ class MasterMonitor:
         self._is_settled = False  # by the answers of that time
         self._is_urgent = not role.is_master  # what kind of master the group has is not known yet
         self._known_master = ""
-        self.master_role = role.master_role  # the role of a slave's master when it was last seen
         self.second_master = ""  # the problem with a second master; empty without one
         self.second_master_address = ""
         self._other_master = ""  # the address of a master that sent a request
@@ -92,12 +106,6 @@ class MasterMonitor:
             self._other_master = address
             self._is_urgent = True
 
-    def note_master_role(self, master_role: str) -> None:
-        """Keep the role of the group's master, ASYNC_MASTER or SYNC_MASTER; ignore other texts."""
-        if master_role in MASTER_ROLES:
-            self.master_role = master_role
-            self.on_master_role(master_role)
-
     def close(self) -> None:
         """Ignore answers that come from now on."""
         self._is_closed = True
@@ -116,7 +124,7 @@ class MasterMonitor:
         return waited_ms >= MONITOR_PERIOD_MS or (waited_ms >= SEARCH_PERIOD_MS and not self._is_content())
 
     def _is_content(self) -> bool:
-        return self._role.is_master or self._is_following()
+        return self._role.is_master or self._side.is_following
 
     def _look(self, registered: dict[str, int]) -> None:
         """Ask the members, unless nothing changed."""
@@ -125,13 +133,13 @@ class MasterMonitor:
             self._is_asking = False
             return
         self._registered, self._members_ms = registered, self._looked_ms
-        also = [*self._known(), *filter(None, [self._other_master])]
+        also = [*self._side.members(), *filter(None, [self._other_master])]
         self._group_probe.members(registered, self._address, self._taken, also, is_master=self._role.is_master)
 
     def _is_as_before(self, registered: dict[str, int]) -> bool:
         if not registered or registered != self._registered:  # without name servers the members must be asked
             return False
-        if self._is_urgent or not self._is_settled or not self._is_content() or not self._has_all_slaves():
+        if self._is_urgent or not self._is_settled or not self._is_content() or not self._side.has_all_slaves:
             return False
         return self._clock.monotonic_ms() - self._members_ms < MEMBERS_PERIOD_MS
 
@@ -189,7 +197,7 @@ class MasterMonitor:
             return
         master = max(masters, key=lambda member: member.epoch)
         if master.status is not None:
-            self.note_master_role(master.status.role)
+            self._master_role.note(master.status.role)
         if master.address != self._known_master:
             self._known_master = master.address
-            self.register_now()
+            self._register_now()

@@ -20,9 +20,9 @@ from pymq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from pymq.broker.replication.epoch_file import EpochFile
-    from pymq.broker.replication.roles.master_monitor import MasterMonitor
+    from pymq.broker.replication.roles.master_role import SeenMasterRole
     from pymq.broker.replication.roles.write_fence import WriteFence
-    from pymq.broker.replication.slave.ha_client import HaClient
+    from pymq.broker.replication.side import ReplicationSide
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class RoleRequests:
-    """Serves one broker in one role. ``ha_client`` is a slave's."""
+    """Checks and follows an operator's requests to one broker in one role."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class RoleRequests:
         role: Role,
         epoch_file: EpochFile,
         write_fence: WriteFence,
-        master_monitor: MasterMonitor,
-        ha_client: HaClient | None,
+        master_role: SeenMasterRole,
+        side: ReplicationSide,
         change_role: ChangeRole,
     ) -> None:
         self._config = config
@@ -49,8 +49,8 @@ class RoleRequests:
         self._role = role
         self._epoch_file = epoch_file
         self._write_fence = write_fence
-        self._master_monitor = master_monitor
-        self._ha_client = ha_client
+        self._master_role = master_role
+        self._side = side
         self._change_role = change_role
         self._actions: Final = {
             FENCE: self._begin_fence,
@@ -105,17 +105,16 @@ class RoleRequests:
     def _promote(self, request: RoleRequest, why: str) -> None:
         """Make a slave the master. A master that gets this request with force begins another epoch: of two masters with
         one epoch the other one then steps down."""
-        ha_client = self._ha_client
         if not request.force:
-            if ha_client is None:
-                raise _refusal("this broker is the master already")
-            self._check_is_safe(ha_client)
-        self._master_monitor.note_master_role(request.master_role)
+            self._check_is_safe()
+        self._master_role.note(request.master_role)
         self._change_role(RoleChange(Role(MASTER_ID, begins_epoch=True), why))
 
-    def _check_is_safe(self, ha_client: HaClient) -> None:
-        state = ha_client.state()
-        if ha_client.is_following:
+    def _check_is_safe(self) -> None:
+        state = self._side.ha_client_state()
+        if state is None:
+            raise _refusal("this broker is the master already")
+        if self._side.is_following:
             raise _refusal(f"this slave follows the master at {state.master_address}: that one must step down first")
         lacking = state.master_log_end - self._store.physical_max_offset
         if lacking > 0:

@@ -74,8 +74,12 @@ class HaClient:
         role: Role,
         change_role: ChangeRole,
         request_sync: Callable[[], None],
+        on_master_role: Callable[[str], None] = lambda master_role: None,
+        wake_in: Callable[[int], None] = lambda delay_ms: None,
     ) -> None:
-        """``request_sync`` starts an fsync of the log; when it is done somebody calls :meth:`end_turn`."""
+        """``request_sync`` starts an fsync of the log, after which :meth:`end_turn` is called. ``on_master_role`` hears
+        what kind of master it is, each time one is joined. ``wake_in`` has :meth:`tick` called in so many ms, before
+        its turn."""
         self._config = config
         self._store = store
         self._follower = follower
@@ -86,10 +90,8 @@ class HaClient:
         self._role = role
         self._change_role = change_role
         self._request_sync = request_sync
-        # Has :meth:`tick` called in so many ms, before its turn; the composition root puts a timer here.
-        self.wake_in: Callable[[int], None] = lambda delay_ms: None
-        # Hears what kind of master it is, each time one is joined.
-        self.on_master_role: Callable[[str], None] = lambda master_role: None
+        self._on_master_role = on_master_role
+        self._wake_in = wake_in
         self._master_address = role.master_address
         self._ha_address = ""  # as the name servers say
         self._address = own_address(config)
@@ -124,7 +126,7 @@ class HaClient:
         if is_other:
             self._next_try_ms = self._clock.monotonic_ms()
             self._retry_ms = RETRY_MIN_MS
-            self.wake_in(0)
+            self._wake_in(0)
             if had_one and self._state in (JOINING, CONNECTING, FOLLOWING):
                 self._drop(f"the master is now at {master_address}")
 
@@ -243,7 +245,7 @@ class HaClient:
 
     def _connect(self, joined: Joined) -> None:
         if joined.master_role:
-            self.on_master_role(joined.master_role)
+            self._on_master_role(joined.master_role)
         ha_address = self._config.ha_master_address or joined.ha_address or self._ha_address
         if not ha_address:
             self._wait(f"{self._master_address} did not tell its HA address, and the name servers don't know it")
@@ -299,7 +301,7 @@ class HaClient:
             self._follower.dispatch()
             self._dispatched_ms = self._clock.monotonic_ms()
         else:
-            self.wake_in(left_ms)
+            self._wake_in(left_ms)
 
     # -- ends --------------------------------------------------------------------------------------------------------
 

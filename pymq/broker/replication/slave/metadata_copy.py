@@ -9,13 +9,12 @@ waits for a change is given up for offsets that came meanwhile, and when the mas
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from pymq.broker.addresses import own_address
-from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.replicated_tables import OFFSETS
 from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
 from pymq.broker.replication.slave.offset_push import OffsetPush
@@ -30,8 +29,11 @@ from pymq.wire.command import Command, request
 from pymq.wire.streams import Network
 
 if TYPE_CHECKING:
-    from pymq.broker.parts import BrokerParts
-    from pymq.broker.replication.status import HaClientView
+    from pymq.broker.messages.delays import DelayService
+    from pymq.broker.metadata.config_tables import ConfigTables
+    from pymq.broker.metadata.metadata import Metadata
+    from pymq.broker.replication.replicated_tables import ReplicatedTable
+    from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -230,6 +232,12 @@ class MetadataCopy:
             log.warning("a table of master %s could not be taken: %s", self._address, error)
 
 
+class HaClientView(Protocol):
+    """What is asked of :class:`pymq.broker.replication.slave.ha_client.HaClient` for the status."""
+
+    def state(self) -> HaClientState: ...
+
+
 class HaClientAndTables:
     """What a slave's status tells of its master: the link's state with the tables' age, and what ails either."""
 
@@ -256,33 +264,37 @@ class FollowedMaster(Protocol):
 
 
 def metadata_copy(
-    parts: BrokerParts,
+    *,
+    config: BrokerConfig,
+    clock: Clock,
+    network: Network,
+    store: MessageStore,
+    metadata: Metadata,
+    delays: DelayService,
     ha_client: FollowedMaster,
-    saver: Callable[[str, str], TableSaver],
-    timer_saver: TableSaver,
+    tables: Sequence[ReplicatedTable],
+    config_tables: ConfigTables,
 ) -> MetadataCopy:
-    """The copying of a slave's tables. ``saver(file name, member)`` keeps a table in ``config/``, ``timer_saver`` the
-    timer's check point."""
-    tables = [*parts.replicated_tables, timer_check_row(timer_saver)]
-    taker = TableTaker(tables, lambda: parts.store.physical_max_offset)
+    """Return what copies ``tables`` of the master that ``ha_client`` follows."""
+    taker = TableTaker([*tables, timer_check_row(config_tables.timer_check_saver())], lambda: store.physical_max_offset)
     return MetadataCopy(
-        network=parts.network,
-        clock=parts.clock,
-        config=parts.config,
+        network=network,
+        clock=clock,
+        config=config,
         master=lambda: ha_client.master_address if ha_client.is_following else "",
         taker=taker,
         apache=ApacheCopy(
-            network=parts.network,
-            store=parts.store,
-            topics=parts.topics,
-            groups=parts.groups,
+            network=network,
+            store=store,
+            topics=metadata.topics,
+            groups=metadata.groups,
             taker=taker,
             kept={
-                REQUEST_MODES: saver("messageRequestMode.json", "messageRequestModeMap"),
-                TIMER_METRICS: saver("timermetrics", "timingCount"),
+                REQUEST_MODES: config_tables.saver("messageRequestMode.json", "messageRequestModeMap"),
+                TIMER_METRICS: config_tables.saver("timermetrics", "timingCount"),
             },
         ),
-        push=OffsetPush(parts.network, parts.pending_offsets),
-        savers=(parts.cursors.tick, parts.delays.tick, parts.pending_offsets.tick),
+        push=OffsetPush(network, metadata.pending_offsets),
+        savers=(metadata.cursors.tick, delays.tick, metadata.pending_offsets.tick),
         on_log_end=ha_client.note_master_end,
     )

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pymq.broker.addresses import own_address
 from pymq.broker.replication.epoch_file import EpochFile
-from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.sync_mode import SyncMode
 from pymq.broker.replication.roles.group_probe import GroupProbe, Member
 from pymq.broker.replication.roles.role import ChangeRole, Role
 from pymq.broker.replication.tail_recovery.recovery_fence import RecoveryFence, is_promise_at_risk
 from pymq.broker.replication.tail_recovery.tail_search import Ask, RecoveredTail, TailSearch, named
-from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas, unsynced_replicas_table
+from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
 from pymq.config.values import SYNC_FLUSH
 from pymq.store.replica.tail_refill import TailRefill
 from pymq.store.store import MessageStore, RecoveryReport
-from pymq.wire.bodies_replication import RecoveredTailState
-
-if TYPE_CHECKING:
-    from pymq.broker.parts import BrokerParts
-    from pymq.broker.replication.slave.ha_client import HaClient
+from pymq.wire.bodies_replication import RecoveredTailState, SlaveState
 
 log = logging.getLogger(__name__)
 
 Members = Callable[[list[str]], Awaitable[Sequence[Member]]]
+
+
+class ConnectedSlaves(Protocol):
+    """What is asked of a master's slaves; a slave has none."""
+
+    def live_address(self, broker_id: int) -> str:
+        """Where the connected slave of this id answers; empty when there is none."""
+        ...
+
+    def states(self) -> list[SlaveState]:
+        """Each slave that is connected or was."""
+        ...
 
 
 class TailRecovery:
@@ -46,7 +53,7 @@ class TailRecovery:
         role: Role,
         epoch_file: EpochFile,
         unsynced: UnsyncedReplicas,
-        ha_service: HaService | None,
+        slaves: ConnectedSlaves,
         sync_mode: SyncMode,
         group_probe: GroupProbe,
         change_role: ChangeRole,
@@ -58,7 +65,7 @@ class TailRecovery:
         self._role = role
         self._epoch_file = epoch_file
         self._unsynced = unsynced
-        self._ha_service = ha_service
+        self._slaves = slaves
         self._sync_mode = sync_mode
         self._group_probe = group_probe
         self._change_role = change_role
@@ -88,10 +95,10 @@ class TailRecovery:
         goes_on = self._role.is_master and not self._role.begins_epoch and bool(self._epoch_file.history.entries)
         return goes_on and not self._epoch_file.is_as_left(self._log_end, was_clean=self.was_clean)
 
-    def may_lack_confirmed(self, ha_client: HaClient | None) -> bool:
-        """Whether a slave may lack messages that it had confirmed before an unclean stop: until it has had all of its
-        master's log again. What it confirms under SYNC_FLUSH is on its disk."""
-        is_sure = ha_client is None or ha_client.has_caught_up or self._config.flush_disk_type == SYNC_FLUSH
+    def may_lack_confirmed(self, *, has_caught_up: bool) -> bool:
+        """Whether a slave may lack messages that it had confirmed before an unclean stop: until it ``has_caught_up``,
+        that is, had all of its master's log again. What it confirms under SYNC_FLUSH is on its disk."""
+        is_sure = has_caught_up or self._config.flush_disk_type == SYNC_FLUSH
         return not is_sure and not self.was_clean
 
     def search(self, ask: Ask, pause: Callable[[int], Awaitable[None]], members: Members) -> Awaitable[RecoveredTail]:
@@ -181,23 +188,5 @@ class TailRecovery:
         any more should this broker stop now."""
         if self._held is not None:
             self._held.tick()
-        elif self._ha_service is not None and not all(map(self._ha_service.live_address, self._unsynced.slaves)):
-            self._unsynced.forget_needless(self._ha_service.states(), self._store.synced_offset)
-
-
-def make_tail_recovery(parts: BrokerParts, group_probe: GroupProbe) -> TailRecovery:
-    """Of a broker whose feeds and epoch history are made."""
-    config, clock = parts.config, parts.clock
-    table = unsynced_replicas_table(parts.files, config.store_path_root_dir)
-    return TailRecovery(
-        config=config,
-        store=parts.store,
-        role=parts.role,
-        epoch_file=parts.epoch_file,
-        unsynced=UnsyncedReplicas(table, clock, lambda: config.ha_housekeeping_interval_ms),
-        ha_service=parts.ha_service,
-        sync_mode=parts.sync_mode,
-        group_probe=group_probe,
-        change_role=parts.change_role,
-        clock=clock,
-    )
+        elif not all(map(self._slaves.live_address, self._unsynced.slaves)):
+            self._unsynced.forget_needless(self._slaves.states(), self._store.synced_offset)

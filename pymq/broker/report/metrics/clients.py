@@ -29,7 +29,7 @@ class ClientMetrics:
     metrics = (PRODUCERS, CONSUMERS)
 
     def __init__(self, parts: BrokerParts) -> None:
-        self._clients = parts.clients
+        self._clients = parts.metadata.clients
         self._config = parts.config
 
     def collect(self) -> Iterator[Family]:

@@ -94,14 +94,14 @@ class LagMetrics:
         Yields PAUSE from time to time.
         """
         parts = self._parts
-        connected = {group.name: group for group in parts.clients.consumer_groups()}
+        connected = {group.name: group for group in parts.metadata.clients.consumer_groups()}
         subscribed = ((topic, name) for name, group in connected.items() for topic in list(group.subscriptions))
-        committed = parts.cursors.committed() if parts.role.is_master else []
+        committed = parts.metadata.cursors.committed() if parts.role.is_master else []
         others = (pair for pair in committed if pair[1] not in connected)
         for number, (topic, group) in enumerate(chain(subscribed, others), 1):
             if number % PAIRS_AT_ONCE == 0:
                 yield PAUSE
-            config = parts.topics.get(topic)
+            config = parts.metadata.topics.get(topic)
             if config is None or topic.startswith(RETRY_PREFIX):
                 continue
             if group in connected and connected[group].is_broadcasting:
@@ -112,7 +112,7 @@ class LagMetrics:
         queue = self._parts.store.queue_view(topic, queue_id)
         if queue is None:
             return
-        cursors, end = self._parts.cursors, queue.max_offset
+        cursors, end = self._parts.metadata.cursors, queue.max_offset
         committed = cursors.query(group, topic, queue_id)
         pulled = cursors.pulled(group, topic, queue_id)
         # A group without an offset begins at either end, as it chooses: no message waits for it (as in Java).

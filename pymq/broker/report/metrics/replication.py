@@ -102,7 +102,7 @@ class ReplicationMetrics:
 
     def collect(self) -> Iterator[Family | None]:
         parts = self._parts
-        entries = parts.epoch_file.history.entries
+        entries = parts.replication.epoch_file.history.entries
         yield state_set(ROLE, _ROLES, self._role_name())
         yield single(BROKER_ID, parts.role.broker_id)
         yield single(EPOCH, entries[-1].epoch if entries else NO_EPOCH)
@@ -118,18 +118,17 @@ class ReplicationMetrics:
     def _role_name(self) -> str:
         if not self._parts.role.is_master:
             return SLAVE
-        return SYNC_MASTER if self._parts.sync_mode.is_on else ASYNC_MASTER
+        return SYNC_MASTER if self._parts.replication.sync_mode.is_on else ASYNC_MASTER
 
     # -- a master --------------------------------------------------------------------------------------------------
 
     def _as_master(self) -> Iterator[Family | None]:
-        parts, sync_mode = self._parts, self._parts.sync_mode
-        states = parts.ha_service.states() if parts.ha_service is not None else []
-        slaves = _distinct([slave for slave in states if slave.state != REFUSED])
-        recovered_tail = parts.tail_recovery.recovered_tail
+        parts, sync_mode = self._parts, self._parts.replication.sync_mode
+        slaves = _distinct([slave for slave in parts.side.slave_states() if slave.state != REFUSED])
+        recovered_tail = parts.replication.tail_recovery.recovered_tail
         problems = [
             *parts.master_monitor.troubles,
-            parts.tail_recovery.fenced_for,
+            parts.replication.tail_recovery.fenced_for,
             *(slave.problem for slave in slaves if slave.state != GONE),
         ]
         yield single(CONFIRMED, sync_mode.confirm_offset())
@@ -138,7 +137,7 @@ class ReplicationMetrics:
         yield single(DEGRADED, sync_mode.is_degraded)
         yield single(REFUSING, sync_mode.is_refusing)
         yield single(PROBLEMS, sum(map(bool, problems)))
-        yield single(HELD, parts.tail_recovery.is_fenced)
+        yield single(HELD, parts.replication.tail_recovery.is_fenced)
         yield single(RECOVERED_TAIL, recovered_tail.end - recovered_tail.start if recovered_tail is not None else 0)
         end = parts.store.physical_max_offset
         yield _of_slaves(CONNECTED, slaves, [slave.state != GONE for slave in slaves])
@@ -167,8 +166,8 @@ class ReplicationMetrics:
 
     def _as_slave(self) -> Iterator[Family]:
         parts = self._parts
-        assert parts.ha_client_view is not None
-        ha_client = parts.ha_client_view.state()
+        ha_client = parts.side.ha_client_state()
+        assert ha_client is not None
         yield single(PROBLEMS, sum(map(bool, [*parts.master_monitor.troubles, ha_client.problem])))
         yield state_set(HA_CLIENT_STATE, _HA_CLIENT_STATES, ha_client.state)
         yield single(HA_CLIENT_RATE, ha_client.bytes_per_second)

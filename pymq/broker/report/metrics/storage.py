@@ -71,7 +71,7 @@ class StorageMetrics:
         yield from self._disk()
         yield from self._queues()
         yield from self._health()
-        flusher = self._parts.flusher
+        flusher = self._parts.messages.flusher
         yield flusher.times.family(FLUSHES)
         yield single(FLUSH_FAILURES, flusher.failure_count)
         report = self._recovery()

@@ -57,8 +57,8 @@ class TrafficMetrics:
         parts, stats = self._parts, self._parts.stats
         series_max = parts.config.metrics_series_max
         yield single(PERMISSION, parts.config.broker_permission)
-        yield single(TOPICS, len(parts.topics.all()))
-        yield single(GROUPS, len(parts.groups.all()))
+        yield single(TOPICS, len(parts.metadata.topics.all()))
+        yield single(GROUPS, len(parts.metadata.groups.all()))
         sent, left_out = bounded(stats.topic_put.items(), series_max)
         yield Family(MESSAGES_IN, _incoming(sent, "count"), left_out)
         yield Family(BYTES_IN, _incoming(sent, "size_bytes"), left_out)
@@ -75,9 +75,9 @@ class TrafficMetrics:
 
     def _waiting(self) -> Iterator[Family]:
         parts = self._parts
-        polls, delays = parts.pulls.long_polls, parts.delays
-        yield single(SENDS_WAITING, parts.writer.waiting_count)
-        yield single(FAILED_COMMITS, parts.writer.failed_commit_count)
+        polls, delays = parts.requests.long_polls, parts.messages.delays
+        yield single(SENDS_WAITING, parts.messages.waiting_answers.waiting_count)
+        yield single(FAILED_COMMITS, parts.messages.writer.failed_commit_count)
         yield single(PULLS_PARKED, polls.count)
         yield single(PULLS_REFUSED, polls.refused_count)
         yield single(DELAYED, delays.delivered_count)

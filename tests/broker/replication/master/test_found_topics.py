@@ -20,24 +20,24 @@ def test_a_topic_that_was_not_copied_is_made_with_its_queues() -> None:
     world.put("Wide", b"2", queue_id=9)
     world.put("%RETRY%g", b"3")
     master = promoted(world)
-    counts = {name: master.parts.topics.require(name).read_queue_nums for name in ("New", "Wide", "%RETRY%g")}
+    counts = {name: master.parts.metadata.topics.require(name).read_queue_nums for name in ("New", "Wide", "%RETRY%g")}
     assert counts == {"New": 4, "Wide": 10, "%RETRY%g": 1}
     assert [message.body for message in master.messages("New", 1)] == [b"1"]
-    assert World(master.files.after_kill(), master.clock).parts.topics.get("New") is not None, "saved"
+    assert World(master.files.after_kill(), master.clock).parts.metadata.topics.get("New") is not None, "saved"
 
 
 def test_what_was_copied_stays_as_it_is() -> None:
     world = World()
-    world.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=1)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=1)])
     world.put("T", b"1", queue_id=5)
-    assert promoted(world).parts.topics.require("T").read_queue_nums == 2
+    assert promoted(world).parts.metadata.topics.require("T").read_queue_nums == 2
 
 
 def test_a_deleted_topic_stays_deleted() -> None:
     world = World()
     world.put("Gone", b"1")
     world.parts.store.delete_topic("Gone")
-    assert promoted(world).parts.topics.get("Gone") is None
+    assert promoted(world).parts.metadata.topics.get("Gone") is None
 
 
 @pytest.mark.parametrize("role", [Role(0), Role(1)])
@@ -46,4 +46,4 @@ def test_others_make_none(role: Role) -> None:
     world = World()
     world.put("New", b"1")
     world.parts.close()
-    assert World(world.files, world.clock, role=role).parts.topics.get("New") is None
+    assert World(world.files, world.clock, role=role).parts.metadata.topics.get("New") is None

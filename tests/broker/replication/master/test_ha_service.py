@@ -126,8 +126,8 @@ def test_confirmed_is_what_so_many_have(cable: Cable, clock: ManualClock) -> Non
     master = Master(cable, clock)
     master.put(b"one", b"two", b"three")
     end = master.store.physical_max_offset
-    told = []
-    master.ha_service.on_ack = lambda: told.append(master.ha_service.offset_acked_by(1))
+    told: list[int] = []
+    master.ha_service.add_ack_listener(lambda: told.append(master.ha_service.offset_acked_by(1)))
     one, two = Peer(cable, 0), Peer(cable, 0)
     one.report(100)
     two.report(end)

@@ -26,14 +26,14 @@ SEND = {
 
 def opened(slaves: int = 1, **settings: Any) -> tuple[World, FakeSlaves]:
     world = World(brokerRole="SYNC_MASTER", **settings)
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     return world, FakeSlaves(world, slaves)
 
 
 def commit_one(world: World, opaque: int, peer: FakePeer | None = None, **properties: str) -> FakePeer:
     """One send, committed; the peer that gets its answer."""
     peer = peer or FakePeer()
-    writer, raw = world.parts.writer, encode_properties(properties)
+    writer, raw = world.parts.messages.writer, encode_properties(properties)
     writer.put("T", 0, b"%d" % opaque, raw, born_timestamp_ms=1, born_host=BORN_HOST)
     writer.hold(peer, answer(opaque), raw)
     writer.commit()
@@ -63,7 +63,7 @@ def test_an_answer_leaves_when_a_slave_has_its_message_and_not_before() -> None:
     assert codes(first, second) == [[0], []] and bodies(world) == [b"1"]
     slaves.ack()
     assert codes(first, second) == [[0], [0]] and bodies(world) == [b"1", b"2"]
-    assert not world.parts.writer.is_awaiting_slaves and not world.parts.store._appender.unconfirmed
+    assert not world.parts.messages.waiting_answers.is_awaiting_slaves and not world.parts.store._appender.unconfirmed
 
 
 @pytest.mark.parametrize(("copies", "acks"), [(1, 0), (2, 1), (3, 2)])
@@ -111,7 +111,11 @@ def test_slow_slaves_keep_no_disk_busy() -> None:
     threads = Threads.of(world)
     commit_one(world, 1)
     threads.run_one()
-    assert threads.waiting == [] and not world.parts.writer.is_awaiting_sync and world.parts.writer.is_awaiting_slaves
+    assert (
+        threads.waiting == []
+        and not world.parts.messages.waiting_answers.is_awaiting_sync
+        and world.parts.messages.waiting_answers.is_awaiting_slaves
+    )
 
 
 def test_a_parked_pull_is_woken_by_the_slave_s_ack() -> None:
@@ -128,20 +132,20 @@ def test_a_parked_pull_is_woken_by_the_slave_s_ack() -> None:
     more: dict[str, Any] = {"commitOffset": 0, "suspendTimeoutMillis": 15000, "subscription": "*", "subVersion": 0}
     assert caller.ask(RequestCode.PULL_MESSAGE, **fields, **more) is None
     commit_one(world, 1)
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     assert caller.peer.answers == []
     slaves.ack()
-    world.parts.pulls.long_polls.wake()
+    world.parts.requests.long_polls.wake()
     assert [reply.code for reply in caller.peer.answers] == [0]
 
 
 def test_a_delayed_message_is_neither_due_nor_delivered_before_slaves_have_it() -> None:
     world, slaves = opened()
     commit_one(world, 1, DELAY="1")
-    assert world.parts.delays.next_due_ms() is None
+    assert world.parts.messages.delays.next_due_ms() is None
     slaves.ack()
     world.clock.advance(1000)
-    assert world.parts.delays.tick() and bodies(world) == []
+    assert world.parts.messages.delays.tick() and bodies(world) == []
     slaves.ack()
     assert bodies(world) == [b"1"]
 
@@ -164,7 +168,7 @@ def test_nothing_is_stored_while_too_few_slaves_are_in_sync() -> None:
 
 def test_a_broker_that_starts_refuses_until_its_first_slave_comes() -> None:
     world = World(brokerRole="SYNC_MASTER")
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     assert send_refusal(world)[0] == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
@@ -176,18 +180,18 @@ def test_every_way_in_is_closed() -> None:
     slaves.leave()
     caller = Caller(world)
     world.clock.advance(5000)
-    assert not world.parts.delays.tick(), "delays rest"
+    assert not world.parts.messages.delays.tick(), "delays rest"
     back: dict[str, Any] = {"offset": placed.physical_offset, "group": "g", "delayLevel": 0}
     assert caller.refused(RequestCode.CONSUMER_SEND_MSG_BACK, **back)[0] == ResponseCode.SERVICE_NOT_AVAILABLE
     assert send_refusal(world, batch="true")[0] != 0
     slaves.come()
-    assert world.parts.delays.tick()
+    assert world.parts.messages.delays.tick()
 
 
 def test_a_slave_far_behind_counts_as_none() -> None:
     world, slaves = opened()
     slaves.is_lagging = True
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     assert "has 0" in send_refusal(world)[1]
 
 
@@ -205,7 +209,7 @@ def test_so_many_bytes_may_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     world, slaves = opened()
     size = world.put("T", b"1").size_bytes
     monkeypatch.setattr(sync_mode, "UNCONFIRMED_BYTES_MAX", 2 * size)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     assert codes(commit_one(world, 1)) == [[]], "one byte below the limit is taken"
     code, remark = send_refusal(world)
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE and f"the limit is {2 * size}" in remark
@@ -220,10 +224,10 @@ def test_a_slave_that_is_too_slow() -> None:
     world, slaves = opened()
     peer = commit_one(world, 1)
     world.clock.advance(SLAVE_TIMEOUT_MS - 1)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     assert codes(peer) == [[]]
     world.clock.advance(1)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     (frame,) = peer.frames
     assert frame.code == ResponseCode.FLUSH_SLAVE_TIMEOUT and frame.ext == {"msgId": "A"}, "the message is stored"
     assert "within 3000 ms (slaveTimeout)" in (frame.remark or "") and bodies(world) == []
@@ -236,7 +240,7 @@ def test_a_slave_that_left_meanwhile() -> None:
     peer = commit_one(world, 1)
     slaves.leave()
     world.clock.advance(SLAVE_TIMEOUT_MS)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     (frame,) = peer.frames
     assert frame.code == ResponseCode.SLAVE_NOT_AVAILABLE and frame.ext == {"msgId": "A"}, "the message is stored"
     assert "0 of 1 slaves are in sync (inSyncReplicas 2)" in (frame.remark or "")
@@ -247,7 +251,7 @@ def test_the_disk_is_told_first_when_both_are_late() -> None:
     Threads.of(world)
     peer = commit_one(world, 1)
     world.clock.advance(SLAVE_TIMEOUT_MS)
-    world.parts.writer.tick()
+    world.parts.messages.waiting_answers.tick()
     assert codes(peer) == [[ResponseCode.FLUSH_DISK_TIMEOUT]]
 
 
@@ -267,7 +271,7 @@ def test_a_failing_disk_leaves_alone_what_waits_for_slaves_only() -> None:
 def test_who_stops_answers_what_waits() -> None:
     world, _ = opened()
     peer = commit_one(world, 1)
-    world.parts.writer.give_up("the broker stops")
+    world.parts.messages.waiting_answers.give_up("the broker stops")
     (frame,) = peer.frames
     assert frame.code == ResponseCode.FLUSH_SLAVE_TIMEOUT and frame.ext and "the broker stops" in (frame.remark or "")
     world.parts.close()
@@ -283,7 +287,7 @@ def test_who_stops_answers_what_waits() -> None:
 )
 def test_fewer_slaves_are_enough_where_the_operator_allows_it(slaves: int, least: int, needed: int) -> None:
     world, fake = opened(slaves, inSyncReplicas="3", enableAutoInSyncReplicas="true", minInSyncReplicas=str(least))
-    mode = world.parts.sync_mode
+    mode = world.parts.replication.sync_mode
     assert (mode.needed_slaves, mode.required_slaves, mode.is_degraded) == (needed, 2, needed < 2)
     assert world.parts.store.is_writable is (slaves >= needed)
     if slaves >= needed:
@@ -299,14 +303,14 @@ def test_never_more_than_in_sync_replicas_says() -> None:
     code, remark = Caller(world).refused(RequestCode.UPDATE_BROKER_CONFIG, b"inSyncReplicas=2\n")
     assert code == 16 and "minInSyncReplicas=3 is more than inSyncReplicas=2" in remark
     change(world, inSyncReplicas="2", minInSyncReplicas="2")
-    assert world.parts.sync_mode.needed_slaves == 1
+    assert world.parts.replication.sync_mode.needed_slaves == 1
 
 
 def test_when_the_last_slave_leaves_what_waits_is_let_go_where_that_is_allowed() -> None:
     world, slaves = opened(enableAutoInSyncReplicas="true")
     peer = commit_one(world, 1)
     slaves.leave()
-    assert codes(peer) == [[0]] and bodies(world) == [b"1"] and world.parts.sync_mode.is_degraded
+    assert codes(peer) == [[0]] and bodies(world) == [b"1"] and world.parts.replication.sync_mode.is_degraded
 
 
 def test_going_without_slaves_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -315,15 +319,15 @@ def test_going_without_slaves_is_told_once_and_so_is_its_end(caplog: pytest.LogC
     commit_one(world, 1)
     caplog.clear()
     slaves.leave()
-    world.parts.sync_mode.check()
+    world.parts.replication.sync_mode.check()
     assert caplog.text.count("degraded: sends wait for 0 of the 1 slaves that inSyncReplicas requires") == 1
     slaves.come()
-    world.parts.sync_mode.check()
+    world.parts.replication.sync_mode.check()
     assert caplog.text.count("no longer degraded, sends wait for 1 slaves") == 1
     slaves.leave()
-    world.parts.sync_mode.check()
+    world.parts.replication.sync_mode.check()
     change(world, brokerRole="ASYNC_MASTER")
-    world.parts.sync_mode.check()
+    world.parts.replication.sync_mode.check()
     assert caplog.text.count("no longer degraded") == 2
     assert caplog.text.count("degraded:") == 2
 
@@ -362,8 +366,8 @@ def test_no_other_role_is_taken_by_a_setting(role: str) -> None:
 
 def test_a_slave_has_no_mode() -> None:
     world = World(brokerId="1", brokerRole="SYNC_MASTER")
-    world.parts.writer.tick()
-    assert not world.parts.sync_mode.is_on and world.parts.store.problems == []
+    world.parts.messages.waiting_answers.tick()
+    assert not world.parts.replication.sync_mode.is_on and world.parts.store.problems == []
 
 
 # -- everything at once ----------------------------------------------------------------------------------------------
@@ -392,7 +396,7 @@ class Course:
         self._answered = self._seen = 0
 
     def send(self, number: int) -> None:
-        writer, waits = self.world.parts.writer, self.rng.random() < 0.8
+        writer, waits = self.world.parts.messages.writer, self.rng.random() < 0.8
         properties = encode_properties({} if waits else {"WAIT": "false"})
         writer.put("T", 0, b"%d" % number, properties, born_timestamp_ms=1, born_host=BORN_HOST)
         writer.hold(self.peer, answer(number), properties)
@@ -402,9 +406,9 @@ class Course:
             self.hasty.add(number)
 
     def commit(self) -> None:
-        needs_slaves = self.world.parts.sync_mode.is_on
+        needs_slaves = self.world.parts.replication.sync_mode.is_on
         needs_disk = self.world.config.flush_disk_type == "SYNC_FLUSH"
-        self.world.parts.writer.commit()
+        self.world.parts.messages.writer.commit()
         for number in self._staged:
             self.promises[number] = Promise(self.world.parts.store.physical_max_offset, needs_disk, needs_slaves)
         self._staged = []
@@ -426,7 +430,7 @@ class Course:
             self.threads.run_one()
         elif action < 0.8:
             world.clock.advance(rng.choice([10, 1000, 6000]))
-            world.parts.writer.tick()
+            world.parts.messages.waiting_answers.tick()
         elif action < 0.9:
             rng.choice([slaves.come, slaves.leave if slaves.acks else slaves.come])()
         else:
@@ -435,7 +439,7 @@ class Course:
 
     def check(self) -> None:
         """What was answered or seen since the last call may be, by what disk and slaves have now."""
-        store, needed = self.world.parts.store, self.world.parts.sync_mode.needed_slaves
+        store, needed = self.world.parts.store, self.world.parts.replication.sync_mode.needed_slaves
         confirm_offset = self.slaves.offset_acked_by(needed) if needed else store.physical_max_offset
         answered = [frame.opaque for frame in self.peer.frames[self._answered :] if frame.code == ResponseCode.SUCCESS]
         end = store.max_offset("T", 0)
@@ -462,7 +466,7 @@ def test_any_interleaving_answers_each_send_once_and_never_too_early(seed: int) 
         course.step(number)
         course.check()
     course.commit()
-    course.world.parts.writer.give_up("the test is over")
+    course.world.parts.messages.waiting_answers.give_up("the test is over")
     while course.threads.waiting:
         course.threads.run_one()
     assert sorted(frame.opaque for frame in course.peer.frames) == sorted(course.promises), "each is answered once"
@@ -483,7 +487,7 @@ def test_answers_that_wait_leave_in_the_order_of_the_log(seed: int) -> None:
             threads.run_one()
         if rng.random() < 0.05:
             world.clock.advance(4000)
-            world.parts.writer.tick()
+            world.parts.messages.waiting_answers.tick()
     slaves.ack()
     while threads.waiting:
         threads.run_one()
@@ -493,11 +497,11 @@ def test_answers_that_wait_leave_in_the_order_of_the_log(seed: int) -> None:
 def test_who_waits_for_slaves_is_told_once() -> None:
     world, slaves = opened()
     told: list[int] = []
-    world.parts.writer.when_confirmed(lambda: told.append(1))
+    world.parts.messages.waiting_answers.when_confirmed(lambda: told.append(1))
     assert told == [1], "nothing waits"
     commit_one(world, 1)
     commit_one(world, 2)
-    world.parts.writer.when_confirmed(lambda: told.append(2))
+    world.parts.messages.waiting_answers.when_confirmed(lambda: told.append(2))
     slaves.ack(offset=world.parts.store.physical_max_offset - 1)
     assert told == [1]
     slaves.ack()

@@ -14,6 +14,7 @@ from pymq.broker.replication.roles.master_monitor import (
     SUCCESSOR_WAIT_MS,
     MasterMonitor,
 )
+from pymq.broker.replication.roles.master_role import SeenMasterRole
 from pymq.broker.replication.roles.role import Role, RoleChange
 from pymq.clock import ManualClock
 from pymq.config import load_broker_config
@@ -35,6 +36,7 @@ class Setup:
         self.changes: list[RoleChange] = []
         self.registrations = 0
         self.master_roles: list[str] = []
+        self.master_role = SeenMasterRole(role.master_role, self.master_roles.append)
         self.is_following = False
         self.has_all_slaves = True
         self.known: list[str] = []
@@ -46,12 +48,13 @@ class Setup:
             address=OURS,
             epoch_history=epoch_history,
             change_role=self.changes.append,
-            is_following=lambda: self.is_following,
-            has_all_slaves=lambda: self.has_all_slaves,
-            known=lambda: self.known,
+            master_role=self.master_role,
+            register_now=self._register,
+            side=self,
         )
-        self.master_monitor.register_now = self._register
-        self.master_monitor.on_master_role = self.master_roles.append
+
+    def members(self) -> list[str]:
+        return self.known
 
     def _register(self) -> None:
         self.registrations += 1
@@ -283,7 +286,7 @@ def test_of_two_masters_a_slave_takes_the_newer() -> None:
     setup.config.namesrv_addr = f"{NAMESRV};10.0.9.2:9876"
     setup.network.brokers[THIRD] = status(THIRD, 0, 9, role="SYNC_MASTER")
     setup.after(SEARCH_PERIOD_MS)
-    assert setup.master_roles == ["SYNC_MASTER"] and setup.master_monitor.master_role == "SYNC_MASTER"
+    assert setup.master_roles == ["SYNC_MASTER"] and setup.master_role.name == "SYNC_MASTER"
 
 
 @pytest.mark.parametrize("word", ["SLAVE", "", "sync_master", "MASTER"])
@@ -293,8 +296,8 @@ def test_what_is_no_master_s_role_is_not_kept(word: str) -> None:
     setup.group(theirs=(THEIRS, 0, 4))
     setup.network.brokers[THEIRS] = status(THEIRS, 0, 4, role=word)
     setup.after(SEARCH_PERIOD_MS)
-    setup.master_monitor.note_master_role(word)
-    assert setup.master_roles == [] and setup.master_monitor.master_role == "SYNC_MASTER"
+    setup.master_role.note(word)
+    assert setup.master_roles == [] and setup.master_role.name == "SYNC_MASTER"
 
 
 @pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
@@ -304,7 +307,7 @@ def test_a_master_of_another_group_at_a_reused_address_is_none_of_a_slave_s(fiel
     setup.group(theirs=(THEIRS, 0, 4))
     setup.network.brokers[THEIRS] = status(THEIRS, 0, 4, **fields)
     setup.after(SEARCH_PERIOD_MS)
-    assert setup.registrations == 0 and setup.master_roles == [] and setup.master_monitor.master_role == "SYNC_MASTER"
+    assert setup.registrations == 0 and setup.master_roles == [] and setup.master_role.name == "SYNC_MASTER"
 
 
 def test_after_its_end_answers_change_nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pymq.broker.replication.slave.rules import CHANGES
-from pymq.broker.routes import broker_routes
+from pymq.broker.wiring import routes_in_role
 from pymq.errors import Refusal
 from pymq.wire.bodies_replication import FENCE_MS_MAX
 from pymq.wire.codes import RequestCode, ResponseCode
@@ -18,63 +18,63 @@ from tests.broker.world import Caller, FakePeer, World
 def test_writes_rest_until_it_ends() -> None:
     world = World()
     world.put("T", b"1")
-    world.parts.write_fence.begin(1000, "broker-a hands over to 10.0.0.2:10911")
+    world.parts.replication.write_fence.begin(1000, "broker-a hands over to 10.0.0.2:10911")
     code, remark = send_refusal(world)
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert remark == "broker-a hands over to 10.0.0.2:10911: send again in a moment"
     assert bodies(world) == [b"1"], "reads go on"
-    world.parts.write_fence.end()
-    assert world.parts.store.is_writable and not world.parts.write_fence.is_on
-    world.parts.write_fence.end()
+    world.parts.replication.write_fence.end()
+    assert world.parts.store.is_writable and not world.parts.replication.write_fence.is_on
+    world.parts.replication.write_fence.end()
     world.put("T", b"2")
 
 
 def test_it_ends_by_itself() -> None:
     world = World()
-    world.parts.write_fence.begin(1000, "x")
+    world.parts.replication.write_fence.begin(1000, "x")
     world.clock.advance(999)
-    world.parts.write_fence.tick()
+    world.parts.replication.write_fence.tick()
     assert not world.parts.store.is_writable
     world.clock.advance(1)
-    world.parts.write_fence.tick()
+    world.parts.replication.write_fence.tick()
     assert world.parts.store.is_writable
 
 
 def test_nobody_freezes_longer_than_the_limit() -> None:
     world = World()
-    world.parts.write_fence.begin(FENCE_MS_MAX + 1, "x")
+    world.parts.replication.write_fence.begin(FENCE_MS_MAX + 1, "x")
     world.clock.advance(FENCE_MS_MAX)
-    world.parts.write_fence.tick()
+    world.parts.replication.write_fence.tick()
     assert world.parts.store.is_writable
 
 
 def test_asked_again_it_counts_from_then() -> None:
     world = World()
-    world.parts.write_fence.begin(1000, "x")
+    world.parts.replication.write_fence.begin(1000, "x")
     world.clock.advance(900)
-    world.parts.write_fence.begin(1000, "y")
+    world.parts.replication.write_fence.begin(1000, "y")
     world.clock.advance(900)
-    world.parts.write_fence.tick()
+    world.parts.replication.write_fence.tick()
     assert send_refusal(world)[1].startswith("y")
 
 
 def test_what_waited_before_is_confirmed_and_answered() -> None:
     world, slaves = opened()
     peer = commit_one(world, 1)
-    world.parts.write_fence.begin(1000, "x")
+    world.parts.replication.write_fence.begin(1000, "x")
     slaves.ack()
     assert [frame.code for frame in peer.frames] == [0] and bodies(world) == [b"1"]
 
 
 def test_other_reasons_to_refuse_stay_when_it_ends() -> None:
     world, slaves = opened(slaves=0)
-    world.parts.write_fence.begin(1000, "x")
-    world.parts.write_fence.end()
+    world.parts.replication.write_fence.begin(1000, "x")
+    world.parts.replication.write_fence.end()
     assert "SYNC_MASTER" in send_refusal(world)[1]
-    world.parts.write_fence.begin(1000, "x")
+    world.parts.replication.write_fence.begin(1000, "x")
     slaves.come()
     assert not world.parts.store.is_writable
-    world.parts.write_fence.end()
+    world.parts.replication.write_fence.end()
     assert world.parts.store.is_writable
 
 
@@ -83,29 +83,32 @@ def test_commits_since_it_began_wait_for_the_next_master() -> None:
     for body in (b"1", b"2", b"3"):
         world.put("T", body)
     parts = world.parts
-    parts.cursors.commit("before", "T", 0, 1)
-    parts.write_fence.begin(1000, "x")
-    parts.cursors.commit("since", "T", 0, 2)
-    parts.write_fence.begin(1000, "asked again")
-    parts.cursors.commit("late", "T", 0, 3)
+    parts.metadata.cursors.commit("before", "T", 0, 1)
+    parts.replication.write_fence.begin(1000, "x")
+    parts.metadata.cursors.commit("since", "T", 0, 2)
+    parts.replication.write_fence.begin(1000, "asked again")
+    parts.metadata.cursors.commit("late", "T", 0, 3)
     parts.close()
-    assert sorted((one.group, one.offset) for one in parts.pending_offsets.all()) == [("late", 3), ("since", 2)]
+    assert sorted((one.group, one.offset) for one in parts.metadata.pending_offsets.all()) == [
+        ("late", 3),
+        ("since", 2),
+    ]
 
 
 def test_when_it_has_ended_no_commit_waits() -> None:
     world = World()
     world.put("T", b"1")
-    world.parts.write_fence.begin(1000, "x")
-    world.parts.cursors.commit("g", "T", 0, 1)
-    world.parts.write_fence.end()
+    world.parts.replication.write_fence.begin(1000, "x")
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
+    world.parts.replication.write_fence.end()
     world.parts.close()
-    assert not len(world.parts.pending_offsets)
+    assert not len(world.parts.metadata.pending_offsets)
 
 
 def test_nothing_is_changed_that_the_slave_may_have_copied() -> None:
     world = World()
-    world.parts.write_fence.begin(1000, "x")
-    routes = [route for route in broker_routes(world.parts) if route.code in CHANGES]
+    world.parts.replication.write_fence.begin(1000, "x")
+    routes = [route for route in routes_in_role(world.parts) if route.code in CHANGES]
     assert len(routes) == len(CHANGES)
     for route in routes:
         with pytest.raises(Refusal, match="hands over to a slave") as refused:
@@ -115,5 +118,5 @@ def test_nothing_is_changed_that_the_slave_may_have_copied() -> None:
     fields = {"topic": "N", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
     fields |= {"topicFilterType": "SINGLE_TAG", "order": "false"}
     assert "hands over" in Caller(world).refused(RequestCode.UPDATE_AND_CREATE_TOPIC, body, **fields)[1]
-    world.parts.write_fence.end()
+    world.parts.replication.write_fence.end()
     Caller(world).ok(RequestCode.UPDATE_AND_CREATE_TOPIC, body, **fields)

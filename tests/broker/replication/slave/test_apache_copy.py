@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pymq.broker.replication.slave.metadata_copy import APACHE_INTERVAL_MS
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.wiring import broker_dispatcher
 from pymq.model.tables import TopicConfig
 from pymq.store.disk.timer_checkpoint import TimerCheckFile
 from pymq.wire.codes import RequestCode as Code
@@ -110,12 +110,12 @@ def test_everything_is_taken() -> None:
     pair, _ = apache_pair()
     pair.run(1000)
     slave = pair.slave.parts
-    topic = slave.topics.get("T")
-    assert topic is not None and topic.write_queue_nums == 4 and slave.topics.data_version.counter == 1
-    assert slave.groups.require("g").retry_max_times == 3
-    assert slave.cursors.as_table()["offsetTable"] == {"T@g": {"0": 4, "1": 2}}
-    assert slave.cursors.data_version.counter == 7
-    assert slave.delays.offsets() == {1: 2}
+    topic = slave.metadata.topics.get("T")
+    assert topic is not None and topic.write_queue_nums == 4 and slave.metadata.topics.data_version.counter == 1
+    assert slave.metadata.groups.require("g").retry_max_times == 3
+    assert slave.metadata.cursors.as_table()["offsetTable"] == {"T@g": {"0": 4, "1": 2}}
+    assert slave.metadata.cursors.data_version.counter == 7
+    assert slave.messages.delays.offsets() == {1: 2}
     assert pair.copy.problem == "" and pair.copy.age_ms >= 0
     assert pair.file(pair.slave, "messageRequestMode")["messageRequestModeMap"] == {"T": {"g": {"mode": "PULL"}}}
     assert b'"timingCount"' in pair.slave.files.read_bytes("/data/config/timermetrics")
@@ -127,7 +127,7 @@ def test_it_is_asked_every_three_seconds_and_changes_are_taken_then() -> None:
     counts = dict(pair.network.code_counts)
     assert counts[Code.PYMQ_COPY_METADATA] == 1 and counts[Code.GET_ALL_TOPIC_CONFIG] == 1
     heard: list[list[str]] = []
-    pair.slave.parts.topics.add_listener(heard.append)
+    pair.slave.parts.metadata.topics.add_listener(heard.append)
     apache.counter += 1
     apache.topics["U"] = {**apache.topics["T"], "topicName": "U"}
     pair.run(ROUND_MS)
@@ -140,18 +140,18 @@ def test_delay_levels_wait_for_the_log() -> None:
     pair, apache = apache_pair()
     apache.log_end = 90
     pair.run(1000)
-    assert pair.slave.parts.delays.offsets() == {}
+    assert pair.slave.parts.messages.delays.offsets() == {}
     pair.slave.put("T")
     assert pair.slave.parts.store.physical_max_offset >= 90
     pair.run(100)
-    assert pair.slave.parts.delays.offsets() == {1: 2}
+    assert pair.slave.parts.messages.delays.offsets() == {1: 2}
 
 
 def test_delay_levels_are_not_taken_when_the_log_s_end_is_not_told() -> None:
     pair, apache = apache_pair()
     apache.log_end = -5
     pair.run(1000)
-    assert pair.slave.parts.delays.offsets() == {} and "commitLogMaxOffset" in pair.copy.problem
+    assert pair.slave.parts.messages.delays.offsets() == {} and "commitLogMaxOffset" in pair.copy.problem
 
 
 def test_an_older_master_lacks_tables() -> None:
@@ -174,7 +174,7 @@ def test_queues_of_a_vanished_topic_go() -> None:
     pair.slave.put("T", b"came after the question")
     pair.network.answer_all()
     store = pair.slave.parts.store
-    assert pair.slave.parts.topics.get("T") is None and store.deletions.ends == {"T": end}
+    assert pair.slave.parts.metadata.topics.get("T") is None and store.deletions.ends == {"T": end}
     assert store.max_offset("T", 0) == 2, "its newest record may be of a topic made again"
 
 
@@ -186,7 +186,7 @@ def test_queues_stay_when_the_master_lost_its_topics(caplog: pytest.LogCaptureFi
     apache.counter = 2
     del apache.topics["T"]
     pair.run(ROUND_MS)
-    assert pair.slave.parts.topics.get("T") is None and pair.slave.parts.store.max_offset("T", 0) == 1
+    assert pair.slave.parts.metadata.topics.get("T") is None and pair.slave.parts.store.max_offset("T", 0) == 1
     assert pair.slave.parts.store.deletions.ends == {} and "queues of T are kept" in caplog.text
 
 
@@ -199,7 +199,7 @@ def test_offsets_committed_here_are_sent_when_they_are_greater() -> None:
     pair.run(ROUND_MS)
     (sent,) = apache.committed
     assert (sent["queueId"], sent["commitOffset"]) == ("1", "5")
-    assert pair.slave.parts.cursors.query("g", "T", 1) == 5, "its table was the same as before"
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 1) == 5, "its table was the same as before"
 
 
 def test_offsets_of_a_group_that_it_has_not_met_wait_until_it_has(caplog: pytest.LogCaptureFixture) -> None:
@@ -211,11 +211,11 @@ def test_offsets_of_a_group_that_it_has_not_met_wait_until_it_has(caplog: pytest
         caller.ok(Code.UPDATE_CONSUMER_OFFSET, consumerGroup=group, topic="T", queueId=1, commitOffset=5)
     pair.run(3 * ROUND_MS)
     assert [sent["consumerGroup"] for sent in apache.committed] == ["g"], "nobody waits for it"
-    assert pair.slave.parts.cursors.query("new", "T", 1) == 5
+    assert pair.slave.parts.metadata.cursors.query("new", "T", 1) == 5
     assert caplog.text.count("not met group new yet") == 1
     apache.groups["new"] = {"groupName": "new"}
     pair.run(ROUND_MS)
-    assert apache.committed[-1]["consumerGroup"] == "new" and not len(pair.slave.parts.pending_offsets)
+    assert apache.committed[-1]["consumerGroup"] == "new" and not len(pair.slave.parts.metadata.pending_offsets)
 
 
 def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:
@@ -225,9 +225,9 @@ def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:
     pair.run(ROUND_MS)
     pair.network.servers[MASTER] = broker_dispatcher(pair.master.parts)
     pair.ha_client.is_following = True
-    pair.master.parts.topics.put([TopicConfig(topic_name="V")])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="V")])
     pair.run(1000)
-    assert pair.slave.parts.topics.all() == pair.master.parts.topics.all()
+    assert pair.slave.parts.metadata.topics.all() == pair.master.parts.metadata.topics.all()
     assert (
         Code.GET_ALL_TOPIC_CONFIG in pair.network.code_counts and pair.network.code_counts[Code.PYMQ_COPY_METADATA] > 2
     )
@@ -243,7 +243,7 @@ def test_nonsense_is_told_and_asked_for_again(code: int, body: str) -> None:
     assert "could not be taken" in pair.copy.problem
     apache.bodies[code] = good
     pair.run(ROUND_MS)
-    assert pair.copy.problem == "" and pair.slave.parts.delays.offsets() == {1: 2}
+    assert pair.copy.problem == "" and pair.slave.parts.messages.delays.offsets() == {1: 2}
 
 
 @pytest.mark.parametrize("lost", range(8))
@@ -256,7 +256,7 @@ def test_a_lost_answer_ends_the_round(lost: int) -> None:
         pair.network.answer_one(lose_answer=True)
         assert pair.copy.problem == "the answer was lost"
     pair.run(ROUND_MS)
-    assert pair.copy.problem == "" and pair.slave.parts.delays.offsets() == {1: 2}
+    assert pair.copy.problem == "" and pair.slave.parts.messages.delays.offsets() == {1: 2}
 
 
 @pytest.mark.parametrize("answered", range(8))
@@ -273,7 +273,10 @@ def test_nothing_is_taken_once_it_is_not_followed(answered: int) -> None:
 
 def tables(pair: Pair) -> list[Any]:
     parts = pair.slave.parts
-    return [part.as_table() for part in (parts.topics, parts.groups, parts.cursors, parts.delays)]
+    return [
+        part.as_table()
+        for part in (parts.metadata.topics, parts.metadata.groups, parts.metadata.cursors, parts.messages.delays)
+    ]
 
 
 def test_kept_tables_are_saved_at_the_next_round_after_a_full_disk() -> None:
@@ -290,6 +293,6 @@ def test_a_retaken_table_changes_nothing() -> None:
     pair.run(1000)
     pair.restart_slave()
     heard: list[list[str]] = []
-    pair.slave.parts.topics.add_listener(heard.append)
+    pair.slave.parts.metadata.topics.add_listener(heard.append)
     pair.run(1000)
-    assert heard == [] and pair.slave.parts.topics.data_version.counter == apache.counter
+    assert heard == [] and pair.slave.parts.metadata.topics.data_version.counter == apache.counter

@@ -24,7 +24,7 @@ SMALL_COUNT = SAVE_INTERVAL_MS * KEYS_SAVED_PER_MS
 def test_large_tables_are_saved_less_often(group_count: int, interval_ms: int) -> None:
     pair = Pair()
     table: dict[str, Any] = {"offsetTable": {f"T@g{number}": {"0": 1} for number in range(group_count)}}
-    cursors = pair.slave.parts.cursors
+    cursors = pair.slave.parts.metadata.cursors
     assert isinstance(cursors, SlaveCursors)
     cursors.take_over(table, is_part=False)
     pair.clock.advance(interval_ms)

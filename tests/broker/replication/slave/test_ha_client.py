@@ -111,7 +111,7 @@ def test_a_slave_hears_what_kind_of_master_it_joins(cable: Cable, clock: ManualC
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     heard: list[str] = []
-    slave.ha_client.on_master_role = heard.append
+    slave.ha_client._on_master_role = heard.append
     master.stop()
     slave.run(300)
     Master(cable, clock, master.files)
@@ -541,7 +541,7 @@ def test_little_is_handed_on_soon(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     delays_ms: list[int] = []
-    slave.ha_client.wake_in = delays_ms.append
+    slave.ha_client._wake_in = delays_ms.append
     clock.advance(DISPATCH_INTERVAL_MS)
     for _ in range(2):
         master.put(b"x")

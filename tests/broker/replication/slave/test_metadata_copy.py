@@ -19,35 +19,35 @@ FILES = ("topics", "subscriptionGroup", "consumerOffset")
 
 
 def make_topic(world: World, name: str, queues: int = 4) -> None:
-    world.parts.topics.put([TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)])
 
 
 def make_group(world: World, name: str, retries: int = 16) -> None:
-    world.parts.groups.put([SubscriptionGroupConfig(group_name=name, retry_max_times=retries)])
+    world.parts.metadata.groups.put([SubscriptionGroupConfig(group_name=name, retry_max_times=retries)])
 
 
 def assert_equal(pair: Pair) -> None:
     """Tables in memory and on the disk are the master's."""
     master, slave = pair.master.parts, pair.slave.parts
-    assert slave.topics.as_table() == master.topics.as_table()
-    assert slave.groups.as_table() == master.groups.as_table()
-    assert slave.cursors.as_table()["offsetTable"] == master.cursors.as_table()["offsetTable"]
-    assert slave.delays.as_table()["offsetTable"] == master.delays.as_table()["offsetTable"]
+    assert slave.metadata.topics.as_table() == master.metadata.topics.as_table()
+    assert slave.metadata.groups.as_table() == master.metadata.groups.as_table()
+    assert slave.metadata.cursors.as_table()["offsetTable"] == master.metadata.cursors.as_table()["offsetTable"]
+    assert slave.messages.delays.as_table()["offsetTable"] == master.messages.delays.as_table()["offsetTable"]
 
 
 def test_a_new_slave_gets_everything() -> None:
     pair = Pair()
     make_topic(pair.master, "T")
     make_group(pair.master, "g", retries=3)
-    pair.master.parts.groups.set_readable("g", "T", False)
+    pair.master.parts.metadata.groups.set_readable("g", "T", False)
     pair.master.put("T")
-    pair.master.parts.cursors.commit("g", "T", 0, 1)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 1)
     assert pair.copy.age_ms == -1
     pair.run(1000)
     slave = pair.slave.parts
-    assert slave.topics.get("T") == pair.master.parts.topics.get("T")
-    assert slave.groups.require("g").retry_max_times == 3 and slave.groups.is_forbidden("g", "T")
-    assert slave.cursors.query("g", "T", 0) == 1
+    assert slave.metadata.topics.get("T") == pair.master.parts.metadata.topics.get("T")
+    assert slave.metadata.groups.require("g").retry_max_times == 3 and slave.metadata.groups.is_forbidden("g", "T")
+    assert slave.metadata.cursors.query("g", "T", 0) == 1
     assert_equal(pair)
     assert 0 <= pair.copy.age_ms <= 1000 and pair.copy.problem == ""
     assert pair.ha_client.master_end == pair.master.parts.store.physical_max_offset
@@ -59,7 +59,7 @@ def test_a_change_is_on_the_slave_s_disk_within_a_second() -> None:
     make_topic(pair.master, "T")
     make_group(pair.master, "g")
     pair.master.put("T")
-    pair.master.parts.cursors.commit("g", "T", 0, 1)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 1)
     pair.run(1000)
     assert "T" in pair.file(pair.slave, "topics")["topicConfigTable"]
     assert "g" in pair.file(pair.slave, "subscriptionGroup")["subscriptionGroupTable"]
@@ -72,7 +72,7 @@ def test_at_rest_the_files_are_the_master_s_with_its_versions() -> None:
     for number in range(3):
         make_group(pair.master, f"g{number}")
         pair.master.put("T")
-        pair.master.parts.cursors.commit(f"g{number}", "T", 0, number)
+        pair.master.parts.metadata.cursors.commit(f"g{number}", "T", 0, number)
         pair.run(2000)
     pair.run(10_000)
     for name in FILES:
@@ -83,7 +83,7 @@ def test_registration_hears_of_copied_topics() -> None:
     pair = Pair()
     pair.run(500)
     heard: list[list[str]] = []
-    pair.slave.parts.topics.add_listener(heard.append)
+    pair.slave.parts.metadata.topics.add_listener(heard.append)
     make_topic(pair.master, "T")
     pair.run(500)
     assert heard == [["T"]]
@@ -110,7 +110,7 @@ def test_a_change_goes_with_the_turn_it_was_made_in() -> None:
     make_topic(pair.master, "T")
     pair.master.parts.end_turn()
     pair.network.deliver()
-    assert pair.slave.parts.topics.get("T") is not None and pair.copy.age_ms == 0
+    assert pair.slave.parts.metadata.topics.get("T") is not None and pair.copy.age_ms == 0
 
 
 def test_what_changes_all_the_time_is_told_once_an_interval() -> None:
@@ -122,9 +122,9 @@ def test_what_changes_all_the_time_is_told_once_an_interval() -> None:
     pair.run(5000)
     pair.network.code_counts.clear()
     for number in range(100):
-        pair.master.parts.cursors.commit("g", "T", 0, number)
+        pair.master.parts.metadata.cursors.commit("g", "T", 0, number)
         pair.run(100)
-        assert pair.slave.parts.cursors.query("g", "T", 0) >= number - 5
+        assert pair.slave.parts.metadata.cursors.query("g", "T", 0) >= number - 5
     assert 18 <= pair.network.code_counts[Code.PYMQ_COPY_METADATA] <= 20
 
 
@@ -133,13 +133,13 @@ def test_while_the_master_is_frozen_the_slave_asks_at_each_interval() -> None:
     pair = Pair()
     pair.run(5000)
     assert pair.network.held and pair.copy.age_ms > 0
-    pair.master.parts.write_fence.begin(10_000, "a promotion")
+    pair.master.parts.replication.write_fence.begin(10_000, "a promotion")
     pair.run(400)
     assert not pair.network.held and pair.copy.age_ms < 400
     pair.network.code_counts.clear()
     pair.run(3000)
     assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 10
-    pair.master.parts.write_fence.end()
+    pair.master.parts.replication.write_fence.end()
     pair.run(400)
     assert pair.network.held
 
@@ -152,11 +152,11 @@ def test_offsets_that_were_committed_here_do_not_wait_for_a_change_there() -> No
     pair.run(5000)
     pair.copy_log()
     assert pair.network.held
-    pair.slave.parts.cursors.commit("g", "T", 0, 1)
+    pair.slave.parts.metadata.cursors.commit("g", "T", 0, 1)
     pair.run(400)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 1
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 1
     pair.run(1000)
-    assert len(pair.slave.parts.pending_offsets) == 0 and len(pair.network.held) == 1
+    assert len(pair.slave.parts.metadata.pending_offsets) == 0 and len(pair.network.held) == 1
 
 
 def test_a_held_question_to_a_master_that_is_followed_no_more_is_given_up() -> None:
@@ -168,9 +168,9 @@ def test_a_held_question_to_a_master_that_is_followed_no_more_is_given_up() -> N
     pair.ha_client.is_following = True
     pair.tick()
     pair.network.deliver()
-    assert pair.slave.parts.topics.get("T") is None, "what it was told comes too late"
+    assert pair.slave.parts.metadata.topics.get("T") is None, "what it was told comes too late"
     pair.run(400)
-    assert pair.slave.parts.topics.get("T") is not None and pair.copy.problem == ""
+    assert pair.slave.parts.metadata.topics.get("T") is not None and pair.copy.problem == ""
     assert len(pair.network.held) == 1, "the master keeps no more than one"
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_taken_from_who_is_not_followed() -> None:
     pair.copy.tick()
     pair.ha_client.is_following = False
     pair.network.answer_all()
-    assert pair.slave.parts.topics.get("T") is None and "not followed" in pair.copy.problem
+    assert pair.slave.parts.metadata.topics.get("T") is None and "not followed" in pair.copy.problem
 
 
 def test_a_closed_copy_takes_no_late_answer() -> None:
@@ -227,7 +227,7 @@ def test_a_closed_copy_takes_no_late_answer() -> None:
     pair.copy.tick()
     pair.copy.close()
     pair.network.answer_all()
-    assert pair.slave.parts.topics.get("T") is None
+    assert pair.slave.parts.metadata.topics.get("T") is None
     pair.clock.advance(10_000)
     pair.copy.tick()
     assert not pair.network.asked
@@ -242,9 +242,9 @@ def test_lost_questions_and_answers_are_asked_again(caplog: pytest.LogCaptureFix
     pair.clock.advance(300)
     pair.copy.tick()
     pair.network.answer_one(lose_answer=True)
-    assert pair.slave.parts.topics.get("T") is None and pair.copy.problem == "the answer was lost"
+    assert pair.slave.parts.metadata.topics.get("T") is None and pair.copy.problem == "the answer was lost"
     pair.run(300)
-    assert pair.slave.parts.topics.get("T") is not None and pair.copy.problem == ""
+    assert pair.slave.parts.metadata.topics.get("T") is not None and pair.copy.problem == ""
     assert "could not be copied from master 10.0.0.1:10911: the answer was lost" in caplog.text
     assert "are copied from master 10.0.0.1:10911 again" in caplog.text
 
@@ -254,7 +254,7 @@ def test_a_master_that_restarts_repeats_no_version() -> None:
     make_topic(pair.master, "T")
     make_group(pair.master, "g")
     pair.master.put("T")
-    pair.master.parts.cursors.commit("g", "T", 0, 1)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 1)
     pair.run(1000)
     files = pair.master.files
     pair.stop_master()
@@ -268,7 +268,7 @@ def test_a_master_that_restarts_repeats_no_version() -> None:
         file.pwrite(0, raw)
     pair.start_master()
     pair.run(1000)
-    assert pair.slave.parts.cursors.all_groups() == ["h"]
+    assert pair.slave.parts.metadata.cursors.all_groups() == ["h"]
     assert_equal(pair)
 
 
@@ -277,12 +277,14 @@ def test_a_restarted_slave_goes_on_with_what_it_had() -> None:
     make_topic(pair.master, "T")
     make_group(pair.master, "g")
     pair.master.put("T")
-    pair.master.parts.cursors.commit("g", "T", 0, 1)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 1)
     pair.run(1000)
     pair.stop_master()
     pair.restart_slave()
-    assert pair.slave.parts.topics.get("T") is not None and pair.slave.parts.groups.get("g") is not None
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 1
+    assert (
+        pair.slave.parts.metadata.topics.get("T") is not None and pair.slave.parts.metadata.groups.get("g") is not None
+    )
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 1
     pair.start_master()
     pair.run(1000)
     assert_equal(pair)
@@ -290,10 +292,10 @@ def test_a_restarted_slave_goes_on_with_what_it_had() -> None:
 
 def test_a_slave_makes_no_topics_of_its_own() -> None:
     pair = Pair()
-    assert pair.slave.parts.topics.all() == {} and not pair.has_file(pair.slave, "topics")
-    assert pair.slave.parts.topics.is_system("SELF_TEST_TOPIC")
+    assert pair.slave.parts.metadata.topics.all() == {} and not pair.has_file(pair.slave, "topics")
+    assert pair.slave.parts.metadata.topics.is_system("SELF_TEST_TOPIC")
     master = pair.promote()
-    assert master.parts.topics.get("SELF_TEST_TOPIC") is not None
+    assert master.parts.metadata.topics.get("SELF_TEST_TOPIC") is not None
 
 
 def test_of_many_offsets_only_what_changed_is_sent() -> None:
@@ -303,16 +305,16 @@ def test_of_many_offsets_only_what_changed_is_sent() -> None:
         make_group(pair.master, f"group-{number}")
     pair.master.put("T")
     for number in range(500):
-        pair.master.parts.cursors.commit(f"group-{number}", "T", 0, 1)
+        pair.master.parts.metadata.cursors.commit(f"group-{number}", "T", 0, 1)
     pair.run(1000)
-    pair.master.parts.cursors.commit("group-7", "T", 0, 0)
+    pair.master.parts.metadata.cursors.commit("group-7", "T", 0, 0)
     pair.run(300)
     reply = pair.network.replies[-1]
     assert len(reply.body) < 500 and b"group-7" in reply.body and b"group-8" not in reply.body
-    assert pair.slave.parts.cursors.query("group-7", "T", 0) == 0
-    pair.master.parts.cursors.forget_group("group-8")
+    assert pair.slave.parts.metadata.cursors.query("group-7", "T", 0) == 0
+    pair.master.parts.metadata.cursors.forget_group("group-8")
     pair.run(300)
-    assert pair.slave.parts.cursors.query("group-8", "T", 0) == -1
+    assert pair.slave.parts.metadata.cursors.query("group-8", "T", 0) == -1
     assert_equal(pair)
 
 
@@ -323,9 +325,9 @@ def test_a_long_answer_is_cut_between_tables(monkeypatch: pytest.MonkeyPatch) ->
     make_group(pair.master, "g")
     pair.copy.tick()
     pair.network.answer_one()
-    assert pair.slave.parts.topics.get("T") is None, "deletions are a table already"
+    assert pair.slave.parts.metadata.topics.get("T") is None, "deletions are a table already"
     pair.network.answer_one()
-    assert pair.slave.parts.topics.get("T") is not None and pair.slave.parts.groups.get("g") is None
+    assert pair.slave.parts.metadata.topics.get("T") is not None and pair.slave.parts.metadata.groups.get("g") is None
     pair.network.answer_all()
     assert_equal(pair)
     assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 6
@@ -361,7 +363,7 @@ def test_an_answer_that_makes_no_sense_is_told_and_asked_for_again(body: bytes) 
     on_answer(Reply(body=body).to_command(command))
     assert "could not be taken" in pair.copy.problem
     pair.run(300)
-    assert pair.copy.problem == "" and pair.slave.parts.topics.get("T") is not None
+    assert pair.copy.problem == "" and pair.slave.parts.metadata.topics.get("T") is not None
 
 
 def test_tables_of_a_newer_master_that_this_version_does_not_know_are_left_out() -> None:
@@ -381,8 +383,8 @@ def test_a_full_disk_on_the_slave_is_tried_again() -> None:
     make_topic(pair.master, "T")
     with failing(pair.slave, "pwrite", "topics.json"):
         pair.run(1000)
-        assert pair.slave.parts.topics.get("T") is not None and not pair.has_file(pair.slave, "topics")
-    pair.slave.parts.topics.tick()
+        assert pair.slave.parts.metadata.topics.get("T") is not None and not pair.has_file(pair.slave, "topics")
+    pair.slave.parts.metadata.topics.tick()
     assert "T" in pair.file(pair.slave, "topics")["topicConfigTable"]
 
 

@@ -62,10 +62,10 @@ class Model:
 
     def make_topic(self, name: str, queue_count: int) -> None:
         topic = TopicConfig(topic_name=name, read_queue_nums=queue_count, write_queue_nums=queue_count)
-        self.pair.master.parts.topics.put([topic])
+        self.pair.master.parts.metadata.topics.put([topic])
 
     def make_group(self, group: str, retries: int) -> None:
-        self.pair.master.parts.groups.put([SubscriptionGroupConfig(group_name=group, retry_max_times=retries)])
+        self.pair.master.parts.metadata.groups.put([SubscriptionGroupConfig(group_name=group, retry_max_times=retries)])
 
     def do(self, step: tuple[object, ...]) -> None:
         getattr(self, "do_" + str(step[0]).replace(" ", "_"))(*step[1:])
@@ -85,9 +85,13 @@ class Model:
             return
         parts = (self.pair.slave if on_slave else self.pair.master).parts
         before = self.offset(self.pair.master, group, name, queue_id)
-        if parts.topics.get(name) is None or parts.groups.get(group) is None or (not on_slave and offset < before):
+        if (
+            parts.metadata.topics.get(name) is None
+            or parts.metadata.groups.get(group) is None
+            or (not on_slave and offset < before)
+        ):
             return
-        parts.cursors.commit(group, name, queue_id, offset)
+        parts.metadata.cursors.commit(group, name, queue_id, offset)
         key = (group, name, queue_id)
         self.committed[key] = max(self.committed.get(key, -1), offset)
 
@@ -123,7 +127,7 @@ class Model:
         self.make_group(group, retries)
 
     def do_reset(self, group: str, name: str, queue_id: int) -> None:
-        self.pair.master.parts.cursors.reset(group, name, queue_id, 0)
+        self.pair.master.parts.metadata.cursors.reset(group, name, queue_id, 0)
 
     def do_kill_slave(self) -> None:
         self.pair.copy.close()
@@ -132,7 +136,7 @@ class Model:
 
     @staticmethod
     def offset(world: World, group: str, name: str, queue_id: int) -> int:
-        return world.parts.cursors.query(group, name, queue_id)
+        return world.parts.metadata.cursors.query(group, name, queue_id)
 
     def rest(self) -> None:
         """Everything is answered, for longer than the slowest interval."""
@@ -143,11 +147,11 @@ class Model:
 
     def check_equal(self) -> None:
         master, slave = self.pair.master.parts, self.pair.slave.parts
-        assert slave.topics.as_table() == master.topics.as_table()
-        assert slave.groups.as_table() == master.groups.as_table()
-        assert in_order(slave.cursors.as_table()) == in_order(master.cursors.as_table())
-        assert slave.delays.as_table() == master.delays.as_table()
-        assert not len(slave.pending_offsets) and self.pair.copy.problem == ""
+        assert slave.metadata.topics.as_table() == master.metadata.topics.as_table()
+        assert slave.metadata.groups.as_table() == master.metadata.groups.as_table()
+        assert in_order(slave.metadata.cursors.as_table()) == in_order(master.metadata.cursors.as_table())
+        assert slave.messages.delays.as_table() == master.messages.delays.as_table()
+        assert not len(slave.metadata.pending_offsets) and self.pair.copy.problem == ""
         for name in ("topics", "subscriptionGroup", "consumerOffset"):
             theirs = self.pair.file(self.pair.master, name)
             assert in_order(self.pair.file(self.pair.slave, name)) == in_order(theirs), name
@@ -156,7 +160,7 @@ class Model:
         master, slave = self.pair.master.parts, self.pair.slave.parts
         for name in TOPICS:
             for group in GROUPS:
-                for queue_id, offset in master.cursors.offsets(group, name).items():
+                for queue_id, offset in master.metadata.cursors.offsets(group, name).items():
                     assert offset <= master.store.max_offset(name, queue_id)
         ends = {key: master.store.max_offset(*key) for key in master.store.queues()}
         assert {key: slave.store.max_offset(*key) for key in slave.store.queues()} == ends

@@ -16,17 +16,17 @@ from pymq.wire.codes import RequestCode as Code
 from pymq.wire.codes import ResponseCode
 from tests.broker.disk import failing
 from tests.broker.replication.pair import Pair
-from tests.broker.world import Caller
+from tests.broker.world import Caller, slave_side
 
 
 def joined_pair(messages: int = 5) -> Pair:
     """T and g are on both; the master's queue 0 has messages, g has consumed one."""
     pair = Pair()
-    pair.master.parts.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
-    pair.master.parts.groups.put([SubscriptionGroupConfig(group_name="g")])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)])
+    pair.master.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="g")])
     for _ in range(messages):
         pair.master.put("T")
-    pair.master.parts.cursors.commit("g", "T", 0, 1)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 1)
     pair.run(1000)
     return pair
 
@@ -42,12 +42,12 @@ def test_what_is_committed_while_the_master_is_away_is_there_when_it_is_back() -
     pair.stop_master()
     commit(pair, 4)
     pair.run(2000)
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 4
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 4
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
     pair.start_master()
     pair.run(1000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 4
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 4
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 4
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 4
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {}}
 
 
@@ -58,19 +58,26 @@ def test_a_group_that_began_while_the_master_was_away_is_there_when_it_is_back()
     pair.run(1000)
     pair.start_master()
     pair.run(1000)
-    assert pair.master.parts.groups.get("new") is not None
-    assert pair.master.parts.cursors.query("new", "T", 0) == pair.slave.parts.cursors.query("new", "T", 0) == 4
-    assert not len(pair.slave.parts.pending_offsets)
+    assert pair.master.parts.metadata.groups.get("new") is not None
+    assert (
+        pair.master.parts.metadata.cursors.query("new", "T", 0)
+        == pair.slave.parts.metadata.cursors.query("new", "T", 0)
+        == 4
+    )
+    assert not len(pair.slave.parts.metadata.pending_offsets)
 
 
 def test_one_that_the_master_has_no_room_for_keeps_no_others_back(caplog: pytest.LogCaptureFixture) -> None:
     pair = joined_pair()
     commit(pair, 4, group="new")
     commit(pair, 5)
-    pair.master.parts.groups._config.group_count_max = 1
+    pair.master.parts.metadata.groups._config.group_count_max = 1
     pair.run(1000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 5 and pair.master.parts.groups.get("new") is None
-    assert not len(pair.slave.parts.pending_offsets) and "limit of 1 consumer groups" in caplog.text
+    assert (
+        pair.master.parts.metadata.cursors.query("g", "T", 0) == 5
+        and pair.master.parts.metadata.groups.get("new") is None
+    )
+    assert not len(pair.slave.parts.metadata.pending_offsets) and "limit of 1 consumer groups" in caplog.text
 
 
 def test_the_slave_s_restart_forgets_none() -> None:
@@ -78,31 +85,38 @@ def test_the_slave_s_restart_forgets_none() -> None:
     pair.stop_master()
     commit(pair, 3)
     pair.restart_slave()
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 3 and len(pair.slave.parts.pending_offsets) == 1
+    assert (
+        pair.slave.parts.metadata.cursors.query("g", "T", 0) == 3
+        and len(pair.slave.parts.metadata.pending_offsets) == 1
+    )
     pair.start_master()
     pair.run(1000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 3
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 3
 
 
 def test_a_commit_beside_a_living_master_is_forwarded() -> None:
     pair = joined_pair()
     commit(pair, 2)
     pair.run(500)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 2 and not len(pair.slave.parts.pending_offsets)
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 2 and not len(
+        pair.slave.parts.metadata.pending_offsets
+    )
 
 
 def test_while_the_master_hands_over_it_waits_and_holds_up_no_tables() -> None:
     pair = joined_pair()
-    pair.master.parts.write_fence.begin(60_000, "hand-over")
+    pair.master.parts.replication.write_fence.begin(60_000, "hand-over")
     commit(pair, 4)
     pair.run(2000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 1
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 1
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
-    assert pair.slave.parts.metadata is not None
-    assert (pair.slave.parts.metadata.problem, pair.slave.parts.metadata.age_ms < 1000) == ("", True)
-    pair.master.parts.write_fence.end()
+    assert (
+        slave_side(pair.slave.parts).metadata_copy.problem,
+        slave_side(pair.slave.parts).metadata_copy.age_ms < 1000,
+    ) == ("", True)
+    pair.master.parts.replication.write_fence.end()
     pair.run(1000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 4
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 4
 
 
 def test_a_greater_offset_of_the_master_wins() -> None:
@@ -110,9 +124,13 @@ def test_a_greater_offset_of_the_master_wins() -> None:
     pair.stop_master()
     commit(pair, 2)
     pair.start_master()
-    pair.master.parts.cursors.commit("g", "T", 0, 5)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 5)
     pair.run(1000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == pair.slave.parts.cursors.query("g", "T", 0) == 5
+    assert (
+        pair.master.parts.metadata.cursors.query("g", "T", 0)
+        == pair.slave.parts.metadata.cursors.query("g", "T", 0)
+        == 5
+    )
     assert Code.UPDATE_CONSUMER_OFFSET not in pair.network.code_counts, "there was nothing to send"
 
 
@@ -122,20 +140,24 @@ def test_the_master_s_offset_never_goes_back_by_one_that_comes_late() -> None:
     commit(pair, 3)
     pair.copy.tick()
     pair.network.answer_one()
-    pair.master.parts.cursors.commit("g", "T", 0, 4)  # after the slave was told 1, before its own commit comes
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 4)  # after the slave was told 1, before its own commit comes
     pair.network.answer_all()
     assert pair.network.code_counts[Code.UPDATE_CONSUMER_OFFSET] == 1
-    assert pair.master.parts.cursors.query("g", "T", 0) == 4
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 4
     pair.run(300)
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 4 and not len(pair.slave.parts.pending_offsets)
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 4 and not len(
+        pair.slave.parts.metadata.pending_offsets
+    )
 
 
 def test_an_older_commit_here_changes_nothing() -> None:
     pair = joined_pair()
-    pair.master.parts.cursors.commit("g", "T", 0, 5)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 5)
     pair.run(500)
     commit(pair, 2)
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 5 and not len(pair.slave.parts.pending_offsets)
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 5 and not len(
+        pair.slave.parts.metadata.pending_offsets
+    )
 
 
 def test_a_commit_may_lie_behind_what_the_slave_has() -> None:
@@ -143,18 +165,22 @@ def test_a_commit_may_lie_behind_what_the_slave_has() -> None:
     assert pair.slave.parts.store.max_offset("T", 0) == 0, "this slave's log got nothing"
     commit(pair, 5)
     pair.run(500)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 5
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 5
 
 
 def test_what_the_master_can_t_have_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     pair = joined_pair()
     commit(pair, 6)
-    pair.slave.parts.cursors.commit("g", "T", 9, 1)
+    pair.slave.parts.metadata.cursors.commit("g", "T", 9, 1)
     pair.run(1000)
-    assert pair.master.parts.cursors.offsets("g", "T") == {0: 1} and not len(pair.slave.parts.pending_offsets)
+    assert pair.master.parts.metadata.cursors.offsets("g", "T") == {0: 1} and not len(
+        pair.slave.parts.metadata.pending_offsets
+    )
     assert "did not take PendingOffset(group='g', topic='T', queue_id=9, offset=1)" in caplog.text
-    assert pair.slave.parts.cursors.offsets("g", "T") == {0: 1}, "it stands here no more, though nothing changed there"
-    assert pair.slave.parts.cursors.offsets("g", "T") == {0: 1}, "here it is gone too"
+    assert pair.slave.parts.metadata.cursors.offsets("g", "T") == {0: 1}, (
+        "it stands here no more, though nothing changed there"
+    )
+    assert pair.slave.parts.metadata.cursors.offsets("g", "T") == {0: 1}, "here it is gone too"
 
 
 def test_of_messages_that_a_crash_took_only_those_that_are_left_count_as_consumed() -> None:
@@ -171,8 +197,10 @@ def test_of_messages_that_a_crash_took_only_those_that_are_left_count_as_consume
     pair.master.put("T", b"stored since, with a lost one's offset")
     pair.ha_client.is_following = True
     pair.run(1000)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 3 and not len(pair.slave.parts.pending_offsets)
-    assert pair.slave.parts.cursors.query("g", "T", 0) == 3
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 3 and not len(
+        pair.slave.parts.metadata.pending_offsets
+    )
+    assert pair.slave.parts.metadata.cursors.query("g", "T", 0) == 3
 
 
 def test_a_lost_answer_sends_it_again() -> None:
@@ -182,15 +210,18 @@ def test_a_lost_answer_sends_it_again() -> None:
     pair.copy.tick()
     pair.network.answer_one()
     pair.network.answer_one(lose_answer=True)
-    assert pair.master.parts.cursors.query("g", "T", 0) == 3 and len(pair.slave.parts.pending_offsets) == 1
+    assert (
+        pair.master.parts.metadata.cursors.query("g", "T", 0) == 3
+        and len(pair.slave.parts.metadata.pending_offsets) == 1
+    )
     pair.run(500)
-    assert not len(pair.slave.parts.pending_offsets)
+    assert not len(pair.slave.parts.metadata.pending_offsets)
 
 
 def test_a_deleted_topic_s_and_group_s_are_forgotten() -> None:
     pair = joined_pair()
-    pair.master.parts.topics.put([TopicConfig(topic_name="U")])
-    pair.master.parts.groups.put([SubscriptionGroupConfig(group_name="h")])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="U")])
+    pair.master.parts.metadata.groups.put([SubscriptionGroupConfig(group_name="h")])
     pair.run(500)
     pair.ha_client.is_following = False
     commit(pair, 4)
@@ -198,19 +229,19 @@ def test_a_deleted_topic_s_and_group_s_are_forgotten() -> None:
     caller = Caller(pair.master)
     caller.ok(Code.DELETE_TOPIC_IN_BROKER, topic="T")
     caller.ok(Code.DELETE_SUBSCRIPTIONGROUP, groupName="h")
-    pair.master.parts.topics.put([TopicConfig(topic_name="T")])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     for _ in range(9):
         pair.master.put("T")
     pair.ha_client.is_following = True
     pair.run(1000)
-    assert not len(pair.slave.parts.pending_offsets)
-    assert pair.master.parts.cursors.query("g", "T", 0) == -1, "4 was an offset of the old T"
+    assert not len(pair.slave.parts.metadata.pending_offsets)
+    assert pair.master.parts.metadata.cursors.query("g", "T", 0) == -1, "4 was an offset of the old T"
 
 
 def test_many_are_sent_some_at_a_time() -> None:
     pair = joined_pair()
     for number in range(200):
-        pair.master.parts.groups.put([SubscriptionGroupConfig(group_name=f"g{number}")])
+        pair.master.parts.metadata.groups.put([SubscriptionGroupConfig(group_name=f"g{number}")])
     pair.run(500)
     for number in range(200):
         commit(pair, 3, group=f"g{number}")
@@ -220,7 +251,7 @@ def test_many_are_sent_some_at_a_time() -> None:
     assert len(pair.network.asked) == ASKED_AT_ONCE
     pair.network.answer_all()
     assert pair.network.code_counts[Code.UPDATE_CONSUMER_OFFSET] == 200
-    assert all(pair.master.parts.cursors.query(f"g{number}", "T", 0) == 3 for number in range(200))
+    assert all(pair.master.parts.metadata.cursors.query(f"g{number}", "T", 0) == 3 for number in range(200))
 
 
 def test_too_many_are_refused() -> None:
@@ -242,7 +273,7 @@ def test_too_many_are_refused() -> None:
 def test_so_many_wait_at_most() -> None:
     pair = joined_pair()
     pair.stop_master()
-    pending = pair.slave.parts.pending_offsets
+    pending = pair.slave.parts.metadata.pending_offsets
     for queue_id in range(PENDING_COUNT_MAX):
         pending.note("g", "T", queue_id, 1)
     pending.note("g", "T", 0, 2)
@@ -267,18 +298,18 @@ def test_a_promoted_slave_makes_them_its_own_as_far_as_its_log_goes() -> None:
     for queue_id in (0, 1):
         for _ in range(3):
             pair.slave.put("T", queue_id=queue_id)  # what it got of the log
-    pair.master.parts.cursors.commit("g", "T", 0, 5)
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 5)
     pair.run(500)
     pair.stop_master()
     commit(pair, 2, queue_id=1)
     commit(pair, 7, queue_id=2)
     master = pair.promote()
-    cursors = master.parts.cursors
+    cursors = master.parts.metadata.cursors
     assert cursors.offsets("g", "T") == {0: 3, 1: 2, 2: 0}
     assert pair.file(master, "consumerOffset")["offsetTable"] == {"T@g": {"0": 3, "1": 2, "2": 0}}
     assert pair.file(master, "pendingOffsets") == {"pendingOffsets": {}}
     cursors.reset("g", "T", 1, 0)
-    assert master.reopened(**pair.settings).parts.cursors.query("g", "T", 1) == 0, "they count once"
+    assert master.reopened(**pair.settings).parts.metadata.cursors.query("g", "T", 1) == 0, "they count once"
 
 
 def test_a_negative_offset_is_refused() -> None:

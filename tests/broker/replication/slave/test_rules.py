@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from pymq.broker.replication.slave.rules import LEFT_TO_MASTER, REFUSED, SERVED, refusal_text
-from pymq.broker.routes import broker_routes
+from pymq.broker.wiring import routes_in_role
 from pymq.model.tables import TopicConfig
 from pymq.wire.codes import RequestCode, ResponseCode, request_name
 from tests.broker.fast.test_send import ordinary, payload_of
 from tests.broker.replication.pair import Pair
-from tests.broker.world import Caller, FakePeer, World
+from tests.broker.world import Caller, FakePeer, World, slave_side
 
 
 def test_every_route_is_either_served_or_refused() -> None:
-    codes = {route.code for route in broker_routes(World().parts)}
+    codes = {route.code for route in routes_in_role(World().parts)}
     classes = (SERVED, LEFT_TO_MASTER, set(REFUSED))
     assert {request_name(code) for code in codes.difference(*classes)} == set(), "not classified"
     assert {request_name(code) for code in set().union(*classes) - codes} == set(), "not in the table any more"
@@ -26,9 +26,9 @@ def test_every_route_is_either_served_or_refused() -> None:
 
 def test_what_is_asked_of_a_whole_cluster_is_left_to_the_master() -> None:
     slave = World(brokerId="1")
-    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
     reply = Caller(slave).ok(RequestCode.CLEAN_UNUSED_TOPIC)
-    assert "nothing was done here" in (reply.remark or "") and slave.parts.topics.get("T") is not None
+    assert "nothing was done here" in (reply.remark or "") and slave.parts.metadata.topics.get("T") is not None
 
 
 def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
@@ -36,19 +36,18 @@ def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
     world.put("Gone", b"1")
     world.parts.close()
     slave = World(world.files, world.clock, brokerId="1")
-    slave.parts.cursors.take_over({"offsetTable": {"Gone@g": {"0": 1}}}, is_part=False)  # type: ignore[attr-defined]
+    slave.parts.metadata.cursors.take_over({"offsetTable": {"Gone@g": {"0": 1}}}, is_part=False)  # type: ignore[attr-defined]
     queue = slave.parts.store.queue_view("Gone", 0)
     assert queue is not None
     queue.min_offset = queue.max_offset  # as after its segment went
     Caller(slave).ok(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
-    assert slave.parts.store.queue_end("Gone", 0) is None and slave.parts.cursors.query("g", "Gone", 0) == 1
+    assert slave.parts.store.queue_end("Gone", 0) is None and slave.parts.metadata.cursors.query("g", "Gone", 0) == 1
 
 
 @pytest.mark.parametrize("code", sorted(REFUSED), ids=request_name)
 def test_what_is_refused_names_slave_and_master(code: int) -> None:
     slave = World(brokerId="1")
-    assert slave.parts.ha_client is not None
-    slave.parts.ha_client.note_master("10.0.0.1:10911", "10.0.0.1:10912")
+    slave_side(slave.parts).ha_client.note_master("10.0.0.1:10911", "10.0.0.1:10912")
     got, remark = Caller(slave).refused(code, b"nonsense", no="fields")
     assert got == REFUSED[code][0]
     assert remark.startswith("broker-a is a slave (id 1) and ") and remark.endswith("ask its master at 10.0.0.1:10911")
@@ -70,10 +69,10 @@ class FakeReply:
 
 def test_sends_are_refused_on_the_short_way_too() -> None:
     slave = World(brokerId="1")
-    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
     peer = FakePeer()
-    assert not slave.parts.fast_path(peer, payload_of(ordinary(b="T"), b"body"))  # type: ignore[arg-type]
-    slave.parts.writer.commit()
+    assert not slave.parts.requests.fast_path(peer, payload_of(ordinary(b="T"), b"body"))  # type: ignore[arg-type]
+    slave.parts.messages.writer.commit()
     assert peer.frames == [] and slave.parts.store.physical_max_offset == 0
     assert slave.parts.store.queue_end("T", 1) is None, "no queue is made for it"
 
@@ -93,7 +92,7 @@ PULL: dict[str, Any] = {
 
 def test_clients_are_served_and_make_nothing() -> None:
     pair = Pair()
-    pair.master.parts.topics.put([TopicConfig(topic_name="T")])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     pair.run(1000)
     slave, caller = pair.slave, Caller(pair.slave)
     before = {path: bytes(node.data) for path, node in slave.files.nodes.items() if "/config/" in path}
@@ -101,33 +100,37 @@ def test_clients_are_served_and_make_nothing() -> None:
     assert caller.json(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="new") == {"consumerIdList": ["c"]}
     reply = caller.ask(RequestCode.PULL_MESSAGE, **PULL)
     assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
-    for parts_tick in (slave.parts.topics.tick, slave.parts.groups.tick, slave.parts.cursors.tick):
+    for parts_tick in (
+        slave.parts.metadata.topics.tick,
+        slave.parts.metadata.groups.tick,
+        slave.parts.metadata.cursors.tick,
+    ):
         parts_tick()
     after = {path: bytes(node.data) for path, node in slave.files.nodes.items() if "/config/" in path}
-    assert after == before and slave.parts.groups.get("new") is None
-    assert slave.parts.topics.get("%RETRY%new") is None
+    assert after == before and slave.parts.metadata.groups.get("new") is None
+    assert slave.parts.metadata.topics.get("%RETRY%new") is None
 
 
 def test_a_group_the_master_has_not_met_may_commit() -> None:
     pair = Pair()
-    pair.master.parts.topics.put([TopicConfig(topic_name="T")])
+    pair.master.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     pair.run(1000)
     caller = Caller(pair.slave)
     commit: dict[str, Any] = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 7}
     caller.ok(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
-    assert pair.slave.parts.cursors.query("new", "T", 0) == 7
+    assert pair.slave.parts.metadata.cursors.query("new", "T", 0) == 7
     code, _ = Caller(pair.master).refused(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def test_where_groups_are_made_by_hand_a_slave_takes_no_others() -> None:
     slave = World(brokerId="1", autoCreateSubscriptionGroup="false")
-    slave.parts.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
+    slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
     code, _ = Caller(slave).refused(RequestCode.PULL_MESSAGE, **PULL)
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def test_refused_routes_need_no_header() -> None:
-    routes = {route.code: route for route in broker_routes(World(brokerId="1").parts)}
+    routes = {route.code: route for route in routes_in_role(World(brokerId="1").parts)}
     assert all(routes[code].header is None for code in REFUSED if code in routes)
     assert routes[RequestCode.PULL_MESSAGE].header is not None

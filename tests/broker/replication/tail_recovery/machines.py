@@ -12,7 +12,7 @@ from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.roles.group_probe import Member
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.replication.tail_recovery.tail_search import RecoveredTail
-from pymq.broker.routes import broker_dispatcher
+from pymq.broker.wiring import broker_dispatcher
 from pymq.clock import ManualClock
 from pymq.store.disk.json_table import JsonTable
 from pymq.store.disk.memory_fs import MemoryFiles
@@ -20,7 +20,7 @@ from pymq.wire.bodies_replication import ReplicationStatus
 from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.broker.replication.asking import Asking
-from tests.broker.world import ROOT, FakePeer, World
+from tests.broker.world import ROOT, FakePeer, World, slave_side
 from tests.crash.losses import DROP_ALL, Loss
 
 SEGMENT = 65_536
@@ -57,13 +57,13 @@ class Machines:
     def copy(self, address: str, end: int | None = None) -> None:
         """The slave gets the master's log, or what of it lies below ``end``."""
         ours, slave = self.master.parts, self.slaves[address].parts
-        assert slave.follower is not None
-        self.master.parts.tail_recovery.note_slave(IDS[address], address)
-        slave.epoch_file.follow(ours.epoch_file.history, slave.follower.end)
+        follower = slave_side(slave).follower
+        self.master.parts.replication.tail_recovery.note_slave(IDS[address], address)
+        slave.replication.epoch_file.follow(ours.replication.epoch_file.history, follower.end)
         end = ours.store.physical_max_offset if end is None else end
-        while (at := slave.follower.end) < end:
-            slave.follower.append(at, bytes(ours.store.read_log(at, end - at)))
-            slave.follower.dispatch()
+        while (at := follower.end) < end:
+            follower.append(at, bytes(ours.store.read_log(at, end - at)))
+            follower.dispatch()
 
     def lose_power(self, loss: Loss = DROP_ALL) -> None:
         """What the master's disk has not, is gone; its store is opened again, the group not asked yet."""
@@ -80,7 +80,7 @@ class Machines:
         """What the master comes to before it serves."""
 
         async def found() -> RecoveredTail:
-            return await self.master.parts.tail_recovery.search(self._ask, self._pause, self._members)
+            return await self.master.parts.replication.tail_recovery.search(self._ask, self._pause, self._members)
 
         return asyncio.run(found())
 
@@ -132,7 +132,7 @@ class Machines:
 
     @property
     def epoch_history(self) -> EpochHistory:
-        return self.master.parts.epoch_file.history
+        return self.master.parts.replication.epoch_file.history
 
     def log_of(self, world: World) -> bytes:
         store = world.parts.store

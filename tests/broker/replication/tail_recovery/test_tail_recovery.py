@@ -16,7 +16,7 @@ from pymq.wire.bodies_replication import JoinRequest, ReplicationStatus
 from pymq.wire.codes import RequestCode, ResponseCode
 from tests.broker.replication.asking import NAMESRV, status
 from tests.broker.replication.tail_recovery.machines import FIRST, SECOND, SEGMENT, Machines
-from tests.broker.world import ROOT, Caller, World
+from tests.broker.world import ROOT, Caller, World, slave_side
 
 BODIES = [b"%d" % number for number in range(6)]
 
@@ -24,7 +24,7 @@ BODIES = [b"%d" % number for number in range(6)]
 def machines(slave_count: int = 1, **settings: Any) -> Machines:
     """Six messages, of which the master's disk has two; every slave has them, and none answers now."""
     group = Machines(slave_count, namesrvAddr=NAMESRV, brokerRole="SYNC_MASTER", **settings)
-    group.master.parts.topics.put([TopicConfig(topic_name="T")])
+    group.master.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     group.put(*BODIES[:2])
     group.master.parts.store.sync()
     group.put(*BODIES[2:])
@@ -44,7 +44,7 @@ def opened_without(group: Machines, *addresses: str) -> Machines:
 def group_probe(group: Machines, *there: ReplicationStatus) -> list[RoleChange]:
     """What the master asks for after it has looked at its group."""
     group.network.brokers = {one.address: one for one in there}
-    group.master.parts.tail_recovery.tick()
+    group.master.parts.replication.tail_recovery.tick()
     group.network.answer_all()
     return group.master.role_changes
 
@@ -52,10 +52,10 @@ def group_probe(group: Machines, *there: ReplicationStatus) -> list[RoleChange]:
 def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
     group = opened_without(machines(), FIRST)
     parts = group.master.parts
-    assert parts.tail_recovery.is_fenced and not parts.store.is_writable
+    assert parts.replication.tail_recovery.is_fenced and not parts.store.is_writable
     assert (
-        f"slave 1 at {FIRST}" in parts.tail_recovery.fenced_for
-        and "brokerRole=ASYNC_MASTER" in parts.tail_recovery.fenced_for
+        f"slave 1 at {FIRST}" in parts.replication.tail_recovery.fenced_for
+        and "brokerRole=ASYNC_MASTER" in parts.replication.tail_recovery.fenced_for
     )
     assert group.epoch_history.newest_start == 0
     assert group.bodies == BODIES[:2], "reads go on"
@@ -65,7 +65,7 @@ def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
     )  # fmt: skip
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "nothing is stored" in why
     told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
-    assert parts.tail_recovery.fenced_for in told["problem"]
+    assert parts.replication.tail_recovery.fenced_for in told["problem"]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
     was_clean: bool, has_caught_up: bool, flush: str, is_in_doubt: bool
 ) -> None:
     world = World(role=Role(1), namesrvAddr=NAMESRV, flushDiskType=flush)
-    ha_client = world.parts.ha_client
+    ha_client = slave_side(world.parts).ha_client
     assert ha_client is not None
-    world.parts.tail_recovery.was_clean = was_clean
+    world.parts.replication.tail_recovery.was_clean = was_clean
     ha_client.has_caught_up = has_caught_up
     told = Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
     assert told["endInDoubt"] is is_in_doubt
@@ -91,7 +91,7 @@ def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
 
 def test_a_master_has_no_such_doubt() -> None:
     world = World()
-    world.parts.tail_recovery.was_clean = False
+    world.parts.replication.tail_recovery.was_clean = False
     assert Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["endInDoubt"] is False
 
 
@@ -101,10 +101,11 @@ def test_no_slave_is_told_to_cut_meanwhile() -> None:
     opened_without(group, FIRST)
     joining = JoinRequest(
         cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
-        log_start=0, log_end=slave.store.physical_max_offset, epoch_history=history_to_body(slave.epoch_file.history),
+        log_start=0, log_end=slave.store.physical_max_offset,
+        epoch_history=history_to_body(slave.replication.epoch_file.history),
     )  # fmt: skip
     code, why = Caller(group.master).refused(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
-    assert (code, why) == (ResponseCode.SERVICE_NOT_AVAILABLE, group.master.parts.tail_recovery.fenced_for)
+    assert (code, why) == (ResponseCode.SERVICE_NOT_AVAILABLE, group.master.parts.replication.tail_recovery.fenced_for)
 
 
 def test_a_consumer_that_is_further_than_the_log_keeps_its_place() -> None:
@@ -138,7 +139,7 @@ def test_what_is_answered_after_its_end_asks_for_no_role() -> None:
     """The broker may be a slave by then, which would become the master again."""
     group = opened_without(machines(), FIRST)
     group.network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
-    group.master.parts.tail_recovery.tick()
+    group.master.parts.replication.tail_recovery.tick()
     group.master.parts.leave_group("another master was made")
     group.network.answer_all()
     assert group.master.role_changes == []
@@ -151,10 +152,10 @@ def test_the_next_start_is_in_doubt_again_and_recovers_all() -> None:
     group.master.parts.close()
     assert group.master.files.exists(f"{ROOT}/abort")
     group.recover(group.master.files)
-    assert group.master.parts.tail_recovery.is_in_doubt
+    assert group.master.parts.replication.tail_recovery.is_in_doubt
     group.slaves[FIRST] = slave
     group.begin()
-    assert group.bodies == BODIES and not group.master.parts.tail_recovery.is_fenced
+    assert group.bodies == BODIES and not group.master.parts.replication.tail_recovery.is_fenced
 
 
 def test_an_operator_goes_on_without_them_by_promising_less() -> None:
@@ -165,7 +166,7 @@ def test_an_operator_goes_on_without_them_by_promising_less() -> None:
     group.master.parts.close()
     group.recover(group.master.files, brokerRole="ASYNC_MASTER")
     group.begin()
-    assert not group.master.parts.tail_recovery.is_fenced and group.master.parts.store.is_writable
+    assert not group.master.parts.replication.tail_recovery.is_fenced and group.master.parts.store.is_writable
     assert group.epoch_history.newest_start == group.master.parts.store.physical_max_offset
 
 
@@ -184,7 +185,7 @@ def test_when_a_missing_slave_is_reason_enough(
     settings: dict[str, Any], *, is_fenced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = opened_without(machines(2, **settings), SECOND)
-    assert group.master.parts.tail_recovery.is_fenced is is_fenced
+    assert group.master.parts.replication.tail_recovery.is_fenced is is_fenced
     assert f"slave 2 at {SECOND}" in caplog.text, "it is named in any case"
     assert group.bodies == BODIES, "the other one gave all"
 
@@ -193,7 +194,7 @@ def test_an_async_master_goes_on_and_says_so(caplog: pytest.LogCaptureFixture) -
     group = machines()
     group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
     opened_without(group, FIRST)
-    assert not group.master.parts.tail_recovery.is_fenced
+    assert not group.master.parts.replication.tail_recovery.is_fenced
     assert f"slave 1 at {FIRST} did not answer" in caplog.text
 
 
@@ -201,9 +202,9 @@ def test_a_newer_master_is_given_way_to_whatever_is_promised() -> None:
     group = machines()
     group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
     newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 10, "e" * 16)))
-    group.slaves[FIRST].parts.epoch_file.follow(newer, 1 << 20)
+    group.slaves[FIRST].parts.replication.epoch_file.follow(newer, 1 << 20)
     group.begin()
-    assert FIRST in group.master.parts.tail_recovery.fenced_for
+    assert FIRST in group.master.parts.replication.tail_recovery.fenced_for
     assert group_probe(group, status(FIRST, 0, epoch=2)) == [], "the watch steps down"
     assert len(group_probe(group, status(FIRST, 1, epoch=1))) == 1, "it is gone again"
 
@@ -222,9 +223,9 @@ def test_topics_that_were_lost_with_the_tail_are_made() -> None:
     group.master.put("unsaved", b"1", queue_id=5)
     group.copy(FIRST)
     group.lose_power()
-    assert group.master.parts.topics.get("unsaved") is None
+    assert group.master.parts.metadata.topics.get("unsaved") is None
     group.begin()
-    found = group.master.parts.topics.get("unsaved")
+    found = group.master.parts.metadata.topics.get("unsaved")
     assert found is not None and found.read_queue_nums == 6
 
 
@@ -232,15 +233,15 @@ def test_a_start_that_is_given_up_leaves_the_doubt() -> None:
     group = machines()
     group.master.parts.give_up()
     group.recover(group.master.files)
-    assert group.master.parts.tail_recovery.is_in_doubt
+    assert group.master.parts.replication.tail_recovery.is_in_doubt
 
 
 def test_slaves_that_join_are_noted_and_dropped_when_needless() -> None:
     group = Machines(1)
-    tail, slave = group.master.parts.tail_recovery, group.slaves[FIRST].parts
+    tail, slave = group.master.parts.replication.tail_recovery, group.slaves[FIRST].parts
     joining = JoinRequest(
         cluster="DefaultCluster", broker_name="broker-a", broker_id=1, address=FIRST, segment_size_bytes=SEGMENT,
-        log_start=0, log_end=0, epoch_history=history_to_body(slave.epoch_file.history),
+        log_start=0, log_end=0, epoch_history=history_to_body(slave.replication.epoch_file.history),
     )  # fmt: skip
     Caller(group.master).ok(RequestCode.PYMQ_JOIN_MASTER, msgspec.json.encode(joining))
     assert group.unsynced == {"1": FIRST}
@@ -267,6 +268,8 @@ def test_what_a_new_slave_is_not_sent_is_on_the_disk_before_it_follows() -> None
 def test_a_slave_s_own_tail_is_never_in_doubt() -> None:
     group = Machines(1)
     slave = group.slaves[FIRST]
-    assert not slave.parts.tail_recovery.is_in_doubt and slave.parts.tail_recovery.fenced_for == ""
-    slave.parts.tail_recovery.tick()
+    assert (
+        not slave.parts.replication.tail_recovery.is_in_doubt and slave.parts.replication.tail_recovery.fenced_for == ""
+    )
+    slave.parts.replication.tail_recovery.tick()
     assert RecoveredTail(1, 5).size_bytes == 4

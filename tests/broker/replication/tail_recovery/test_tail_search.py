@@ -17,6 +17,7 @@ from pymq.wire.codes import RequestCode
 from pymq.wire.command import Command
 from tests.broker.replication.asking import status
 from tests.broker.replication.tail_recovery.machines import FIRST, SECOND, SEGMENT, Machines
+from tests.broker.world import slave_side
 from tests.crash.losses import random_loss
 
 BODIES = [b"%d" % number for number in range(10)]
@@ -36,7 +37,7 @@ def test_what_a_slave_has_is_back_before_a_epoch_begins() -> None:
     group.copy(FIRST)
     end = group.master.parts.store.physical_max_offset
     group.lose_power()
-    assert group.master.parts.tail_recovery.is_in_doubt
+    assert group.master.parts.replication.tail_recovery.is_in_doubt
     recovered_tail = group.search()
     assert (recovered_tail.end, recovered_tail.sources, recovered_tail.missing) == (end, (FIRST,), {})
     assert recovered_tail.size_bytes == end - recovered_tail.start > 0
@@ -58,7 +59,7 @@ def test_the_log_is_as_any_other_at_the_next_start() -> None:
     group.begin()
     group.put(b"more")
     again = group.master.reopened(**group.settings)
-    assert not again.parts.tail_recovery.is_in_doubt
+    assert not again.parts.replication.tail_recovery.is_in_doubt
     assert [message.body for message in again.messages("T")] == [*BODIES, b"more"]
 
 
@@ -74,13 +75,13 @@ def test_a_clean_stop_leaves_no_doubt() -> None:
     group = machines()
     group.master.parts.close()
     group.recover(group.master.files)
-    assert not group.master.parts.tail_recovery.is_in_doubt
+    assert not group.master.parts.replication.tail_recovery.is_in_doubt
 
 
 def test_a_log_that_never_had_a_master_is_not_asked_for() -> None:
     group = Machines(0)
     group.recover(MemoryFiles())
-    assert not group.master.parts.tail_recovery.is_in_doubt
+    assert not group.master.parts.replication.tail_recovery.is_in_doubt
 
 
 def test_several_segments_come_piece_by_piece() -> None:
@@ -134,14 +135,14 @@ def test_another_goes_on_where_the_furthest_stops_answering() -> None:
     group.put(*(b"%d" % number * 25_000 for number in range(6)))
     group.copy(FIRST)
     group.copy(SECOND)
-    group.slaves[FIRST].parts.epoch_file.follow(EpochHistory(), 0)  # it can give nothing, until later
+    group.slaves[FIRST].parts.replication.epoch_file.follow(EpochHistory(), 0)  # it can give nothing, until later
     group.lose_power()
 
     def stop_after_a_segment(address: str, request: Command, body: bytes) -> bytes | str:
         return "the connection is gone" if address == SECOND and len(group.asked) > 5 else body
 
     group.spoil = stop_after_a_segment
-    group.on_pause = lambda: group.slaves[FIRST].parts.epoch_file.follow(group.epoch_history, 0)
+    group.on_pause = lambda: group.slaves[FIRST].parts.replication.epoch_file.follow(group.epoch_history, 0)
     recovered_tail = group.search()
     assert recovered_tail.sources == (SECOND, FIRST)
     group.master.parts.begin(recovered_tail)
@@ -198,7 +199,7 @@ def test_what_is_damaged_at_its_source_is_not_taken(caplog: pytest.LogCaptureFix
 def test_other_bytes_before_our_end_are_no_continuation(caplog: pytest.LogCaptureFixture) -> None:
     group, other = machines(), machines()
     other.master.put("T", b"of another life")
-    other.master.parts.epoch_file.history = group.epoch_history
+    other.master.parts.replication.epoch_file.history = group.epoch_history
     other.copy(FIRST)
     group.slaves = other.slaves
     group.lose_power()
@@ -215,9 +216,11 @@ def test_a_log_that_went_another_way_is_not_taken() -> None:
     ours = group.epoch_history.entries
     group.lose_power()
     end = group.master.parts.store.physical_max_offset
-    group.slaves[FIRST].parts.epoch_file.follow(EpochHistory((*ours, EpochEntry(1, end, "b" * 16))), 1 << 20)
+    group.slaves[FIRST].parts.replication.epoch_file.follow(
+        EpochHistory((*ours, EpochEntry(1, end, "b" * 16))), 1 << 20
+    )
     assert group.search().sources == ()
-    group.slaves[FIRST].parts.epoch_file.follow(EpochHistory((EpochEntry(1, 0, "c" * 16),)), 1 << 20)
+    group.slaves[FIRST].parts.replication.epoch_file.follow(EpochHistory((EpochEntry(1, 0, "c" * 16),)), 1 << 20)
     assert group.search().sources == ()
     assert group.asked == []
 
@@ -228,8 +231,7 @@ def test_a_log_that_begins_behind_our_end_can_t_follow_it(caplog: pytest.LogCapt
     group.master.parts.store.sync()
     group.put(*(b"%d" % number * 25_000 for number in range(8)))
     slave = group.slaves[FIRST].parts
-    assert slave.follower is not None
-    slave.follower.start_at(SEGMENT)
+    slave_side(slave).follower.start_at(SEGMENT)
     group.copy(FIRST)
     group.lose_power()
     assert group.search().sources == ()
@@ -240,7 +242,7 @@ def test_whoever_followed_a_newer_master_is_not_asked() -> None:
     group = machines()
     group.copy(FIRST)
     newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 1000, "d" * 16)))
-    group.slaves[FIRST].parts.epoch_file.follow(newer, 1 << 20)
+    group.slaves[FIRST].parts.replication.epoch_file.follow(newer, 1 << 20)
     group.lose_power()
     recovered_tail = group.search()
     assert (recovered_tail.newer, recovered_tail.sources, group.asked) == (FIRST, (), [])

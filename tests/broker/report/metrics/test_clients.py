@@ -20,7 +20,7 @@ def figures(world: World) -> Table:
 
 
 def test_producers_by_language_and_version(world: World) -> None:
-    clients = world.parts.clients
+    clients = world.parts.metadata.clients
     for number, (language, version) in enumerate([("JAVA", 479), ("JAVA", 479), ("GO", 401)]):
         clients.register_producer("p", clients.client(f"c{number}", FakePeer(f"1:{number}"), language, version))
     assert figures(world)["rocketmq_producer_connections"] == {
@@ -34,7 +34,7 @@ def test_producers_by_language_and_version(world: World) -> None:
     [("CONSUME_PASSIVELY", "push"), ("CONSUME_ACTIVELY", "pull"), ("CONSUME_POP", "pop"), ("ODD", "odd")],
 )
 def test_consumers_by_group_and_mode(world: World, consume_type: str, mode: str) -> None:
-    clients = world.parts.clients
+    clients = world.parts.metadata.clients
     for number in range(2):
         client = clients.client(f"c{number}", FakePeer(f"1:{number}"), "JAVA", 479)
         clients.register_consumer(client, ConsumerData(group_name="g", consume_type=consume_type))
@@ -44,14 +44,14 @@ def test_consumers_by_group_and_mode(world: World, consume_type: str, mode: str)
 
 
 def test_who_leaves_is_not_counted(world: World) -> None:
-    clients, peer = world.parts.clients, FakePeer()
+    clients, peer = world.parts.metadata.clients, FakePeer()
     clients.register_consumer(clients.client("c", peer, "JAVA", 479), ConsumerData(group_name="g"))
     clients.disconnect(peer)
     assert figures(world) == {"rocketmq_producer_connections": {}, "rocketmq_consumer_connections": {}}
 
 
 def test_groups_over_the_limit_are_left_out_and_counted(world: World) -> None:
-    clients = world.parts.clients
+    clients = world.parts.metadata.clients
     for number in range(103):
         client = clients.client("c", FakePeer(f"1:{number}"), "JAVA", 479)
         clients.register_consumer(client, ConsumerData(group_name=f"g{number}"))

@@ -19,12 +19,12 @@ KEY = ("g", "orders", "false", "false")
 @pytest.fixture
 def world() -> World:
     world = World(metricsOtelCardinalityLimit=100)
-    world.parts.topics.put([TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2)])
     return world
 
 
 def connect(world: World, group: str, *topics: str, model: str = "CLUSTERING") -> None:
-    clients = world.parts.clients
+    clients = world.parts.metadata.clients
     wanted = [SubscriptionData(topic=topic, sub_string="*") for topic in topics]
     data = ConsumerData(group_name=group, message_model=model, subscription_data_set=wanted)
     clients.register_consumer(clients.client("c", FakePeer(), "JAVA", 479), data)
@@ -49,7 +49,7 @@ def fill(world: World) -> None:
 
 def test_committed_and_pulled(world: World) -> None:
     fill(world)
-    cursors = world.parts.cursors
+    cursors = world.parts.metadata.cursors
     cursors.commit("g", "orders", 0, 1)
     cursors.commit("g", "orders", 1, 0)
     cursors.note_pulled("g", "orders", 0, 2)
@@ -60,8 +60,8 @@ def test_committed_and_pulled(world: World) -> None:
 
 def test_a_group_that_has_all_lags_by_nothing(world: World) -> None:
     fill(world)
-    world.parts.cursors.commit("g", "orders", 0, 3)
-    world.parts.cursors.commit("g", "orders", 1, 2)
+    world.parts.metadata.cursors.commit("g", "orders", 0, 3)
+    world.parts.metadata.cursors.commit("g", "orders", 1, 2)
     assert row(lag(world)) == (0, 0, 0, 0, 0)
 
 
@@ -73,21 +73,21 @@ def test_a_connected_group_that_never_committed_lags_by_nothing(world: World) ->
 
 def test_a_group_whose_consumers_are_gone_is_told_of(world: World) -> None:
     fill(world)
-    world.parts.cursors.commit("g", "orders", 0, 0)
-    world.parts.cursors.commit("g", "orders", 1, 2)
+    world.parts.metadata.cursors.commit("g", "orders", 0, 0)
+    world.parts.metadata.cursors.commit("g", "orders", 1, 2)
     assert row(lag(world))[:2] == (3, 5000)
 
 
 def test_offsets_of_a_topic_that_a_connected_group_left_are_not(world: World) -> None:
     fill(world)
-    world.parts.cursors.commit("g", "orders", 0, 1)
+    world.parts.metadata.cursors.commit("g", "orders", 0, 1)
     connect(world, "g", "others")
     assert lag(world)["rocketmq_consumer_lag_messages"] == {}
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%g", "nowhere"])
 def test_retry_topics_and_those_that_are_gone_are_not(world: World, topic: str) -> None:
-    world.parts.cursors.commit("g", topic, 0, 0)
+    world.parts.metadata.cursors.commit("g", topic, 0, 0)
     assert lag(world)["rocketmq_consumer_lag_messages"] == {}
 
 
@@ -99,16 +99,16 @@ def test_a_broadcasting_group_keeps_its_offsets_to_itself(world: World) -> None:
 
 def test_a_slave_tells_of_groups_that_are_connected_to_it() -> None:
     world = World(role=Role(1), brokerId=1)
-    world.parts.topics.take_over({"topicConfigTable": {"orders": {"topicName": "orders"}}})
-    world.parts.cursors.commit("gone", "orders", 0, 0)
-    world.parts.cursors.commit("here", "orders", 0, 0)
+    world.parts.metadata.topics.take_over({"topicConfigTable": {"orders": {"topicName": "orders"}}})
+    world.parts.metadata.cursors.commit("gone", "orders", 0, 0)
+    world.parts.metadata.cursors.commit("here", "orders", 0, 0)
     connect(world, "here", "orders")
     assert list(lag(world)["rocketmq_consumer_lag_messages"]) == [("here", "orders", "false", "false")]
 
 
 def test_messages_that_were_deleted_are_not_waited_for(world: World) -> None:
     fill(world)
-    world.parts.cursors.commit("g", "orders", 0, 0)
+    world.parts.metadata.cursors.commit("g", "orders", 0, 0)
     queue = world.parts.store.queue_view("orders", 0)
     assert queue is not None
     queue.min_offset = 2  # the messages of the seconds 0 and 2
@@ -117,7 +117,7 @@ def test_messages_that_were_deleted_are_not_waited_for(world: World) -> None:
 
 def test_the_age_of_one_place_is_read_once(world: World) -> None:
     fill(world)
-    world.parts.cursors.commit("g", "orders", 0, 1)
+    world.parts.metadata.cursors.commit("g", "orders", 0, 1)
     metrics = LagMetrics(world.parts)
     first = row(table(metrics))
     reads: list[int] = []
@@ -133,14 +133,14 @@ def test_the_age_of_one_place_is_read_once(world: World) -> None:
 @pytest.mark.parametrize(("count", "expected"), [(100, 0), (102, 2)])
 def test_groups_over_the_limit_are_left_out_and_counted(world: World, count: int, expected: int) -> None:
     for number in range(count):
-        world.parts.cursors.commit(f"g{number}", "orders", 0, 0)
+        world.parts.metadata.cursors.commit(f"g{number}", "orders", 0, 0)
     assert len(lag(world)["rocketmq_consumer_lag_messages"]) == 100
     assert left_out(LagMetrics(world.parts))["rocketmq_consumer_lag_messages"] == expected
 
 
 def test_a_queue_file_that_cannot_be_read_costs_its_age_alone(world: World) -> None:
     fill(world)
-    world.parts.cursors.commit("g", "orders", 0, 0)
+    world.parts.metadata.cursors.commit("g", "orders", 0, 0)
     queue = world.parts.store._queues.get("orders", 0)
     assert queue is not None
     queue.write_tail()
@@ -151,9 +151,9 @@ def test_a_queue_file_that_cannot_be_read_costs_its_age_alone(world: World) -> N
 @pytest.mark.parametrize("limit", [100, 1000])
 def test_a_scrape_of_many_groups_may_rest_often(limit: int) -> None:
     world = World(metricsOtelCardinalityLimit=limit)
-    world.parts.topics.put([TopicConfig(topic_name="orders", read_queue_nums=600, write_queue_nums=600)])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="orders", read_queue_nums=600, write_queue_nums=600)])
     for number in range(300):
-        world.parts.cursors.commit(f"g{number}", "orders", 0, 0)
+        world.parts.metadata.cursors.commit(f"g{number}", "orders", 0, 0)
     pauses = sum(family is PAUSE for family in LagMetrics(world.parts).collect())
     shown = min(limit, 300)
     # While pairs are listed, within the queues of each that is shown, and behind each.

@@ -8,9 +8,9 @@ from typing import Any
 from pymq.broker.replication.roles.role import Role
 from pymq.broker.report.metrics.replication import ReplicationMetrics
 from pymq.wire.bodies_replication import HaClientState, RecoveredTailState, SlaveState
-from tests.broker.replication.test_status import HaService, Link
+from tests.broker.replication.test_status import HaService
 from tests.broker.report.metrics.readings import Table, table
-from tests.broker.world import World
+from tests.broker.world import World, master_side, slave_side
 
 ONE, TWO = ("1", "10.0.0.2:10911"), ("2", "10.0.0.3:10911")
 
@@ -24,8 +24,8 @@ def master(*slaves: SlaveState, **settings: Any) -> World:
     for number in range(4):
         world.put("orders", queue_id=number % 2)
     ha_service = HaService(*slaves)
-    world.parts.ha_service = ha_service  # type: ignore[assignment]
-    world.parts.sync_mode.slaves = ha_service
+    master_side(world.parts).ha_service = ha_service  # type: ignore[assignment]
+    world.parts.replication.sync_mode.slaves = ha_service
     return world
 
 
@@ -48,7 +48,7 @@ def test_what_slaves_lack() -> None:
         SlaveState(address=ONE[1], broker_id=1, ack_offset=end, in_sync=True, state="following", bytes_per_second=9),
         SlaveState(address=TWO[1], broker_id=2, ack_offset=half, lag_ms=2500, state="gone", problem="killed"),
     ]
-    world.parts.ha_service = HaService(*slaves)  # type: ignore[assignment]
+    master_side(world.parts).ha_service = HaService(*slaves)  # type: ignore[assignment]
     found = figures(world)
     assert found["pymq_replication_slave_connected"] == {ONE: 1, TWO: 0}
     assert found["pymq_replication_slave_in_sync"] == {ONE: 1, TWO: 0}
@@ -83,7 +83,7 @@ def test_a_slave_of_rocketmq_has_no_id() -> None:
 def test_a_sync_master_that_lacks_slaves() -> None:
     world = master(inSyncReplicas=3)
     world.config.broker_role = "SYNC_MASTER"
-    world.parts.sync_mode.check()
+    world.parts.replication.sync_mode.check()
     found = figures(world)
     assert found["pymq_replication_role"][("SYNC_MASTER",)] == 1
     assert found["pymq_replication_required_slaves"] == {(): 2}
@@ -99,10 +99,10 @@ def test_what_slaves_gave_back_and_a_epoch_that_is_held() -> None:
         {(): 0},
         {(): 0},
     )
-    world.parts.tail_recovery.recovered_tail = RecoveredTailState(
+    world.parts.replication.tail_recovery.recovered_tail = RecoveredTailState(
         start=100, end=350, sources=["10.0.0.2:10911"], time_ms=1
     )
-    world.parts.tail_recovery._held = SimpleNamespace(why="slave 2 did not answer")  # type: ignore[assignment]
+    world.parts.replication.tail_recovery._held = SimpleNamespace(why="slave 2 did not answer")  # type: ignore[assignment]
     found = figures(world)
     assert (found["pymq_replication_recovered_tail_bytes"], found["pymq_replication_epoch_fenced"]) == (
         {(): 250},
@@ -113,7 +113,7 @@ def test_what_slaves_gave_back_and_a_epoch_that_is_held() -> None:
 
 def slave(state: HaClientState) -> Table:
     world = World(role=Role(1), brokerId=1)
-    world.parts.ha_client_view = Link(state)  # type: ignore[assignment]
+    slave_side(world.parts).ha_client_state = lambda: state  # type: ignore[method-assign]
     return figures(world)
 
 

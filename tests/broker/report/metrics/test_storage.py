@@ -39,7 +39,7 @@ def test_what_is_not_flushed_yet(world: World) -> None:
     world.put("orders")
     end = world.parts.store.physical_max_offset
     assert figures(world)["rocketmq_storage_flush_behind_bytes"] == {LOCAL: end}
-    world.parts.flusher.tick()
+    world.parts.messages.flusher.tick()
     threads.run_one()
     found = figures(world)
     assert found["rocketmq_storage_flush_behind_bytes"] == {LOCAL: 0}
@@ -55,7 +55,7 @@ def test_flushes_are_counted_by_their_time(world: World) -> None:
         return sync(log_only=log_only)
 
     world.parts.store.sync = slow  # type: ignore[method-assign]
-    world.parts.flusher.request()
+    world.parts.messages.flusher.request()
     found = figures(world)["pymq_store_flush_seconds"]
     assert (found["_bucket", "0.02"], found["_bucket", "0.05"], found[("_count",)]) == (0, 1, 1)
     assert found[("_sum",)] == 0.03
@@ -64,7 +64,7 @@ def test_flushes_are_counted_by_their_time(world: World) -> None:
 def test_a_flush_that_failed_is_counted_apart(world: World) -> None:
     world.put("orders")
     with failing(world, "sync", "commitlog"):
-        world.parts.flusher.tick()
+        world.parts.messages.flusher.tick()
     found = figures(world)
     assert found["pymq_store_flush_failures_total"] == {(): 1}
     assert found["pymq_store_flush_seconds"][("_count",)] == 0

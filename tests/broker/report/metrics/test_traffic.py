@@ -15,7 +15,7 @@ from tests.broker.world import BORN_HOST, FakePeer, World
 @pytest.fixture
 def world() -> World:
     world = World(metricsOtelCardinalityLimit=100)
-    world.parts.topics.put([TopicConfig(topic_name="orders")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="orders")])
     return world
 
 
@@ -75,8 +75,8 @@ def test_what_is_deleted_is_not_told_of(world: World, forget: str) -> None:
 def test_broker_figures(world: World) -> None:
     found = table(collector(world))
     assert found["rocketmq_broker_permission"] == {(): 6}
-    assert found["rocketmq_topic_number"] == {(): len(world.parts.topics.all())}
-    assert found["rocketmq_consumer_group_number"] == {(): len(world.parts.groups.all())}
+    assert found["rocketmq_topic_number"] == {(): len(world.parts.metadata.topics.all())}
+    assert found["rocketmq_consumer_group_number"] == {(): len(world.parts.metadata.groups.all())}
     assert found["pymq_pulls_parked"] == {(): 0}
 
 
@@ -87,9 +87,9 @@ def test_delayed_messages_wait_by_level_until_they_are_delivered(world: World) -
     waiting = table(collector(world))["pymq_delayed_messages_waiting"]
     assert {level: count for level, count in waiting.items() if count} == {("1",): 2, ("2",): 1}
     world.clock.advance(1000)
-    world.parts.delays.tick()
-    world.parts.writer.commit()
-    world.parts.delays.tick()
+    world.parts.messages.delays.tick()
+    world.parts.messages.writer.commit()
+    world.parts.messages.delays.tick()
     found = table(collector(world))
     assert found["pymq_delayed_messages_delivered_total"] == {(): 2}
     assert found["pymq_delayed_messages_waiting"][("1",)] == 0
@@ -99,11 +99,11 @@ def test_sends_that_wait_for_slaves_and_those_that_failed(world: World) -> None:
     world.config.broker_role = "SYNC_MASTER"
     slaves = FakeSlaves(world, count=1)
     peer = FakePeer()
-    stage = world.parts.writer.put
+    stage = world.parts.messages.writer.put
     for _ in range(2):
         stage("orders", 0, b"x", b"", born_timestamp_ms=1, born_host=BORN_HOST)
-        world.parts.writer.hold(peer, b"answer")
-    world.parts.writer.commit()
+        world.parts.messages.writer.hold(peer, b"answer")
+    world.parts.messages.writer.commit()
     assert table(collector(world))["pymq_sends_waiting"] == {(): 2}
     peer.write = lambda frame: None  # type: ignore[method-assign]
     peer.write_all = lambda frames: None  # type: ignore[method-assign]
@@ -111,7 +111,7 @@ def test_sends_that_wait_for_slaves_and_those_that_failed(world: World) -> None:
     assert table(collector(world))["pymq_sends_waiting"] == {(): 0}
     stage("orders", 0, b"x", b"", born_timestamp_ms=1, born_host=BORN_HOST)
     with failing(world, "pwrite", "commitlog"):
-        world.parts.writer.commit()
+        world.parts.messages.writer.commit()
     assert table(collector(world))["pymq_failed_commits_total"] == {(): 1}
 
 

@@ -1,4 +1,4 @@
-"""PYMQ_JOIN_MASTER (9101): a slave asks its master whether it may follow, and from where."""
+"""What PyMQ's slaves ask of their master: to join (9101), and for the tables that differ from theirs (9102)."""
 
 from __future__ import annotations
 
@@ -11,50 +11,45 @@ from pymq.broker.replication.epoch_body import history_to_body
 from pymq.broker.replication.epoch_history import EpochHistory
 from pymq.broker.replication.master.ha_service import HaService
 from pymq.broker.replication.master.join import MasterLog, decide
+from pymq.broker.replication.master.table_requests import TableRequests
 from pymq.config import BrokerConfig
 from pymq.errors import Refusal
 from pymq.model.fastjson import JsonError
 from pymq.model.strict_json import decode_json
 from pymq.store.store import MessageStore
-from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest
-from pymq.wire.codes import RequestCode, ResponseCode
+from pymq.wire.bodies_replication import NO_TOKEN, JoinAnswer, JoinRequest, MetadataVersions
+from pymq.wire.codes import ResponseCode
 from pymq.wire.command import Command
-from pymq.wire.dispatch import Peer, Permission, Reply, Route
+from pymq.wire.dispatch import Peer, Reply
 
 
-class JoinHandlers:
-    """A master's. ``ha_service`` is None on a slave, which refuses."""
+class MasterReplicaHandlers:
+    """Answers a master's slaves."""
 
     def __init__(
         self,
         *,
         config: BrokerConfig,
         store: MessageStore,
-        ha_service: HaService | None,
+        ha_service: HaService,
+        table_requests: TableRequests,
         epoch_history: Callable[[], EpochHistory],
         why_not: Callable[[], str] = str,
         note: Callable[[int, str], None] = lambda broker_id, address: None,
     ) -> None:
-        """``why_not``: why no slave is taken now, empty when they are; ``note`` hears of each, by id and address,
-        before it is sent anything, and may raise StoreUnavailableError."""
+        """``why_not`` returns why no slave may join now, empty when it may; ``note`` gets the id and address of each
+        slave before it is sent anything, and may raise StoreUnavailableError."""
         self._config = config
         self._store = store
         self._ha_service = ha_service
+        self._table_requests = table_requests
         self._epoch_history = epoch_history
         self._why_not = why_not
         self._note = note
 
-    def routes(self) -> list[Route]:
-        return [Route(RequestCode.PYMQ_JOIN_MASTER, None, self.join, Permission.INNER)]
-
     def join(self, command: Command, header: None, peer: Peer) -> Reply:
-        """Where the slave goes on, and a token for the way there; or where it must cut its log first."""
+        """Answer where the slave goes on, with a token for its connection; or where it must truncate its log first."""
         config, ha_service = self._config, self._ha_service
-        if ha_service is None:
-            raise Refusal(
-                ResponseCode.SERVICE_NOT_AVAILABLE,  # it may become one in a moment: who asks tries again soon
-                f"this broker ({config.broker_name}) is no master but slave {config.broker_id}: join its master",
-            )
         try:
             request = decode_json(command.body, JoinRequest)
         except JsonError as error:
@@ -71,7 +66,7 @@ class JoinHandlers:
             raise
         must_truncate = request.log_start < request.log_end and start < request.log_end
         answer = JoinAnswer(
-            token=NO_TOKEN if must_truncate else self._admit(request, start, ha_service),
+            token=NO_TOKEN if must_truncate else self._admit(request, start),
             ha_address=own_ha_address(config),
             start=start,
             epoch_history=history_to_body(own.epoch_history),
@@ -93,10 +88,42 @@ class JoinHandlers:
             live_address=live_address,
         )
 
-    def _admit(self, request: JoinRequest, start: int, ha_service: HaService) -> int:
-        """The token of a slave that goes on from ``start``. Raises StoreUnavailableError."""
+    def _admit(self, request: JoinRequest, start: int) -> int:
+        """Return the token of a slave that goes on from ``start``. Raises StoreUnavailableError."""
         if start > max(request.log_end, self._store.synced_offset):
             # A slave that lacks what is before could not give it back after a power loss.
             self._store.sync(log_only=True)
         self._note(request.broker_id, request.address)
-        return ha_service.joined_slave(request.broker_id, request.address, start)
+        return self._ha_service.joined_slave(request.broker_id, request.address, start)
+
+    def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
+        """Answer with the tables that differ from the slave's, now or once there is one."""
+        try:
+            asked = decode_json(request.body, MetadataVersions)
+        except JsonError as error:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"the body is no table of versions: {error}; send the names and versions"
+            ) from error
+        return self._table_requests.ask(asked.slave, asked.versions, asked.wait_ms, request, peer)
+
+
+class SlaveReplicaHandlers:
+    """Refuses what only a master can do for slaves."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def join(self, command: Command, header: None, peer: Peer) -> Reply:
+        """Refuse with a code after which the slave soon tries again: this broker may become the master in a moment."""
+        config = self._config
+        raise Refusal(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"this broker ({config.broker_name}) is no master but slave {config.broker_id}: join its master",
+        )
+
+    def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None:
+        """Refuse: a slave's tables are a copy themselves."""
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"this broker is a slave itself (id {self._config.broker_id}): ask the master of its name",
+        )

@@ -10,11 +10,11 @@ from tests.broker.world import Caller, World
 def test_tables_are_handed_out_as_they_are_kept() -> None:
     world = World()
     caller = Caller(world)
-    world.parts.topics.put([TopicConfig(topic_name="T")])
+    world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     world.put("T", DELAY="1")
     world.clock.advance(1000)
-    world.parts.delays.tick()
-    world.parts.cursors.commit("g", "T", 0, 1)
+    world.parts.messages.delays.tick()
+    world.parts.metadata.cursors.commit("g", "T", 0, 1)
     offsets = caller.json(Code.GET_ALL_CONSUMER_OFFSET)
     assert offsets["offsetTable"] == {"T@g": {"0": 1}} and offsets["groupTopicMap"] == {"g": ["T"]}
     delays = caller.json(Code.GET_ALL_DELAY_OFFSET)

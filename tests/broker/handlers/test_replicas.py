@@ -11,7 +11,7 @@ from pymq.wire.codes import RequestCode, ResponseCode
 from pymq.wire.ha import OFFSET_MAX, encode_report
 from tests.broker.replication.cable import Cable
 from tests.broker.replication.taker import Taker
-from tests.broker.world import Caller, World
+from tests.broker.world import Caller, World, master_side
 
 JOIN = RequestCode.PYMQ_JOIN_MASTER
 
@@ -52,21 +52,20 @@ def test_the_token_is_good_for_a_connection() -> None:
     world.put("T", b"one")
     answer = joined(world)
     cable = Cable()
-    assert world.parts.ha_service is not None
-    cable.listeners["ha"] = world.parts.ha_service.accept
+    cable.listeners["ha"] = master_side(world.parts).ha_service.accept
     peer = Taker()
     cable.connect("ha", peer)
     cable.settle()
     peer.write(encode_report(answer.token) + encode_report(0))
     cable.settle()
     assert peer.data.endswith(bytes(world.parts.store.read_log(0, 1 << 20)))
-    assert world.parts.ha_service.live_address(1) == "127.0.0.1:20911"
+    assert master_side(world.parts).ha_service.live_address(1) == "127.0.0.1:20911"
 
 
 def test_who_must_cut_gets_no_token() -> None:
     world = World()
     first = world.put("T", b"one")
-    assert world.parts.epoch_file.history.entries
+    assert world.parts.replication.epoch_file.history.entries
     end = world.parts.store.physical_max_offset
     epoch_history = joined(world).epoch_history
     answer = joined(world, log_end=end + 5, tail_bytes=end + 5, tail_digest="x", epoch_history=epoch_history)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.periodic import periodic_work
 from tests.broker.world import World
 
 OF_A_MASTER = {"delayed delivery", "slaves", "write fence"}
@@ -14,7 +13,7 @@ OF_A_SLAVE = {"link to the master", "tables of the master"}
 @pytest.mark.parametrize(("broker_id", "own", "other"), [(0, OF_A_MASTER, OF_A_SLAVE), (1, OF_A_SLAVE, OF_A_MASTER)])
 def test_each_role_has_its_work(broker_id: int, own: set[str], other: set[str]) -> None:
     world = World(brokerId=broker_id)
-    jobs = periodic_work(world.parts)
+    jobs = world.parts.jobs()
     names = [job.name for job in jobs]
     assert len(set(names)) == len(names)
     assert own <= set(names) and not other & set(names)

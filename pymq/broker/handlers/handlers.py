@@ -1,0 +1,62 @@
+"""Handlers: everything that answers requests, by the names that the table of requests uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
+from pymq.broker.handlers.clients import ClientHandlers
+from pymq.broker.handlers.connections import ConnectionHandlers
+from pymq.broker.handlers.consumption import ConsumptionHandlers
+from pymq.broker.handlers.filter_servers import FilterServerHandlers
+from pymq.broker.handlers.groups_admin import GroupAdminHandlers
+from pymq.broker.handlers.locks import LockHandlers
+from pymq.broker.handlers.log_copy import LogCopyHandlers
+from pymq.broker.handlers.offsets import OffsetHandlers
+from pymq.broker.handlers.pull import PullHandlers
+from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
+from pymq.broker.handlers.resets import ResetHandlers
+from pymq.broker.handlers.role_change import RoleChangeHandlers
+from pymq.broker.handlers.send import SendHandlers
+from pymq.broker.handlers.send_back import SendBackHandlers
+from pymq.broker.handlers.tables import TableHandlers
+from pymq.broker.handlers.topics_admin import TopicAdminHandlers
+from pymq.wire.command import Command
+from pymq.wire.dispatch import Peer, Reply
+
+
+class ReplicaHandlers(Protocol):
+    """What slaves ask of their master; a slave that is asked refuses."""
+
+    def join(self, command: Command, header: None, peer: Peer) -> Reply: ...
+
+    def copy_metadata(self, request: Command, header: None, peer: Peer) -> Reply | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """One object for each group of requests."""
+
+    sends: SendHandlers
+    pulls: PullHandlers
+    send_back: SendBackHandlers
+    offsets: OffsetHandlers
+    clients: ClientHandlers
+    locks: LockHandlers
+    query: QueryHandlers
+    topics_admin: TopicAdminHandlers
+    groups_admin: GroupAdminHandlers
+    connections: ConnectionHandlers
+    consumption: ConsumptionHandlers
+    resets: ResetHandlers
+    relay: RelayHandlers
+    broker_admin: BrokerAdminHandlers
+    tables: TableHandlers
+    replicas: ReplicaHandlers
+    replication_status: ReplicationStatusHandlers
+    role_change: RoleChangeHandlers
+    log_copy: LogCopyHandlers
+    filter_servers: FilterServerHandlers

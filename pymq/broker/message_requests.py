@@ -1,0 +1,105 @@
+"""MessageRequests: sends and pulls, the plain ways and the fast ones, and pulls that wait for an arrival."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pymq.broker.fast.pull import FastPulls
+from pymq.broker.fast.send import FastSends
+from pymq.broker.fast.targets import SendTargets
+from pymq.broker.handlers.pull import PullHandlers
+from pymq.broker.handlers.send import SendHandlers
+from pymq.broker.messages.messages import Messages
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.replication.read_advice import ReadAdvice
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.report.stats import StatsManager
+from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.model.ids import UniqueIdMaker
+from pymq.model.layout import UNIT_SIZE_BYTES
+from pymq.model.names import SCHEDULE_TOPIC
+from pymq.store.store import MessageStore, tags_codes
+
+
+class MessageRequests:
+    """The commonest requests. Listens to the store's arrivals."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: random.Random,
+        role: Role,
+        store: MessageStore,
+        store_host: bytes,
+        metadata: Metadata,
+        messages: Messages,
+        stats: StatsManager,
+        read_advice: ReadAdvice,
+        schedule_turn_end: Callable[[], None],
+    ) -> None:
+        """``store_host``: this broker's packed address, part of every message id."""
+        self._is_master = role.is_master
+        self._reader = messages.reader
+        self._delays = messages.delays
+        ids = UniqueIdMaker(clock, store_host[:4], config.listen_port, rng.getrandbits(32))
+        self.sends = SendHandlers(
+            config=config,
+            topics=metadata.topics,
+            writer=messages.writer,
+            retries=messages.retries,
+            stats=stats,
+            ids=ids,
+            store_host=store_host,
+            schedule_commit=schedule_turn_end,
+        )
+        self.pulls = PullHandlers(
+            config=config,
+            clock=clock,
+            topics=metadata.topics,
+            groups=metadata.groups,
+            clients=metadata.clients,
+            cursors=metadata.cursors,
+            expressions=messages.expressions,
+            reader=messages.reader,
+            advice=read_advice,
+            stats=stats,
+        )
+        self.long_polls = self.pulls.long_polls
+        stager = store.plain_stager()
+        self.fast_pulls = FastPulls(self.pulls)
+        self.fast_sends = FastSends(
+            config=config,
+            writer=messages.writer,
+            stager=stager,
+            targets=SendTargets(metadata.topics, stager, stats),
+            ids=ids,
+            store_host=store_host,
+            otherwise=self.fast_pulls,
+        )
+        store.add_arrival_listener(self._on_arrival)
+
+    @property
+    def fast_path(self) -> FastSends | FastPulls:
+        """What a server offers each frame first. A slave takes no sends."""
+        return self.fast_sends if self._is_master else self.fast_pulls
+
+    def jobs(self) -> list[Job]:
+        """Answers pulls whose time is over."""
+        return [Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick)]
+
+    def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:
+        if self.long_polls.is_waited_for(topic, queue_id):
+            first = max_offset - len(units) // UNIT_SIZE_BYTES
+            self.long_polls.on_arrival(
+                topic,
+                queue_id,
+                tags_codes(units),
+                lambda accept: self._reader.any_accepted(topic, queue_id, first, accept),
+            )
+        if topic == SCHEDULE_TOPIC and self._is_master:
+            self._delays.on_arrival(topic, queue_id, max_offset, tags_codes(units))

@@ -1,0 +1,94 @@
+"""Messages: what moves messages into the store and out of it, and delivers those that wait for their time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pymq.broker.messages.delays import DelayService
+from pymq.broker.messages.expressions import Expressions
+from pymq.broker.messages.reader import Reader
+from pymq.broker.messages.retries import Retries
+from pymq.broker.messages.waiting_answers import Copies, WaitingAnswers
+from pymq.broker.messages.writer import Writer
+from pymq.broker.metadata.config_tables import ConfigTables
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.report.stats import StatsManager
+from pymq.broker.upkeep.flusher import Flusher, RunInThread
+from pymq.broker.upkeep.jobs import TICK_PERIOD_MS, Job
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.config.values import SYNC_FLUSH
+from pymq.store.store import MessageStore
+
+
+class Messages:
+    """The data path by name."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: random.Random,
+        store: MessageStore,
+        metadata: Metadata,
+        stats: StatsManager,
+        config_tables: ConfigTables,
+        copies: Copies,
+        run_in_thread: RunInThread,
+        schedule_turn_end: Callable[[], None],
+    ) -> None:
+        """``copies``: what replication asks of a send."""
+        self._config = config
+        self._store = store
+        self.waiting_answers = WaitingAnswers(
+            store=store, clock=clock, copies=copies, sync_timeout_ms=lambda: config.sync_flush_timeout_ms
+        )
+        self.flusher = Flusher(
+            store, run_in_thread, schedule_turn_end, clock=clock, config=config, waiting_answers=self.waiting_answers
+        )
+        self.writer = Writer(
+            store=store,
+            clock=clock,
+            rng=rng,
+            cluster=config.broker_cluster_name,
+            delay_levels_ms=list(config.delay_level_ms.values()),
+            sync_flush=lambda: config.flush_disk_type == SYNC_FLUSH,
+            request_sync=self.flusher.request,
+            copies=copies,
+            waiting_answers=self.waiting_answers,
+        )
+        self.reader = Reader(store, config)
+        self.expressions = Expressions(config=config, stats=stats)
+        self.retries = Retries(
+            config=config,
+            topics=metadata.topics,
+            groups=metadata.groups,
+            leaser=metadata.leaser,
+            writer=self.writer,
+            store=store,
+            stats=stats,
+        )
+        self.delays = DelayService(
+            # What was delivered must be on the disk before its delayed original counts as dealt with.
+            config_tables.saver("delayOffset.json", "offsetTable", lambda: store.sync(log_only=True)),
+            clock=clock,
+            config=config,
+            store=store,
+            writer=self.writer,
+            topics=metadata.topics,
+        )
+
+    def jobs(self) -> list[Job]:
+        """What the store and the answers that wait need again and again. A master's side of replication delivers the
+        delayed messages."""
+        return [
+            Job("store housekeeping", TICK_PERIOD_MS, self._store.tick),
+            Job("late answers", TICK_PERIOD_MS, self.waiting_answers.tick),
+            Job("flush", self._config.flush_interval_commit_log_ms, self.flusher.tick),
+        ]
+
+    def stop(self) -> None:
+        """Begin no more syncs: another thread is about to close the store."""
+        self.flusher.stop()

@@ -1,0 +1,195 @@
+"""WaitingAnswers: answers to sends whose messages are committed, until the disk and enough slaves have them.
+
+SYNC_FLUSH waits for the disk, SYNC_MASTER for slaves. A message appears to consumers when its confirmation comes, also
+when that is too late for its answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from pymq.broker.messages.held_answers import HeldAnswers, refuse, release
+from pymq.clock import Clock
+from pymq.store.store import MessageStore
+from pymq.wire.codes import ResponseCode
+
+
+class LateReply(Protocol):
+    """What a sender is told whose message is stored, but not confirmed in time."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def remark(self) -> str: ...
+
+
+class Copies(Protocol):
+    """What the writer asks of replication (pymq.broker.replication.master.sync_mode has it)."""
+
+    @property
+    def is_on(self) -> bool:
+        """True when answers wait for slaves."""
+
+    @property
+    def is_concerned(self) -> bool:
+        """False while nothing waits for slaves, nor is closed for them."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long they wait."""
+
+    def confirm_offset(self) -> int:
+        """The log offset that enough slaves have; the log's end when none is needed."""
+
+    def late_reply(self) -> LateReply:
+        """For what waited too long."""
+
+    def check(self) -> None:
+        """Closes the store to writes, or opens it again, as slaves come and go."""
+
+
+class _Waiting(NamedTuple):
+    """Answers that may go once disk and slaves have the log up to ``position``, as far as they are needed.
+
+    They are refused when a need is not met at its deadline (monotonic ms; None: no such need).
+    """
+
+    position: int
+    disk_deadline_ms: int | None
+    slaves_deadline_ms: int | None
+    held: HeldAnswers
+
+
+class WaitingAnswers:
+    """The queue of committed, unanswered sends, in the order of the log. Belongs to the event loop's thread."""
+
+    def __init__(
+        self, *, store: MessageStore, clock: Clock, copies: Copies, sync_timeout_ms: Callable[[], int]
+    ) -> None:
+        """``sync_timeout_ms`` (how long an answer waits for its fsync) and what ``copies`` says may change at any
+        time."""
+        self._store = store
+        self._clock = clock
+        self._copies = copies
+        self._sync_timeout_ms = sync_timeout_ms
+        self._waiting: deque[_Waiting] = deque()
+        self._synced = 0  # log offsets last heard of
+        self._confirm_offset = 0
+        self._sync_wanted = 0  # the log offset up to which answers wait for the disk
+        self._when_confirmed: Callable[[], None] | None = None
+
+    def add(self, held: HeldAnswers, *, needs_disk: bool, needs_slaves: bool) -> None:
+        """Keep the answers of what was just committed until disk or slaves confirm it. At least one is needed."""
+        position = self._store.physical_max_offset
+        if held:
+            now_ms = self._clock.monotonic_ms()
+            disk_deadline_ms = now_ms + self._sync_timeout_ms() if needs_disk else None
+            slaves_deadline_ms = now_ms + self._copies.timeout_ms if needs_slaves else None
+            self._waiting.append(_Waiting(position, disk_deadline_ms, slaves_deadline_ms, held))
+            if needs_disk:
+                self._sync_wanted = position
+        if needs_slaves:
+            self.release_confirmed()
+
+    def synced(self, position: int) -> None:
+        """Everything up to log ``position`` is on disk."""
+        self._synced = max(self._synced, position)
+        self._store.confirm(synced=self._synced)
+        self._release_ready()
+
+    def release_confirmed(self) -> None:
+        """Slaves have more of the log, or came, or went, or fewer are needed: looks what that lets go."""
+        self._confirm_offset = self._copies.confirm_offset()
+        self._store.confirm(confirm_offset=self._confirm_offset)
+        if self._waiting:
+            self._release_ready()
+        if self._when_confirmed is not None and not self.is_awaiting_slaves:
+            callback, self._when_confirmed = self._when_confirmed, None
+            callback()
+        self._copies.check()
+
+    def sync_failed(self, remark: str) -> None:
+        """An fsync failed: what waits for it is stored but not safe (FLUSH_DISK_TIMEOUT), and stays unseen."""
+        self._sync_wanted = 0
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            if self._lacks_disk(each):
+                refuse(each.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+            else:
+                self._waiting.append(each)
+        self._release_ready()
+
+    def tick(self) -> None:
+        """Follows what slaves and settings do, and gives up on answers that waited too long for disk or slaves.
+
+        Their messages appear when they are confirmed.
+        """
+        if (
+            self._waiting
+            or self._copies.is_concerned
+            or self._store.has_unconfirmed
+            or self._when_confirmed is not None
+        ):
+            self.release_confirmed()
+        now_ms = self._clock.monotonic_ms() if self._waiting else 0
+        while self._waiting and self._refuse_if_late(self._waiting[0], now_ms):
+            self._waiting.popleft()
+            self._release_ready()
+
+    def give_up(self, why: str) -> None:
+        """Answers everything that waits: it is stored, but nobody will tell whether it is confirmed."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            code = ResponseCode.FLUSH_DISK_TIMEOUT if self._lacks_disk(each) else ResponseCode.FLUSH_SLAVE_TIMEOUT
+            refuse(each.held, code, f"the message is stored, but not confirmed: {why}", is_stored=True)
+
+    @property
+    def waiting_count(self) -> int:
+        """Answers that wait for disk or slaves."""
+        return sum(len(frames) for each in self._waiting for frames in each.held.values())
+
+    @property
+    def is_awaiting_sync(self) -> bool:
+        """True while answers wait for the disk."""
+        return bool(self._waiting) and self._sync_wanted > self._synced
+
+    @property
+    def is_awaiting_slaves(self) -> bool:
+        """True while answers wait for slaves."""
+        return any(map(self._lacks_slaves, self._waiting))
+
+    def when_confirmed(self, callback: Callable[[], None]) -> None:
+        """``callback`` is called once no answer waits for slaves: now, or in time. One at a time."""
+        if self.is_awaiting_slaves:
+            self._when_confirmed = callback
+        else:
+            callback()
+
+    def _lacks_disk(self, waiting: _Waiting) -> bool:
+        return waiting.disk_deadline_ms is not None and waiting.position > self._synced
+
+    def _lacks_slaves(self, waiting: _Waiting) -> bool:
+        return waiting.slaves_deadline_ms is not None and waiting.position > self._confirm_offset
+
+    def _release_ready(self) -> None:
+        waiting = self._waiting
+        while waiting and not self._lacks_disk(waiting[0]) and not self._lacks_slaves(waiting[0]):
+            release(waiting.popleft().held)
+
+    def _refuse_if_late(self, waiting: _Waiting, now_ms: int) -> bool:
+        """True when its time was over and it is answered. When both are late, the disk is told: it is the worse."""
+        disk_ms, slaves_ms = waiting.disk_deadline_ms, waiting.slaves_deadline_ms
+        if disk_ms is not None and disk_ms <= now_ms and self._lacks_disk(waiting):
+            remark = (
+                f"the message is stored, but the disk did not confirm it within {self._sync_timeout_ms()} ms "
+                f"(syncFlushTimeout): it appears once it does; check the disk"
+            )
+            refuse(waiting.held, ResponseCode.FLUSH_DISK_TIMEOUT, remark, is_stored=True)
+            return True
+        if slaves_ms is not None and slaves_ms <= now_ms and self._lacks_slaves(waiting):
+            late = self._copies.late_reply()
+            refuse(waiting.held, late.code, late.remark, is_stored=True)
+            return True
+        return False

@@ -1,0 +1,32 @@
+"""ConfigTables: the JSON tables in ``config/`` below a store's root, and what saves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pymq.broker.metadata.table_saver import TableSaver
+from pymq.broker.upkeep.flusher import RunInThread
+from pymq.store.disk.fs import Files
+from pymq.store.disk.json_table import JsonTable
+from pymq.store.disk.timer_checkpoint import TimerCheckFile
+
+
+class ConfigTables:
+    """``root``: the store's directory. Savers write in threads of ``run_in_thread``."""
+
+    def __init__(self, files: Files, root: str, run_in_thread: RunInThread) -> None:
+        self._files = files
+        self._root = root
+        self._run_in_thread = run_in_thread
+
+    def table(self, file_name: str, member: str | None = None) -> JsonTable:
+        """Return the table in ``file_name``; ``member``: the object that each such table has, if it has one."""
+        return JsonTable(self._files, f"{self._root}/config/{file_name}", member)
+
+    def saver(self, file_name: str, member: str, before: Callable[[], object] = lambda: None) -> TableSaver:
+        """Return what loads and saves that table; ``before``: see :class:`TableSaver`."""
+        return TableSaver(self.table(file_name, member), self._run_in_thread, before)
+
+    def timer_check_saver(self) -> TableSaver:
+        """Return what saves the timer's check point, a file beside ``config/`` in RocketMQ's own format."""
+        return TableSaver(TimerCheckFile(self._files, self._root), self._run_in_thread)

@@ -1,0 +1,84 @@
+"""Metadata: what a broker knows of topics, consumer groups, their offsets, its clients and filter servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from pymq.broker.metadata.clients import ClientManager
+from pymq.broker.metadata.config_tables import ConfigTables
+from pymq.broker.metadata.cursors import CursorManager
+from pymq.broker.metadata.filter_servers import FilterServers
+from pymq.broker.metadata.groups import GroupManager
+from pymq.broker.metadata.leaser import Leaser
+from pymq.broker.metadata.topics import TopicManager
+from pymq.broker.replication.roles.role import Role
+from pymq.broker.replication.slave.cursors import SlaveCursors
+from pymq.broker.replication.slave.pending_offsets import PendingOffsets
+from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, Job
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.errors import StoreUnavailableError
+from pymq.store.store import MessageStore
+
+
+class Metadata:
+    """The managers by name. A slave's cursors are its master's; ``pending_offsets`` wait for a master."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        role: Role,
+        store: MessageStore,
+        config_tables: ConfigTables,
+        on_filter_servers: Callable[[], None],
+    ) -> None:
+        """``on_filter_servers`` is called when the filter servers' addresses change."""
+
+        def sync_log() -> None:
+            """No saved offset lies behind the log's end after a power loss; consumers of a broken log go on."""
+            with suppress(StoreUnavailableError):
+                store.sync(log_only=True)
+
+        self._role = role
+        self.topics = TopicManager(config_tables.saver("topics.json", "topicConfigTable"), clock=clock, config=config)
+        self.groups = GroupManager(
+            config_tables.saver("subscriptionGroup.json", "subscriptionGroupTable"),
+            clock=clock,
+            config=config,
+            makes_groups=role.is_master,
+        )
+        self.pending_offsets = PendingOffsets(config_tables.saver("pendingOffsets.json", "pendingOffsets"), clock=clock)
+        offsets, ends = config_tables.saver("consumerOffset.json", "offsetTable", sync_log), store.max_offset
+        self.cursors = (
+            CursorManager(offsets, clock=clock, config=config, max_offset=ends)
+            if role.is_master
+            else SlaveCursors(offsets, clock=clock, config=config, max_offset=ends, pending=self.pending_offsets)
+        )
+        self.leaser = Leaser(clock=clock, config=config)
+        self.clients = ClientManager(clock=clock, config=config, groups=self.groups)
+        self.filter_servers = FilterServers(clock, on_filter_servers)
+
+    def load(self) -> None:
+        """Read the saved tables. Raises StoreError."""
+        self.topics.load(is_copy=not self._role.is_master)
+        self.groups.load()
+        self.cursors.load()
+
+    def jobs(self) -> list[Job]:
+        """Saves and expirations."""
+        return [
+            Job("topics", SLOW_TICK_PERIOD_MS, self.topics.tick),
+            Job("groups", SLOW_TICK_PERIOD_MS, self.groups.tick),
+            Job("cursors", SLOW_TICK_PERIOD_MS, self.cursors.tick),
+            Job("clients", SLOW_TICK_PERIOD_MS, self.clients.tick),
+            Job("filter servers", SLOW_TICK_PERIOD_MS, self.filter_servers.tick),
+            Job("leases", SLOW_TICK_PERIOD_MS, self.leaser.tick),
+        ]
+
+    def stop(self) -> None:
+        """Ignore the result of a save that still runs: another thread is about to save everything."""
+        self.topics.stop()
+        self.groups.stop()

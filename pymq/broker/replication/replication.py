@@ -1,0 +1,66 @@
+"""Replication: what a broker of either role has of its group: epoch history, sync mode, write fence, tail recovery."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from pymq.broker.metadata.metadata import Metadata
+from pymq.broker.replication.epoch_file import EpochFile
+from pymq.broker.replication.master.ha_service import HaService
+from pymq.broker.replication.master.sync_mode import NoSlaves, SyncMode
+from pymq.broker.replication.roles.group_probe import GroupProbe
+from pymq.broker.replication.roles.master_role import SeenMasterRole
+from pymq.broker.replication.roles.role import ChangeRole, Role
+from pymq.broker.replication.roles.write_fence import WriteFence
+from pymq.broker.replication.tail_recovery.tail_recovery import TailRecovery
+from pymq.broker.replication.tail_recovery.unsynced_replicas import UnsyncedReplicas, unsynced_replicas_table
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.store.disk.fs import Files
+from pymq.store.replica.epoch_table import epoch_table
+from pymq.store.store import MessageStore
+from pymq.wire.streams import Network
+
+
+class Replication:
+    """The parts that do not differ by role; those that do are behind
+    :class:`pymq.broker.replication.side.ReplicationSide`."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        rng: random.Random,
+        role: Role,
+        network: Network,
+        store: MessageStore,
+        metadata: Metadata,
+        slaves: HaService | NoSlaves,
+        files: Files,
+        change_role: ChangeRole,
+        on_master_role: Callable[[str], None],
+    ) -> None:
+        """``on_master_role`` hears what kind of master the group has, each time one is seen."""
+        self.group_probe = GroupProbe(network, config.broker_name)
+        self.master_role = SeenMasterRole(role.master_role, on_master_role)
+        self.epoch_file = EpochFile(epoch_table(files, config.store_path_root_dir), rng)
+        self.sync_mode = SyncMode(config=config, store=store, role=role, slaves=slaves)
+        self.write_fence = WriteFence(store, metadata.cursors, metadata.pending_offsets, clock)
+        self.tail_recovery = TailRecovery(
+            config=config,
+            store=store,
+            role=role,
+            epoch_file=self.epoch_file,
+            unsynced=UnsyncedReplicas(
+                unsynced_replicas_table(files, config.store_path_root_dir),
+                clock,
+                lambda: config.ha_housekeeping_interval_ms,
+            ),
+            slaves=slaves,
+            sync_mode=self.sync_mode,
+            group_probe=self.group_probe,
+            change_role=change_role,
+            clock=clock,
+        )

@@ -1,0 +1,34 @@
+"""Upkeep: retention, maintenance of old segments, and the log of the store's problems."""
+
+from __future__ import annotations
+
+from pymq.broker.upkeep.cleaner import Cleaner
+from pymq.broker.upkeep.flusher import RunInThread
+from pymq.broker.upkeep.jobs import SLOW_TICK_PERIOD_MS, TICK_PERIOD_MS, Job
+from pymq.broker.upkeep.maintenance import MaintenanceTasks, maintenance_tasks
+from pymq.broker.upkeep.problem_log import ProblemLog
+from pymq.clock import Clock
+from pymq.config import BrokerConfig
+from pymq.store.store import MessageStore
+
+
+class Upkeep:
+    """What keeps a store within its limits."""
+
+    def __init__(self, *, config: BrokerConfig, clock: Clock, store: MessageStore, run_in_thread: RunInThread) -> None:
+        self.cleaner = Cleaner(config=config, clock=clock, store=store, run_in_thread=run_in_thread)
+        self.maintenance = MaintenanceTasks(maintenance_tasks(store, config, clock), clock, run_in_thread)
+        self._problem_log = ProblemLog(store)
+
+    def jobs(self) -> list[Job]:
+        """Each begins its work when it is time for it."""
+        return [
+            Job("retention", TICK_PERIOD_MS, self.cleaner.tick),
+            Job("old segments", TICK_PERIOD_MS, self.maintenance.tick),
+            Job("store problems", SLOW_TICK_PERIOD_MS, self._problem_log.tick),
+        ]
+
+    def stop(self) -> None:
+        """Begin nothing more: another thread is about to close the store."""
+        self.cleaner.stop()
+        self.maintenance.stop()

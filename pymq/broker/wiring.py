@@ -1,0 +1,186 @@
+"""Wiring: makes the handlers of every request from a broker's parts, and its table of requests from them."""
+
+from __future__ import annotations
+
+from pymq.broker.addresses import own_address
+from pymq.broker.handlers.broker_admin import BrokerAdminHandlers
+from pymq.broker.handlers.clients import ClientHandlers
+from pymq.broker.handlers.connections import ConnectionHandlers
+from pymq.broker.handlers.consumption import ConsumptionHandlers
+from pymq.broker.handlers.filter_servers import FilterServerHandlers
+from pymq.broker.handlers.groups_admin import GroupAdminHandlers
+from pymq.broker.handlers.handlers import Handlers, ReplicaHandlers
+from pymq.broker.handlers.locks import LockHandlers
+from pymq.broker.handlers.log_copy import LogCopyHandlers
+from pymq.broker.handlers.offsets import OffsetHandlers
+from pymq.broker.handlers.query import QueryHandlers
+from pymq.broker.handlers.refused import REFUSED_CODES
+from pymq.broker.handlers.relay import RelayHandlers
+from pymq.broker.handlers.replicas import MasterReplicaHandlers, SlaveReplicaHandlers
+from pymq.broker.handlers.replication_status import ReplicationStatusHandlers
+from pymq.broker.handlers.resets import ResetHandlers
+from pymq.broker.handlers.role_change import RoleChangeHandlers
+from pymq.broker.handlers.send_back import SendBackHandlers
+from pymq.broker.handlers.tables import TableHandlers
+from pymq.broker.handlers.topics_admin import TopicAdminHandlers
+from pymq.broker.parts import BrokerParts
+from pymq.broker.replication.master.side import MasterSide
+from pymq.broker.replication.roles.promotion import RoleRequests
+from pymq.broker.replication.roles.write_fence import routes_with_fence
+from pymq.broker.replication.slave.rules import CHANGES, refusal_text, routes_on_slave
+from pymq.broker.replication.status import StatusReport, TruncationHistory
+from pymq.broker.report.runtime_info import RuntimeInfo
+from pymq.broker.routes import broker_routes
+from pymq.wire.dispatch import Dispatcher, Route
+
+
+def broker_dispatcher(parts: BrokerParts) -> Dispatcher:
+    """Return the table of requests, ready to answer in the role of ``parts``."""
+    return Dispatcher(routes_in_role(parts), "broker", REFUSED_CODES)
+
+
+def routes_in_role(parts: BrokerParts) -> list[Route]:
+    """Return the table of requests, with what a slave refuses, or a master while it hands over."""
+    routes = broker_routes(make_handlers(parts))
+    if parts.role.is_master:
+        return routes_with_fence(routes, CHANGES, lambda: parts.replication.write_fence.is_on)
+    name, broker_id = parts.config.broker_name, parts.role.broker_id
+    return routes_on_slave(routes, lambda what: refusal_text(name, broker_id, parts.side.master_address, what))
+
+
+def make_handlers(parts: BrokerParts) -> Handlers:
+    """Return the handlers of all requests."""
+    config, clock, store, stats = parts.config, parts.clock, parts.store, parts.stats
+    metadata, messages, replication = parts.metadata, parts.messages, parts.replication
+    topics, groups, cursors, clients = metadata.topics, metadata.groups, metadata.cursors, metadata.clients
+    status = _status_report(parts)
+    return Handlers(
+        sends=parts.requests.sends,
+        pulls=parts.requests.pulls,
+        send_back=SendBackHandlers(retries=messages.retries, writer=messages.writer),
+        offsets=OffsetHandlers(
+            store=store,
+            topics=topics,
+            groups=groups,
+            cursors=cursors,
+            epoch_start=lambda: replication.epoch_file.history.newest_start,
+            is_fenced=lambda: replication.write_fence.is_on,
+        ),
+        clients=ClientHandlers(
+            config=config,
+            clients=clients,
+            groups=groups,
+            topics=topics,
+            expressions=messages.expressions,
+            makes_groups=parts.role.is_master,
+        ),
+        locks=LockHandlers(config=config, topics=topics, groups=groups, leaser=metadata.leaser),
+        query=QueryHandlers(config=config, store=store, topics=topics),
+        topics_admin=TopicAdminHandlers(
+            config=config,
+            topics=topics,
+            cursors=cursors,
+            stats=stats,
+            store=store,
+            writer=messages.writer,
+            when_registered=parts.registration_requests.when_registered,
+        ),
+        groups_admin=GroupAdminHandlers(
+            groups=groups, topics=topics, cursors=cursors, leaser=metadata.leaser, stats=stats
+        ),
+        connections=ConnectionHandlers(clients=clients),
+        consumption=ConsumptionHandlers(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            cursors=cursors,
+            clients=clients,
+            stats=stats,
+            address=own_address(config),
+        ),
+        resets=ResetHandlers(
+            config=config,
+            store=store,
+            topics=topics,
+            groups=groups,
+            cursors=cursors,
+            clients=clients,
+            wake_pulls=parts.requests.long_polls.wake_queue,
+        ),
+        relay=RelayHandlers(clients=clients, store=store),
+        broker_admin=BrokerAdminHandlers(
+            config=config,
+            clock=clock,
+            store=store,
+            topics=topics,
+            clients=clients,
+            cursors=cursors,
+            expressions=messages.expressions,
+            stats=stats,
+            writer=messages.writer,
+            waiting_answers=messages.waiting_answers,
+            cleaner=parts.upkeep.cleaner,
+            runtime_info=RuntimeInfo(
+                config=config,
+                clock=clock,
+                files=parts.files,
+                store=store,
+                stats=stats,
+                writer=messages.writer,
+                delays=messages.delays,
+                replication=status,
+            ),
+        ),
+        tables=TableHandlers(cursors=cursors, delays=messages.delays),
+        replicas=_replica_handlers(parts),
+        replication_status=ReplicationStatusHandlers(status, parts.master_monitor.note_other_master),
+        role_change=RoleChangeHandlers(
+            RoleRequests(
+                config=config,
+                store=store,
+                role=parts.role,
+                epoch_file=replication.epoch_file,
+                write_fence=replication.write_fence,
+                master_role=replication.master_role,
+                side=parts.side,
+                change_role=parts.change_role,
+            )
+        ),
+        log_copy=LogCopyHandlers(config=config, store=store),
+        filter_servers=FilterServerHandlers(config=config, filter_servers=metadata.filter_servers),
+    )
+
+
+def _replica_handlers(parts: BrokerParts) -> ReplicaHandlers:
+    if not isinstance(parts.side, MasterSide):
+        return SlaveReplicaHandlers(parts.config)
+    tail_recovery = parts.replication.tail_recovery
+    return MasterReplicaHandlers(
+        config=parts.config,
+        store=parts.store,
+        ha_service=parts.side.ha_service,
+        table_requests=parts.side.table_requests,
+        epoch_history=lambda: parts.replication.epoch_file.history,
+        why_not=lambda: tail_recovery.fenced_for,
+        note=tail_recovery.note_slave,
+    )
+
+
+def _status_report(parts: BrokerParts) -> StatusReport:
+    replication, monitor = parts.replication, parts.master_monitor
+    tail_recovery = replication.tail_recovery
+    return StatusReport(
+        config=parts.config,
+        store=parts.store,
+        role=parts.role,
+        sync_mode=replication.sync_mode,
+        side=parts.side,
+        epoch_history=lambda: replication.epoch_file.history,
+        truncations=TruncationHistory(parts.files, parts.config.store_path_root_dir),
+        troubles=lambda: [*monitor.troubles, tail_recovery.fenced_for],
+        recovered_tail=lambda: tail_recovery.recovered_tail,
+        end_in_doubt=lambda: tail_recovery.may_lack_confirmed(has_caught_up=parts.side.has_caught_up),
+        master_role=lambda: replication.master_role.name,
+        second_master=lambda: monitor.second_master_address,
+    )
