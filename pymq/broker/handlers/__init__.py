@@ -1,1 +1,1 @@
-"""Request handlers by subject. Each class takes the parts it needs and lists its rows of the dispatch table."""
+"""Request handlers by subject. Each class takes the parts it needs; ``broker/routes.py`` is the table of requests."""

@@ -46,7 +46,7 @@ QUEUE_ENTRY_COUNT_MAX = 1000
 
 
 class BrokerAdminHandlers:
-    """Shows the broker's state and changes what may be changed while it runs."""
+    """Shows the broker's state, and changes settings while it runs."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class BrokerAdminHandlers:
         self._config_version = DataVersion(0, 0, clock.now_ms())
 
     def update_config(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Changes keys that may be changed at run time, all or none. They last until the broker stops."""
+        """Change settings that can change at run time, all or none. The change lasts until the broker stops."""
         wanted = _config_lines(request.body)
         try:
             check_role_setting(self._config, wanted)
@@ -91,21 +91,21 @@ class BrokerAdminHandlers:
             self._config_version = self._config_version.next(self._clock.now_ms())
             text = ", ".join(f"{name}={wanted[name]}" for name in changed)
             log.info("%s changed the configuration: %s", peer.address, text)
-            self._waiting_answers.release_confirmed()  # other answers may go now, or fewer sends be taken
+            self._waiting_answers.release_confirmed()  # other answers can go now, or fewer sends are taken
         return Reply()
 
     def config(self, request: Command, header: None, peer: Peer) -> Reply:
-        """All keys as properties text, secrets masked."""
+        """Return all settings as properties text, with secrets masked."""
         text = "".join(f"{name}={value}\n" for name, value in self._config.as_properties().items())
         version = msgspec.json.encode(self._config_version).decode()
         return Reply(ext=BrokerConfigAnswer(version=version), body=text.encode())
 
     def runtime_info(self, request: Command, header: None, peer: Peer) -> Reply:
-        """The broker's figures."""
+        """Return the broker's figures."""
         return Reply(body=encode_body(KvTable(table=self._runtime_info.table())))
 
     def stats_data(self, request: Command, header: StatsDataHeader, peer: Peer) -> Reply:
-        """One statistic over the last minute, hour and day."""
+        """Return one statistic over the last minute, hour and day."""
         found = self._stats.view(header.stats_name, header.stats_key)
         if found is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
@@ -113,7 +113,7 @@ class BrokerAdminHandlers:
         return Reply(body=encode_admin_body(StatsData(stats_minute=minute, stats_hour=hour, stats_day=day)))
 
     def queue_entries(self, request: Command, header: QueryConsumeQueueHeader, peer: Peer) -> Reply:
-        """Raw entries of a consume queue, and whether a group's filter lets each through."""
+        """Return raw units of a consume queue, and for each whether a group's filter accepts it."""
         topic = self._topics.require(header.topic)
         if not 0 <= header.queue_id < topic.queue_count:
             raise Refusal(
@@ -144,14 +144,14 @@ class BrokerAdminHandlers:
         if fits and wanted.accept is not None:
             try:
                 fits = wanted.accept(self._store.record_at(physical_offset))
-            except PymqError:  # deleted with its segment, or damaged: nobody gets it
+            except PymqError:  # deleted with its segment, or damaged: no consumer gets it
                 fits = False
         return ConsumeQueueEntry(physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=fits)
 
     def clean_expired_queues(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Removes queues whose messages are all deleted and which no topic has any more.
+        """Remove queues whose messages are all deleted, when no topic has them any more.
 
-        Java's broker also removes those that a topic still has; their offsets begin at 0 again, below what its
+        Java's broker also removes those that a topic still has. Their offsets then begin at 0 again, below what
         consumers have committed.
         """
         self._writer.commit()
@@ -168,14 +168,14 @@ class BrokerAdminHandlers:
         return config is not None and queue_id < config.queue_count
 
     def delete_expired_segments(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Segments that are old enough are deleted now, whatever the hour; the answer does not wait for it."""
+        """Start to delete segments that are old enough, at any hour. The answer does not wait for the end."""
         log.info("%s asks for old segments to be deleted", peer.address)
         self._cleaner.delete_expired()
         return Reply()
 
 
 def _config_lines(body: bytes) -> dict[str, str]:
-    """``key=value`` lines. Raises Refusal(NO_PERMISSION) for anything that could be read as more than it seems."""
+    """Parse ``key=value`` lines. Raises Refusal(NO_PERMISSION) for text that could hide another line or key."""
     if len(body) > CONFIG_BODY_SIZE_BYTES_MAX:
         raise _bad_config(f"the text has {len(body)} bytes, the limit is {CONFIG_BODY_SIZE_BYTES_MAX}")
     try:

@@ -1,4 +1,4 @@
-"""What connected clients say of themselves: heartbeat (34), goodbye (35), their group's members (38), check (46)."""
+"""What clients report of themselves: heartbeat (34), unregistration (35), their group's members (38), check (46)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLIENT_ID_LENGTH_MAX = 1024
 
 
 class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
-    """CHECK_CLIENT_CONFIG (46): a consumer asks whether its filter is understood."""
+    """The body of CHECK_CLIENT_CONFIG (46): a consumer asks whether the broker understands its filter."""
 
     client_id: str | None = None
     group: str | None = None
@@ -41,7 +41,7 @@ class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ClientHandlers:
-    """Keeps the ClientManager's picture of who is there."""
+    """Tells the ClientManager which clients are connected."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class ClientHandlers:
         expressions: Expressions,
         makes_groups: bool = True,
     ) -> None:
-        """``makes_groups``: on a slave heartbeats make no groups and retry topics, its master's tables say what there
-        is."""
+        """``makes_groups``: heartbeats make groups and retry topics. On a slave they do not: its tables are its
+        master's."""
         self._config = config
         self._makes_groups = makes_groups
         self._expressions = expressions
@@ -63,7 +63,7 @@ class ClientHandlers:
         self._topics = topics
 
     def heartbeat(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Notes the sender's groups; makes groups and their retry topics on first sight."""
+        """Note the sender's groups; make new groups and their retry topics."""
         beat: HeartbeatData = decode_body(HeartbeatData, request.body)
         producers, consumers = beat.producer_data_set or [], beat.consumer_data_set or []
         self._check(beat.client_id, producers, consumers, peer)
@@ -74,23 +74,23 @@ class ClientHandlers:
             self._clients.register_producer(producer.group_name, client)
         for consumer in consumers:
             self._clients.register_consumer(client, consumer, keep_subscriptions=beat.without_sub)
-        # No: fingerprints are not kept, so clients go on sending their subscriptions in full.
+        # No: the broker keeps no fingerprints, so clients go on sending their subscriptions in full.
         return Reply(ext={"IS_SUPPORT_HEART_BEAT_V2": "false", "IS_SUB_CHANGE": "true"})
 
     def unregister(self, request: Command, header: UnregisterClientHeader, peer: Peer) -> Reply:
-        """A client leaves its groups."""
+        """Remove a client from its groups."""
         self._clients.unregister(peer, header.producer_group or None, header.consumer_group or None)
         return Reply()
 
     def consumer_list(self, request: Command, header: ConsumerGroupHeader, peer: Peer) -> Reply:
-        """Who shares the group's queues."""
+        """Return the ids of the clients that share the group's queues."""
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group[:255]}")
         return Reply(body=encode_body(ConsumerListAnswer(consumer_id_list=group.client_ids())))
 
     def check_client(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Tells a consumer before it starts whether its filter is served."""
+        """Tell a consumer that is about to start whether this broker serves its filter."""
         asked: CheckClientBody = decode_body(CheckClientBody, request.body)
         subscription = asked.subscription_data
         if subscription is not None:
@@ -98,7 +98,7 @@ class ClientHandlers:
         return Reply()
 
     def _check(self, client_id: str, producers: list[ProducerData], consumers: list[ConsumerData], peer: Peer) -> None:
-        """Everything is checked before anything is noted, so a refused heartbeat changes nothing."""
+        """Check a whole heartbeat before any of it is noted: a refused one changes nothing."""
         if not 0 < len(client_id) <= CLIENT_ID_LENGTH_MAX:
             raise _invalid(f"clientID has {len(client_id)} characters: use 1 to {CLIENT_ID_LENGTH_MAX}")
         limit = self._config.groups_per_client_max
@@ -132,7 +132,7 @@ class ClientHandlers:
                 raise _invalid(problem)
 
     def _make_groups(self, groups: list[str]) -> None:
-        """Groups and their retry topics, with one save each however many a heartbeat names."""
+        """Make groups and their retry topics, with one save of each table for all groups of a heartbeat."""
         self._groups.ensure_all(groups)
         retry_topics = {}
         for name in groups:

@@ -1,4 +1,4 @@
-"""What a broker answers while it serves nothing: it starts, or changes its role."""
+"""ClosedDispatcher: what a broker answers while it starts or changes its role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pymq.wire.dispatch import Dispatcher, Peer, Reply
 
 
 class ClosedDispatcher(Dispatcher):
-    """Answers everything SERVICE_NOT_AVAILABLE, which clients try again; ``why`` is told."""
+    """Answers every request with SERVICE_NOT_AVAILABLE and ``why``. Clients try such a request again."""
 
     def __init__(self, why: str) -> None:
         super().__init__([], "broker")

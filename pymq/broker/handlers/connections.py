@@ -1,4 +1,4 @@
-"""Who is connected, for operators: consumers of a group (203), producers of a group (204), all producers (328)."""
+"""Connected clients, for operators: consumers of a group (203), producers of a group (204), all producers (328)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class ConnectionHandlers:
-    """Shows the ClientManager's picture."""
+    """Shows which clients are connected."""
 
     def __init__(self, *, clients: ClientManager) -> None:
         self._clients = clients
 
     def consumers(self, request: Command, header: ConsumerConnectionsHeader, peer: Peer) -> Reply:
-        """A group's members and subscriptions."""
+        """Return a group's members and subscriptions."""
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
             raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumer_group}] not online")
@@ -43,14 +43,14 @@ class ConnectionHandlers:
         return Reply(body=encode_admin_body(answer))
 
     def producers(self, request: Command, header: ProducerConnectionsHeader, peer: Peer) -> Reply:
-        """A group's producers."""
+        """Return a group's producers."""
         found = self._clients.producers(header.producer_group)
         if not found:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
         return Reply(body=encode_admin_body(ProducerConnections(connection_set=[_connection(one) for one in found])))
 
     def all_producers(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Every connected producer by group."""
+        """Return every connected producer by group."""
         data = {group: [_info(client) for client in found] for group, found in self._clients.all_producers().items()}
         return Reply(body=encode_admin_body(AllProducers(data=data)))
 

@@ -1,4 +1,4 @@
-"""Who consumes what, and how far behind (208, 317, 303, 308); look-ups between topics and groups (300, 343, 345)."""
+"""What groups consume, and their lag (208, 317, 303, 308); look-ups between topics and groups (300, 343, 345)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ConsumptionHandlers:
         self._address = address
 
     def consume_stats(self, request: Command, header: ConsumeStatsHeader, peer: Peer) -> Reply:
-        """Committed offset and end of each queue of a group's topics, or of those asked for."""
+        """Return the committed offset and the end of each queue of a group's topics, or of the topics asked for."""
         wanted = [part for part in (header.topic_list or "").split(";") if part]
         if header.topic:
             wanted.append(header.topic)
@@ -78,7 +78,7 @@ class ConsumptionHandlers:
         return Reply(body=encode_admin_body(stats))
 
     def broker_consume_stats(self, request: Command, header: BrokerConsumeStatsHeader, peer: Peer) -> Reply:
-        """The same for every group, with the sum of what is not consumed."""
+        """Return the same for every group, with the number of messages that are not consumed yet."""
         answer = BrokerConsumeStats(broker_addr=self._address)
         for group in self._cursors.all_groups():
             found = []
@@ -97,13 +97,13 @@ class ConsumptionHandlers:
         return Reply(body=encode_admin_body(answer))
 
     def time_spans(self, request: Command, header: TopicGroupHeader, peer: Peer) -> Reply:
-        """How old each queue's first, last and last consumed messages are, and the delay that makes."""
+        """Return the times of each queue's first, last and last consumed message, and the resulting delay."""
         topic = self._topics.require(header.topic)
         spans = [self._time_span(topic, header.group, queue_id) for queue_id in range(topic.queue_count)]
         return Reply(body=encode_admin_body(ConsumeTimeSpans(consume_time_span_set=spans)))
 
     def correction_offsets(self, request: Command, header: CorrectionOffsetHeader, peer: Peer) -> Reply:
-        """By queue, the least offset of all groups but the filtered ones (Java: queryMinOffsetInAllGroup).
+        """Return by queue the least offset of all groups but the filtered ones (Java: queryMinOffsetInAllGroup).
 
         Long.MAX_VALUE where the compared group is behind that.
         """
@@ -121,27 +121,27 @@ class ConsumptionHandlers:
         return Reply(body=encode_admin_body(CorrectionOffsets(correction_offsets=least)))
 
     def groups_of_topic(self, request: Command, header: TopicHeader, peer: Peer) -> Reply:
-        """Groups that are connected to a topic or have offsets in it."""
+        """Return the groups that subscribe to a topic or have offsets in it."""
         found = {*self._clients.groups_of(header.topic), *self._cursors.groups_of(header.topic)}
         return Reply(body=encode_admin_body(GroupNames(group_list=sorted(found))))
 
     def topics_of_group(self, request: Command, header: GroupHeader, peer: Peer) -> Reply:
-        """Topics that a group has offsets in or subscribes to."""
+        """Return the topics that a group has offsets in or subscribes to."""
         connected = self._clients.consumer_group(header.group)
         found = {*self._cursors.topics_of(header.group), *(connected.subscriptions if connected else ())}
         return Reply(body=encode_admin_body(TopicList(topic_list=sorted(found), broker_addr=self._address)))
 
     def subscription(self, request: Command, header: TopicGroupHeader, peer: Peer) -> Reply:
-        """What a connected group wants of a topic; nothing when it is not connected."""
+        """Return a connected group's subscription to a topic; an empty answer when it is not connected."""
         found = self._clients.subscription(header.group, header.topic)
         answer = SubscriptionAnswer(group=header.group, topic=header.topic, subscription_data=found)
         return Reply(body=encode_admin_body(answer))
 
     def _consumed_topics(self, group: str) -> list[str]:
-        """Topics with offsets of the group, and those it subscribes to but has not committed in yet."""
+        """Return the topics with offsets of the group, and those it subscribes to but has not committed in yet."""
         found = set(self._cursors.topics_of(group))
         connected = self._clients.consumer_group(group)
-        # Broadcasting consumers keep their offsets to themselves: a lag of theirs can't be told.
+        # Broadcasting consumers keep their own offsets, so their lag is unknown here.
         if connected is not None and not connected.is_broadcasting:
             found.update(connected.subscriptions)
         return sorted(found)

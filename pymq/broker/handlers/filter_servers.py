@@ -21,7 +21,7 @@ class FilterServerHandlers:
         self._filter_servers = filter_servers
 
     def register(self, request: Command, header: RegisterFilterServerHeader, peer: Peer) -> Reply:
-        """Notes it; the answer says whose filter server it is."""
+        """Note a filter server. The answer names the broker that it serves."""
         self._filter_servers.register(peer, header.filter_server_addr)
         answer = RegisterFilterServerAnswer(broker_name=self._config.broker_name, broker_id=self._config.broker_id)
         return Reply(ext=answer)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class GroupAdminHandlers:
-    """Makes, changes and deletes consumer groups; changes are answered when they are saved."""
+    """Makes, changes and deletes consumer groups. A change is answered when it is saved."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class GroupAdminHandlers:
         self._stats = stats
 
     def create(self, request: Command, header: None, peer: Peer) -> None:
-        """Makes or changes a group."""
+        """Make or change a group."""
         wanted = decode_admin_body(SubscriptionGroupConfig, request.body)
         self._groups.put([wanted], answer_when_saved(request, peer, Reply))
 
     def create_list(self, request: Command, header: None, peer: Peer) -> None:
-        """Several groups, all or none."""
+        """Make or change several groups, all or none."""
         wanted = decode_admin_body(GroupConfigList, request.body).group_config_list
         self._groups.put(wanted, answer_when_saved(request, peer, Reply))
 
     def delete(self, request: Command, header: DeleteGroupHeader, peer: Peer) -> None:
-        """Forgets a group, its leases, and its offsets when asked to. One that isn't there counts as deleted."""
+        """Delete a group with its leases, and its offsets when asked to. An unknown group counts as deleted."""
 
         def finish() -> Reply:
             self._leaser.forget_group(header.group_name)
@@ -67,7 +67,7 @@ class GroupAdminHandlers:
         self._groups.delete(header.group_name, answer_when_saved(request, peer, finish))
 
     def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
-        """The whole table, for operators and slaves."""
+        """Return the whole table, for operators and slaves."""
         table = GroupConfigTable(
             data_version=self._groups.data_version,
             forbidden_table=self._groups.forbidden_table(),
@@ -76,11 +76,11 @@ class GroupAdminHandlers:
         return Reply(body=encode_body(table))
 
     def config_of(self, request: Command, header: GroupHeader, peer: Peer) -> Reply:
-        """One group's configuration."""
+        """Return one group's configuration."""
         return Reply(body=encode_admin_body(self._groups.require(header.group)))
 
     def forbid(self, request: Command, header: GroupForbiddenHeader, peer: Peer) -> Reply | None:
-        """Allows or forbids a group to read a topic; without a wish it tells the present state."""
+        """Allow or forbid a group to read a topic; without ``readable`` return the present state."""
         self._groups.require(header.group)
         self._topics.require(header.topic)
 

@@ -1,4 +1,4 @@
-"""Handlers: everything that answers requests, by the names that the table of requests uses."""
+"""Handlers: the objects that answer requests, by the names that the table of requests uses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pymq.wire.dispatch import Peer, Reply
 
 
 class ReplicaHandlers(Protocol):
-    """What slaves ask of their master; a slave that is asked refuses."""
+    """The requests of slaves to their master. A slave refuses them."""
 
     def join(self, command: Command, header: None, peer: Peer) -> Reply: ...
 

@@ -1,4 +1,4 @@
-"""The answer to a request whose change is to be saved first."""
+"""answer_when_saved: the answer to a request whose change must be saved first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pymq.wire.dispatch import Peer, Reply, error_reply
 
 
 def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply | None]) -> Saved:
-    """Answers what ``finish`` returns, called once the change is saved, or why it could not be saved or finished.
+    """Return a callback for the save of a change. It answers with what ``finish`` returns, or why the save failed.
 
-    ``finish`` returns None when it has the answer sent itself.
+        ``finish`` runs once the change is saved. It returns None when it sends the answer itself.
+    --
     """
 
     def saved(error: StoreError | OSError | None) -> None:

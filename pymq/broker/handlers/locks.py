@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LockHandlers:
-    """Passes requests for leases to the Leaser."""
+    """Takes and returns leases at the Leaser."""
 
     def __init__(self, *, config: BrokerConfig, topics: TopicManager, groups: GroupManager, leaser: Leaser) -> None:
         self._config = config
@@ -26,16 +26,16 @@ class LockHandlers:
         self._leaser = leaser
 
     def lock(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Answers the queues that the client holds now. Queues that aren't here are never granted."""
+        """Answer with the queues that the client holds now. Queues of other brokers are never granted."""
         asked: LockRequest = decode_body(LockRequest, request.body)
-        # A lease for a group that nobody knows would be memory without a bound.
+        # Leases for unknown groups would take memory without a bound.
         self._groups.ensure(asked.consumer_group)
         queues = [queue for queue in (name.to_queue() for name in asked.mq_set) if self._is_here(queue)]
         granted = self._leaser.lock_batch(asked.consumer_group, asked.client_id, queues)
         return Reply(body=encode_body(LockAnswer(lock_ok_mq_set=[QueueName.of(queue) for queue in granted])))
 
     def unlock(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Gives leases up."""
+        """Give leases up."""
         asked: LockRequest = decode_body(LockRequest, request.body)
         self._leaser.unlock_batch(asked.consumer_group, asked.client_id, [name.to_queue() for name in asked.mq_set])
         return Reply()

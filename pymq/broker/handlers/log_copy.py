@@ -1,4 +1,4 @@
-"""The log for who rebuilds or compares a copy of it: digests (9105) and raw bytes (9106), a little in each answer."""
+"""The log, to rebuild or compare a copy of it: digests (9105) and raw bytes (9106), a little in each answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
-# Each answer is made between two turns of the loop: at these sizes within some two milliseconds.
+# Each answer is made between two turns of the loop. At these sizes it takes about two milliseconds.
 DIGESTED_BYTES_MAX = 4 << 20
 DIGEST_COUNT_MAX = 4096
 CHUNK_BYTES_MIN = 512
@@ -28,14 +28,14 @@ RequestT = TypeVar("RequestT", LogDigestsRequest, ReadLogRequest)
 
 
 class LogCopyHandlers:
-    """Reads the log as it is on this broker, master or slave."""
+    """Reads this broker's log, on a master or a slave."""
 
     def __init__(self, *, config: BrokerConfig, store: MessageStore) -> None:
         self._config = config
         self._store = store
 
     def digests(self, request: Command, header: None, peer: Peer) -> Reply:
-        """One digest a chunk from ``start`` on; fewer than asked for when they would take long."""
+        """Return a digest for each chunk from ``start`` on, fewer than asked for when they would take long."""
         wanted = _decoded(request, LogDigestsRequest)
         if not CHUNK_BYTES_MIN <= wanted.chunk_bytes <= DIGESTED_BYTES_MAX:
             raise _bad(f"chunkBytes {wanted.chunk_bytes} is not between {CHUNK_BYTES_MIN} and {DIGESTED_BYTES_MAX}")
@@ -62,7 +62,7 @@ class LogCopyHandlers:
         return Reply(body=msgspec.json.encode(answer))
 
     def read(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Raw bytes from ``start`` on, at most to the end of their segment or of the log."""
+        """Return raw bytes from ``start`` on, at most to the end of their segment or of the log."""
         wanted = _decoded(request, ReadLogRequest)
         if wanted.size_bytes < 1:
             raise _bad(f"sizeBytes {wanted.size_bytes} is not positive")

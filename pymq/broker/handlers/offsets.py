@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.topics import TopicManager
     from pymq.store.store import MessageStore
 
-# A queue whose first message lies at most this far behind the log's end is young: a new group starts at its first
-# message. Java asks whether that message is still "in memory" (40 % of the machine's).
+# A queue is young while its first message is at most this far behind the log's end: a new group then starts at that
+# message. Java asks whether the message is still "in memory" (40 % of the machine's).
 YOUNG_QUEUE_BYTES = 4 * 1024 * 1024 * 1024
 
 
 class OffsetHandlers:
-    """Answers where groups and queues stand."""
+    """Reads and commits offsets of groups, and shows where queues begin and end."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class OffsetHandlers:
         epoch_start: Callable[[], int],
         is_fenced: Callable[[], bool],
     ) -> None:
-        """``epoch_start``: where in the log the time began since which this broker is master and has lost nothing.
+        """``epoch_start`` returns the log offset since which this broker is the master and has lost nothing.
 
-        ``is_fenced``: it is about to hand over to a slave.
+        ``is_fenced`` returns True while it hands over to a slave.
         """
         self._store = store
         self._topics = topics
@@ -55,7 +55,8 @@ class OffsetHandlers:
         self._is_fenced = is_fenced
 
     def query(self, request: Command, header: QueryConsumerOffsetHeader, peer: Peer) -> Reply:
-        """The committed offset; 22 sends a new group to where its own settings say, 0 to a young queue's start."""
+        """Return the committed offset. Without one code 22 has a group start where its settings say; 0 is a young
+        queue's start."""
         _check_queue_id(header.queue_id)
         offset = self._cursors.query(header.consumer_group, header.topic, header.queue_id)
         if offset >= 0:
@@ -69,10 +70,10 @@ class OffsetHandlers:
         )
 
     def update(self, request: Command, header: UpdateConsumerOffsetHeader, peer: Peer) -> Reply:
-        """Takes a commit."""
+        """Take a commit."""
         if self._groups.makes_groups and not header.pymq_only_forward:
             self._groups.require(header.consumer_group)
-        else:  # a group may have met the slave alone: while the master was away it could begin nowhere else
+        else:  # a group may have started on the slave while the master was away
             self._groups.ensure(header.consumer_group)
         topic = self._topics.require(header.topic)
         if not 0 <= header.queue_id < topic.queue_count:
@@ -89,11 +90,11 @@ class OffsetHandlers:
         return Reply()
 
     def _advance(self, group: str, topic: str, queue_id: int, offset: int) -> int:
-        """Takes what was committed on a slave, if it is further; returns where the group stands now.
+        """Take a commit that came by a slave, if it is further than ours; return the group's offset.
 
-        What this master hides until enough disks and slaves have it, a slave may have shown already. Behind that lie
-        messages that a crash took from this master. Those that it stored since, in the epoch that began then, were
-        given their offsets, and nobody has consumed them.
+        A slave may already serve messages that are unconfirmed on this master. Behind those are messages that a crash
+        took from this master. Messages of the epoch that began then have the same offsets, but no group has consumed
+        them.
         """
         queue = self._store.queue_view(topic, queue_id)
         if queue is not None and offset > queue.next_offset:
@@ -104,24 +105,24 @@ class OffsetHandlers:
         return self._cursors.query(group, topic, queue_id)
 
     def search(self, request: Command, header: SearchOffsetHeader, peer: Peer) -> Reply:
-        """The offset at a point in time."""
+        """Return the offset at a point in time."""
         _check_queue_id(header.queue_id)
         upper = (header.boundary_type or "LOWER").upper() == "UPPER"
         offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
         return Reply(ext=OffsetAnswer(offset=offset))
 
     def max_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
-        """Where the queue's next message will stand; 0 for a topic that isn't here, as Java answers."""
+        """Return the offset of the queue's next message; 0 for an unknown topic, as Java answers."""
         _check_queue_id(header.queue_id)
         return Reply(ext=OffsetAnswer(offset=self._store.max_offset(header.topic, header.queue_id)))
 
     def min_offset(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
-        """The first message that is still there."""
+        """Return the offset of the first message that is still there."""
         _check_queue_id(header.queue_id)
         return Reply(ext=OffsetAnswer(offset=self._store.min_offset(header.topic, header.queue_id)))
 
     def earliest_time(self, request: Command, header: QueueOffsetHeader, peer: Peer) -> Reply:
-        """Store time in ms of the first message that is still there; -1 when there is none."""
+        """Return the store time in ms of the first message that is still there; -1 when there is none."""
         _check_queue_id(header.queue_id)
         topic, queue_id = header.topic, header.queue_id
         first = self._store.min_offset(topic, queue_id)

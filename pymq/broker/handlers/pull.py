@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PullHandlers:
-    """Hands messages out."""
+    """Answers pulls with messages, or parks them until there are some."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class PullHandlers:
         self.long_polls = LongPolls(clock, self.retry, config.parked_pull_count_max)
 
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
-        """The messages from an offset on, or None when the pull was parked."""
+        """Return the messages from an offset on, or None when the pull was parked."""
         self._check_target(header)
         wanted = self._wanted(header)
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
@@ -79,13 +79,13 @@ class PullHandlers:
         return self._reply(header, outcome)
 
     def found(self, header: PullMessageHeader) -> tuple[GetResult, int] | None:
-        """What :meth:`pull` would answer when there are messages and nothing else is to be said; None otherwise.
+        """Return the messages and the suggested broker id that :meth:`pull` would answer with.
 
-        With the broker id it would suggest. Raises Refusal as :meth:`pull` does.
+        None when it finds no messages or its answer holds more. Raises Refusal as :meth:`pull` does.
         """
         self._check_target(header)
         wanted = self._wanted(header)
-        # A test of records may have looked at many before it finds none: that is not to be done twice.
+        # A filter of records may read many of them and accept none: that work is not to be done twice.
         if self._cursors.has_resets or wanted.accept is not None:
             return None
         outcome = self._read(header, wanted)
@@ -97,7 +97,7 @@ class PullHandlers:
         return outcome.result, self._suggestion(header, outcome.result)
 
     def retry(self, parked: ParkedPull) -> None:
-        """Reads again for a parked pull and answers, whatever there is. Offsets may have been reset meanwhile."""
+        """Read again for a parked pull, and answer with the result. Offsets may have been reset meanwhile."""
         header: PullMessageHeader = parked.header
         try:
             reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
@@ -105,7 +105,7 @@ class PullHandlers:
                 reply = self._reset_reply(header, reset)
             else:
                 reply = self._reply(header, self._look(header, parked.wanted))
-        except (PymqError, OSError) as error:  # a damaged record or disk: the others that wait go on
+        except (PymqError, OSError) as error:  # a damaged record or disk must not stop the other parked pulls
             reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
         parked.peer.answer(parked.request, reply)
 
@@ -150,7 +150,7 @@ class PullHandlers:
             )
 
     def _wanted(self, header: PullMessageHeader) -> Wanted:
-        """What the pull wants, said by the request itself or by the group's heartbeat."""
+        """Return the messages that the pull accepts, by the request itself or by the group's heartbeat."""
         if header.sys_flag & sysflag.PULL_SUBSCRIPTION:
             return self._expressions.wanted(header.expression_type, header.subscription)
         wanted = self._clients.subscription(header.consumer_group, header.topic)
@@ -173,7 +173,7 @@ class PullHandlers:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def _look(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
-        """Reads; what finds nothing is counted, as what finds something is when it is answered."""
+        """Read. A pull without messages is counted here, one with messages when it is answered."""
         outcome = self._read(header, wanted)
         self._stats.missed_pulls += outcome.code != ResponseCode.SUCCESS
         return outcome
@@ -191,7 +191,7 @@ class PullHandlers:
         )
 
     def _read_counted(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
-        """A read through an expression, with figures for its group."""
+        """Read through an expression, and count that for the group."""
         stats, clock = self._stats, self._clock
         errors, begun_ms = stats.filter_errors, clock.monotonic_ms()
         outcome = self._read_plain(header, wanted)
@@ -235,7 +235,7 @@ class PullHandlers:
         self._stats.messages_got(header.consumer_group, header.topic, result.count, result.size_bytes)
 
     def _reset_reply(self, header: PullMessageHeader, offset: int) -> Reply:
-        """Tells a consumer to go on from the offset an operator reset it to."""
+        """Tell a consumer to go on from the offset that an operator reset it to."""
         low, high = self._reader.ends(header.topic, header.queue_id)
         answer = PullMessageAnswer(next_begin_offset=offset, min_offset=low, max_offset=high)
         return Reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", answer)

@@ -1,4 +1,4 @@
-"""Look-ups of single messages: by key (12) and by the id that says where they stand (33)."""
+"""Look-ups of single messages: by key (12) and by the id that holds their place in the log (33)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
-# Room for every record that was found while the answer stays well below the frame's limit.
+# Every record that was found fits, and the answer stays well below the frame's limit.
 ANSWER_SIZE_BYTES_MAX = 12 * 1024 * 1024
 KEY_LENGTH_MAX = 32_767
 
@@ -31,7 +31,7 @@ class QueryHandlers:
         self._topics = topics
 
     def by_key(self, request: Command, header: QueryMessageHeader, peer: Peer) -> Reply:
-        """Messages of a topic with a key, or with a unique key, stored in a span of time."""
+        """Return messages of a topic that have a key, or a unique key, and were stored in a span of time."""
         if not header.key or len(header.key) > KEY_LENGTH_MAX:
             text = f"the key has {len(header.key)} characters: use 1 to {KEY_LENGTH_MAX}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, text)
@@ -52,7 +52,7 @@ class QueryHandlers:
         return Reply(ext=answer, body=b"".join(records))
 
     def by_id(self, request: Command, header: ViewMessageHeader, peer: Peer) -> Reply:
-        """The message at a commit log offset, provided that one starts there."""
+        """Return the message that starts at a log offset."""
         try:
             record = bytes(self._store.record_at(header.offset))
         except (NotFoundError, CorruptRecordError) as error:
@@ -66,7 +66,7 @@ class QueryHandlers:
 
 
 def _fitting(records: Iterable[memoryview]) -> Iterable[memoryview]:
-    """The first record and those behind it that fit into one answer."""
+    """Return the first record and those behind it that fit into one answer."""
     size_bytes = 0
     for record in records:
         if size_bytes and size_bytes + len(record) > ANSWER_SIZE_BYTES_MAX:

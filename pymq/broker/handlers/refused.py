@@ -1,4 +1,4 @@
-"""Request codes that Apache's broker knows and this one refuses, each with the reason a peer is told."""
+"""Request codes that Apache's broker knows and this one refuses, each with the reason in the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators ask a consumer through its broker: running info (307), consume a message (309), status (223)."""
+"""Operators' requests to a consumer through its broker: running info (307), consume a message (309), status (223)."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _CREDENTIALS = frozenset({"AccessKey", "Signature", "SecurityToken"})
 
 
 class RelayHandlers:
-    """Passes requests on to a member of a group and its answer back."""
+    """Passes a request on to a member of a group, and its answer back."""
 
     def __init__(self, *, clients: ClientManager, store: MessageStore) -> None:
         self._clients = clients
         self._store = store
 
     def running_info(self, request: Command, header: ConsumerRunningInfoHeader, peer: Peer) -> None:
-        """What a consumer does right now."""
+        """Ask a consumer what it does now."""
         client = self._client(header.consumer_group, header.client_id)
         self._pass_on(client, request, request.body, peer)
 
     def consume_directly(self, request: Command, header: ConsumeDirectlyHeader, peer: Peer) -> None:
-        """Lets a consumer consume one stored message now; its id says where it stands."""
+        """Have a consumer consume one stored message now. The message's id holds its place in the log."""
         client = self._client(header.consumer_group, header.client_id)
         body = self._message(header.msg_id) if header.msg_id else request.body
         self._pass_on(client, request, body, peer)
 
     def consumer_status(self, request: Command, header: ConsumerStatusHeader, peer: Peer) -> None:
-        """Asks every member of a group (or the one named) how far it has come in a topic."""
+        """Ask every member of a group, or the one named, for its offsets in a topic."""
         group = self._clients.consumer_group(header.group)
         members = [] if group is None else list(group.members.values())
         wanted = [client for client in members if header.client_addr in (None, "", client.client_id)]
@@ -87,7 +87,7 @@ class RelayHandlers:
             raise Refusal(ResponseCode.SYSTEM_ERROR, text) from error
 
     def _pass_on(self, client: Client, request: Command, body: bytes, peer: Peer) -> None:
-        # The operator's credentials are none of the consumer's business.
+        # The consumer must not get the operator's credentials.
         ext = {name: value for name, value in request.ext.items() if name not in _CREDENTIALS}
 
         def on_answer(response: Command | None) -> None:

@@ -1,4 +1,4 @@
-"""What PyMQ's slaves ask of their master: to join (9101), and for the tables that differ from theirs (9102)."""
+"""Requests of PyMQ's slaves to their master: to join (9101), and for the tables that differ from theirs (9102)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class MasterReplicaHandlers:
     def _admit(self, request: JoinRequest, start: int) -> int:
         """Return the token of a slave that goes on from ``start``. Raises StoreUnavailableError."""
         if start > max(request.log_end, self._store.synced_offset):
-            # A slave that lacks what is before could not give it back after a power loss.
+            # After a power loss the slave could not give back what is before ``start``, which it never had.
             self._store.sync(log_only=True)
         self._note(request.broker_id, request.address)
         return self._ha_service.joined_slave(request.broker_id, request.address, start)

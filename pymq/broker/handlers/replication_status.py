@@ -1,4 +1,4 @@
-"""How replication stands: PyMQ's own picture (9103) and RocketMQ's (907, ``mqadmin haStatus``)."""
+"""The state of replication: PyMQ's own form (9103) and RocketMQ's (907, ``mqadmin haStatus``)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class ReplicationStatusHandlers:
-    """Shows; changes nothing."""
+    """Shows the state of replication."""
 
     def __init__(self, report: StatusReport, on_master: Callable[[str], None]) -> None:
-        """``on_master`` hears where another master of this name is that asked."""
+        """``on_master`` gets the address of another master of this name when it asks for the status."""
         self._report = report
         self._on_master = on_master
 
     def status(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Role, log, epoch history, slaves or link, and what is wrong with them."""
+        """Return role, log, epoch history, slaves or the connection to the master, and their problems."""
         if request.body:
             self._note(request.body)
         return Reply(body=msgspec.json.encode(self._report.status()))
@@ -45,5 +45,5 @@ class ReplicationStatusHandlers:
             raise Refusal(ResponseCode.INVALID_PARAMETER, f"the sender can't be read: {error}") from error
 
     def ha_status(self, request: Command, header: None, peer: Peer) -> Reply:
-        """The same in RocketMQ's shape."""
+        """Return the same in RocketMQ's form."""
         return Reply(body=encode_admin_body(self._report.ha_status()))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ResetHandlers:
-    """Resets are kept by the CursorManager and told to consumers with their next pull, or pushed to them (220)."""
+    """Keeps resets at the CursorManager. Consumers learn of one with their next pull, or by a push (220)."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ResetHandlers:
         clients: ClientManager,
         wake_pulls: Callable[[str, int], None] = lambda topic, queue_id: None,
     ) -> None:
-        """``wake_pulls(topic, queue_id)`` lets parked pulls read again, so that they hear of a reset at once."""
+        """``wake_pulls(topic, queue_id)`` has parked pulls read again, so that they learn of a reset at once."""
         self._config = config
         self._store = store
         self._topics = topics
@@ -54,12 +54,12 @@ class ResetHandlers:
         self._wake_pulls = wake_pulls
 
     def reset(self, request: Command, header: ResetOffsetHeader, peer: Peer) -> Reply:
-        """Moves a group in a topic; answers the new offsets by queue."""
+        """Move a group in a topic; answer with the new offsets by queue."""
         topic = self._topics.require(header.topic)
         self._groups.require(header.group)
         targets = {queue_id: self._target(topic, queue_id, header) for queue_id in self._queue_ids(topic, header)}
         if not header.is_force:
-            # Only back to where messages were consumed already.
+            # Without force a group only moves back, to messages it has consumed.
             targets = {queue: at for queue, at in targets.items() if not self._is_ahead(header, queue, at)}
         if self._config.use_server_side_reset_offset:
             for queue_id, offset in targets.items():
@@ -71,7 +71,7 @@ class ResetHandlers:
         return Reply(body=encode_admin_body(QueueOffsets(offset_table=offsets)))
 
     def clone(self, request: Command, header: CloneGroupOffsetHeader, peer: Peer) -> Reply:
-        """Gives a group the offsets of another one, in one topic or in all."""
+        """Give a group the offsets of another one, in one topic or in all."""
         problem = names.group_problem(header.dest_group)
         if problem:
             raise Refusal(ResponseCode.INVALID_PARAMETER, problem)

@@ -1,4 +1,4 @@
-"""PYMQ_CHANGE_ROLE (9104): an operator makes a slave the master, or prepares one for that."""
+"""PYMQ_CHANGE_ROLE (9104): an operator makes a slave the master, or prepares a broker for that."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class RoleChangeHandlers:
-    """Reads the request; what is done is :class:`RoleRequests`'s."""
+    """Reads the request; :class:`RoleRequests` follows it."""
 
     def __init__(self, requests: RoleRequests) -> None:
         self._requests = requests
 
     def change_role(self, command: Command, header: None, peer: Peer) -> Reply:
-        """Answers how far the log goes; the change itself comes after the answer."""
+        """Answer with the log's end. The role changes after the answer."""
         try:
             request = decode_json(command.body, RoleRequest)
         except JsonError as error:

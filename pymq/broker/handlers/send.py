@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 SendHeader = SendMessageHeader | SendMessageV2Header
 
-# Properties that need more than storing; a message with one of these words is looked at closely.
+# Properties that need more than storing. A message with one of these words is parsed.
 _HALF = b"TRAN_MSG\x01"
 _TIMER_NAMES = (b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 
 
 class SendHandlers:
-    """Takes messages in."""
+    """Takes messages and stages them in the writer."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SendHandlers:
         store_host: bytes,
         schedule_commit: Callable[[], None],
     ) -> None:
-        """``schedule_commit`` has the writer commit soon: for sends that are not taken in a turn of their own."""
+        """``schedule_commit`` has the writer commit soon. Sends that wait for a save are not in a turn that commits."""
         self._config = config
         self._topics = topics
         self._writer = writer
@@ -63,7 +63,7 @@ class SendHandlers:
         self._schedule_commit = schedule_commit
 
     def send(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
-        """One message, or a batch that came under the single code with its batch flag set."""
+        """Take one message, or a batch that came with the code of a single message and the batch flag."""
         if header.batch:
             return self.send_batch(request, header, peer)
         topic = self.topic_for(header)
@@ -95,7 +95,8 @@ class SendHandlers:
         return None
 
     def send_batch(self, request: Command, header: SendHeader, peer: Peer) -> Reply | None:
-        """A batch: stored as single messages with consecutive offsets, the header's properties behind each's own."""
+        """Take a batch. It is stored as single messages with consecutive offsets; each has its own properties, then the
+        header's."""
         topic = self.topic_for(header)
         if topic is None:
             self._make_topic_first(self.send_batch, request, header, peer)
@@ -129,7 +130,7 @@ class SendHandlers:
     # -- checks --------------------------------------------------------------------------------------------------
 
     def topic_for(self, header: SendHeader) -> TopicConfig | None:
-        """The topic a send goes to, None when there is none of that name. Raises Refusal."""
+        """Return the topic that a send goes to; None when there is none of that name. Raises Refusal."""
         name = header.topic
         if not self._config.broker_permission & PERM_WRITE:
             raise Refusal(
@@ -152,7 +153,7 @@ class SendHandlers:
         return topic
 
     def _make_topic_first(self, handler: Handler, request: Command, header: SendHeader, peer: Peer) -> None:
-        """Auto-creation: ``handler`` takes the send again once its topic is saved. Raises Refusal."""
+        """Create the topic; ``handler`` takes the send again once the topic is saved. Raises Refusal."""
 
         def again() -> Reply | None:
             try:
@@ -164,7 +165,7 @@ class SendHandlers:
         self._topics.make_for_send(header.topic, header.default_topic, header.default_topic_queue_nums, saved)
 
     def queue_for(self, header: SendHeader, topic: TopicConfig) -> int:
-        """The queue asked for, or a random one when the client left it open. Raises Refusal."""
+        """Return the queue asked for, or a random one when the client leaves the choice. Raises Refusal."""
         queue_id = header.queue_id
         if queue_id < 0:
             return self._writer.pick_queue(topic.write_queue_nums)
@@ -204,7 +205,7 @@ class SendHandlers:
             self._check_unserved(properties)
 
     def _enriched(self, text: str | None) -> tuple[bytes, str]:
-        """(raw properties with what the broker adds, the message's unique key). Raises Refusal."""
+        """Return the raw properties with what the broker adds, and the message's unique key. Raises Refusal."""
         raw = (text or "").encode()
         self._check_unserved(raw)
         unique = find_property(raw, b"UNIQ_KEY")
@@ -223,7 +224,7 @@ class SendHandlers:
         return raw, unique_key
 
     def _check_unserved(self, properties: bytes) -> None:
-        """Refuses messages whose promise (transaction, timer) could not be kept."""
+        """Refuse transactional and timer messages: this broker would deliver them at once."""
         if _HALF in properties and find_property(properties, b"TRAN_MSG") == b"true":
             raise Refusal(
                 ResponseCode.NO_PERMISSION,

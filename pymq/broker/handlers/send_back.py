@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class SendBackHandlers:
-    """Hands messages to Retries; the answer waits in the writer for the turn's commit."""
+    """Gives messages to Retries. The answer waits in the writer for the turn's commit."""
 
     def __init__(self, *, retries: Retries, writer: Writer) -> None:
         self._retries = retries
         self._writer = writer
 
     def send_back(self, request: Command, header: ConsumerSendMsgBackHeader, peer: Peer) -> Reply | None:
-        """Stages the message for its next try or for the dead letters."""
+        """Stage the message for its next try, or as a dead letter."""
         if not self._retries.send_back(header, request.version):
             return Reply()
         if not request.is_oneway:

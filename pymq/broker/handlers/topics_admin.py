@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
 
-# Runs its argument when the name servers know the change (or can't be reached).
+# Calls its argument when the name servers know the change, or can't be reached.
 WhenRegistered = Callable[[Callable[[], None]], None]
 
 
 class TopicAdminHandlers:
-    """Changes are answered when they are saved and the name servers know them."""
+    """Makes, changes and deletes topics. A change is answered when it is saved and the name servers know it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TopicAdminHandlers:
         self._when_registered = when_registered
 
     def create(self, request: Command, header: CreateTopicHeader, peer: Peer) -> None:
-        """Makes a topic or changes it: queue numbers, permission, attributes."""
+        """Make or change a topic: queue numbers, permission, attributes."""
         check_topic_name(header.topic)
         wanted = TopicConfig(
             topic_name=header.topic,
@@ -73,7 +73,7 @@ class TopicAdminHandlers:
         self._put([wanted], request, peer)
 
     def create_list(self, request: Command, header: None, peer: Peer) -> None:
-        """Several topics, all or none. Attributes come with a sign, as in single requests."""
+        """Make or change several topics, all or none. Attributes come with a sign, as in single requests."""
         wanted = []
         for topic in decode_admin_body(TopicConfigList, request.body).topic_config_list:
             check_topic_name(topic.topic_name)
@@ -81,11 +81,11 @@ class TopicAdminHandlers:
         self._put(wanted, request, peer)
 
     def delete(self, request: Command, header: TopicHeader, peer: Peer) -> None:
-        """Deletes a topic with its queues, offsets and meters. One that isn't there counts as deleted."""
+        """Delete a topic with its queues, offsets and meters. An unknown topic counts as deleted."""
         check_topic_name(header.topic)
 
         def finish() -> None:
-            # What was sent to it in this turn must be out of the store's hands first.
+            # The store must commit first what was sent to the topic in this turn.
             self._writer.commit()
             self._store.delete_topic(header.topic)
             self._cursors.forget_topic(header.topic)
@@ -95,11 +95,11 @@ class TopicAdminHandlers:
         self._topics.delete(header.topic, answer_when_saved(request, peer, finish))
 
     def config_of(self, request: Command, header: GetTopicConfigHeader, peer: Peer) -> Reply:
-        """One topic's configuration."""
+        """Return one topic's configuration."""
         return Reply(body=encode_admin_body(self._topics.require(header.topic)))
 
     def all_configs(self, request: Command, header: None, peer: Peer) -> Reply:
-        """The whole table, for operators and slaves."""
+        """Return the whole table, for operators and slaves."""
         table = TopicConfigTable(
             data_version=self._topics.data_version,
             mapping_data_version=DataVersion(),
@@ -108,7 +108,7 @@ class TopicAdminHandlers:
         return Reply(body=encode_body(table))
 
     def stats(self, request: Command, header: TopicHeader, peer: Peer) -> Reply:
-        """Each queue's ends and when it got its last message, and the topic's rate."""
+        """Return each queue's ends and the time of its last message, and the topic's rate."""
         topic = self._topics.require(header.topic)
         offsets = {}
         for queue_id in range(topic.queue_count):
@@ -122,11 +122,11 @@ class TopicAdminHandlers:
         return Reply(body=encode_admin_body(TopicStats(offset_table=offsets, topic_put_tps=rate)))
 
     def system_topics(self, request: Command, header: None, peer: Peer) -> Reply:
-        """The topics that are there without being asked for."""
+        """Return the topics that every broker has."""
         return Reply(body=encode_admin_body(TopicList(topic_list=self._topics.system_names())))
 
     def clean_unused(self, request: Command, header: None, peer: Peer) -> Reply:
-        """Removes queues of topics that have no configuration any more."""
+        """Remove queues of topics that have no configuration any more."""
         unused = {topic for topic, _ in self._store.queues() if self._topics.get(topic) is None}
         if unused:
             self._writer.commit()
