@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pymq.broker.metadata.state import read_numbers, read_version
+from pymq.broker.metadata.table_reading import read_numbers, read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.errors import CorruptRecordError, StoreUnavailableError, UnreadableError

@@ -1,1 +1,1 @@
-"""What a broker knows: topics, groups, consumer offsets, clients, leases; persisted in config/*.json."""
+"""A broker's metadata: topics, groups, consumer offsets, clients, leases. Tables are saved in ``config/*.json``."""

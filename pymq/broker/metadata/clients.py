@@ -1,4 +1,4 @@
-"""ClientManager: producers and consumers that are connected, their groups and subscriptions, known by heartbeats."""
+"""ClientManager: connected producers and consumers with their groups and subscriptions, from their heartbeats."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ class ConsumerGroup:
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
-        """Each member once, sorted."""
+        """Return each member once, sorted."""
         return sorted({client.client_id for client in self.members.values()})
 
     def find(self, client_id: str) -> Client | None:
-        """The member of that id which was heard of last."""
+        """Return the member of that id with the newest heartbeat."""
         found = [client for client in self.members.values() if client.client_id == client_id]
         return max(found, key=lambda client: client.seen_monotonic_ms, default=None)
 
 
 class ClientManager:
-    """Who is connected. Members of a group are told (code 40) when the group or its subscriptions change."""
+    """The connected clients. Members of a group get a notice (code 40) when the group or its subscriptions change."""
 
     def __init__(self, *, clock: Clock, config: BrokerConfig, groups: GroupManager) -> None:
         self._clock = clock
@@ -66,30 +66,30 @@ class ClientManager:
         self._groups = groups
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Peer, Client]] = {}
-        # What a connection belongs to, so that its end costs no search: (producer groups, consumer groups).
+        # By connection (producer groups, consumer groups), so that its end needs no search.
         self._memberships: dict[Peer, tuple[set[str], set[str]]] = {}
         self.consumer_group = self._consumers.get
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     def client(self, client_id: str, peer: Peer, language: str, version: int) -> Client:
-        """What a heartbeat says of its sender, stamped with the time."""
+        """Return the sender of a heartbeat as it describes itself, with the present time."""
         return Client(client_id, peer, language, version, self._clock.now_ms(), self._clock.monotonic_ms())
 
     def group_count(self, peer: Peer, producers: Iterable[str], consumers: Iterable[str]) -> int:
-        """How many groups a connection would belong to after joining these as well."""
+        """Return the number of groups that a connection would belong to after it joined these."""
         known_producers, known_consumers = self._memberships.get(peer, (set(), set()))
         return len(known_producers.union(producers)) + len(known_consumers.union(consumers))
 
     def register_producer(self, group: str, client: Client) -> None:
-        """Notes a producer as alive."""
+        """Note that a producer is alive."""
         self._producers.setdefault(group, {})[client.peer] = client
         self._membership(client.peer)[0].add(group)
 
     def register_consumer(self, client: Client, data: ConsumerData, *, keep_subscriptions: bool = False) -> bool:
-        """Notes a consumer as alive; True (and the group is told) when members or subscriptions changed.
+        """Note that a consumer is alive. When members or subscriptions changed, send the group a notice, return True.
 
-        ``keep_subscriptions``: the heartbeat left them out because they have not changed.
+        ``keep_subscriptions``: the heartbeat leaves them out because they have not changed.
         """
         group = self._consumers.get(data.group_name)
         if group is None:
@@ -108,7 +108,7 @@ class ClientManager:
         return changed
 
     def unregister(self, peer: Peer, producer_group: str | None, consumer_group: str | None) -> None:
-        """A client says goodbye to a group of producers, of consumers, or both."""
+        """Remove a client from a group of producers, of consumers, or both."""
         producers, consumers = self._memberships.get(peer, (set(), set()))
         if producer_group in producers:
             producers.discard(producer_group)
@@ -120,7 +120,7 @@ class ClientManager:
             self._memberships.pop(peer, None)
 
     def disconnect(self, peer: Peer) -> None:
-        """The connection has ended: its client leaves every group at once."""
+        """Remove the client of a connection that has ended from all its groups."""
         producers, consumers = self._memberships.pop(peer, (set(), set()))
         for name in producers:
             self._remove_producer(name, peer)
@@ -128,7 +128,7 @@ class ClientManager:
             self._remove_consumer(name, peer)
 
     def tick(self) -> None:
-        """Forgets clients without a heartbeat for ``channelExpiredTimeout``."""
+        """Forget clients without a heartbeat for ``channelExpiredTimeout``."""
         if not self._memberships:
             return
         oldest_ms = self._clock.monotonic_ms() - self._config.channel_expiry_ms
@@ -147,24 +147,24 @@ class ClientManager:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def consumer_groups(self) -> list[ConsumerGroup]:
-        """All groups with connected members."""
+        """Return all groups with connected members."""
         return list(self._consumers.values())
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's members subscribe of a topic; None when the group is not connected or doesn't want it."""
+        """Return a group's subscription to a topic; None when it has none or is not connected."""
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
     def groups_of(self, topic: str) -> list[str]:
-        """Connected groups that subscribe to the topic, sorted."""
+        """Return the connected groups that subscribe to the topic, sorted."""
         return sorted(group.name for group in self._consumers.values() if topic in group.subscriptions)
 
     def producers(self, group: str) -> list[Client]:
-        """The connected producers of a group."""
+        """Return the connected producers of a group."""
         return list(self._producers.get(group, {}).values())
 
     def all_producers(self) -> dict[str, list[Client]]:
-        """Group -> its connected producers."""
+        """Return the connected producers by group."""
         return {group: list(members.values()) for group, members in self._producers.items()}
 
     # -- within --------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class ClientManager:
             del self._consumers[name]
 
     def _notify(self, group: ConsumerGroup) -> None:
-        # Members of a broadcasting group read every queue whoever else is there.
+        # Each member of a broadcasting group reads every queue, so it need not know the others.
         if group.is_broadcasting or not self._config.notify_consumer_ids_changed_enable:
             return
         config = self._groups.get(group.name)
@@ -203,7 +203,7 @@ class ClientManager:
 
 
 def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
-    """Takes newer subscriptions, drops topics that are no longer wanted; True when the set of topics changed.
+    """Take newer subscriptions and drop topics without one; return True when the set of topics changed.
 
     Java: ConsumerGroupInfo.updateSubscription. A newer expression for the same topic is taken without a notice.
     """

@@ -1,4 +1,4 @@
-"""ConfigTables: the JSON tables in ``config/`` below a store's root, and what saves them."""
+"""ConfigTables: the JSON tables in a store's directory ``config/``, and their savers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CursorManager: how far each consumer group has come in each queue; kept in ``consumerOffset.json``."""
+"""CursorManager: the committed offset of each consumer group in each queue; saved in ``consumerOffset.json``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pymq.broker.metadata.state import read_numbers, read_version
+from pymq.broker.metadata.table_reading import read_numbers, read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -30,7 +30,7 @@ MaxOffset = Callable[[str, int], int]
 class CursorManager:
     """Committed offsets by (topic, group) and queue. Saved by :meth:`tick`, not by each commit.
 
-    A commit past the queue's end is refused: it would make the group skip messages that are still to come.
+    A commit past the queue's end is refused: the group would skip messages that are still to come.
     """
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, max_offset: MaxOffset) -> None:
@@ -42,24 +42,24 @@ class CursorManager:
         self._offsets: dict[tuple[str, str], dict[int, int]] = {}
         self._pulled: dict[tuple[str, str], dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
-        # Changes are numbered, so that a slave is told those alone which it lacks.
+        # Changes are numbered, so that a slave gets only those that it lacks.
         self.change_count = 0
-        self._changed: dict[tuple[str, str], int] = {}  # number of each one's last change, in the order of numbers
-        self._removed_at = 0  # number of the last change that took something away
+        self._changed: dict[tuple[str, str], int] = {}  # the number of each last change, in the order of numbers
+        self._removed_at = 0  # the number of the last change that removed something
         self._dirty = False
         self._next_save_ms = clock.monotonic_ms() + config.flush_consumer_offset_interval_ms
 
     def load(self) -> None:
-        """Reads ``consumerOffset.json``. Broadcast shadows of RocketMQ's proxy (a second ``@``) are left out."""
+        """Read ``consumerOffset.json``. Broadcast offsets of RocketMQ's proxy (a second ``@``) are left out."""
         loaded = self._table.load()
         self.data_version = read_version(loaded)
         self._offsets.update(read_offsets(loaded.get("offsetTable")))
 
     def fit(self, queue_end: Callable[[str, int], int | None]) -> None:
-        """Takes back offsets behind their queue's end, where a power loss took messages that had been consumed.
+        """Move offsets that are past their queue's end back to it: a power loss took messages that were consumed.
 
-        Java's broker leaves them: the group then misses the messages that get the lost ones' offsets. ``queue_end`` is
-        None for a queue that is not here.
+        Java's broker leaves them, and the group then misses the messages that get the lost ones' offsets. ``queue_end``
+        returns None for a queue that is not here.
         """
         for (topic, group), queues in self._offsets.items():
             for queue_id, offset in queues.items():
@@ -74,14 +74,14 @@ class CursorManager:
                     self._dirty = True
 
     def advance(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Moves a group forward, never back, whether or not the queue goes that far: :meth:`fit` is to follow."""
+        """Move a group forward, never back, even past the queue's end: :meth:`fit` must follow."""
         if offset > self.query(group, topic, queue_id):
             self._set(group, topic, queue_id, offset)
 
     # -- one queue -----------------------------------------------------------------------------------------------
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset, or a reset that waits to be told; -1 when there is neither."""
+        """Return the committed offset, or the pending reset; -1 when there is neither."""
         reset = self._resets.get((topic, group, queue_id)) if self._resets else None
         if reset is not None:
             return reset
@@ -89,10 +89,10 @@ class CursorManager:
         return NO_OFFSET if queues is None else queues.get(queue_id, NO_OFFSET)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, end: int | None = None) -> None:
-        """Takes a consumer's commit. Raises Refusal(INVALID_PARAMETER) for an offset that can't be.
+        """Take a consumer's commit. Raises Refusal(INVALID_PARAMETER) for an offset that can't be.
 
-        ``end``: the greatest that can; None: the end that consumers see. Dropped while a reset waits to be told: the
-        consumer speaks of where it was before.
+        ``end`` is the greatest offset that can be; None: the end that consumers see. A commit is dropped while a reset
+        is pending: the consumer does not know of it yet.
         """
         if (topic, group, queue_id) in self._resets:
             return
@@ -113,61 +113,61 @@ class CursorManager:
         self._set(group, topic, queue_id, offset)
 
     def commit_from_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A commit that came with a pull: one that can't be is dropped, for the pull must be answered."""
+        """Take a commit that came with a pull. An offset that can't be is dropped, because the pull needs an answer."""
         try:
             self.commit(group, topic, queue_id, offset)
         except Refusal as refusal:
             log.info("group %s: %s", group, refusal.remark)
 
     def note_pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """Remembers how far the group has pulled (not persisted)."""
+        """Note how far the group has pulled (not saved)."""
         queues = self._pulled.get((topic, group))
         if queues is None:
             queues = self._pulled[topic, group] = {}
         queues[queue_id] = next_offset
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """How far the group has pulled, at least its committed offset; -1 for neither."""
+        """Return how far the group has pulled, at least its committed offset; -1 for neither."""
         return max(self._pulled.get((topic, group), {}).get(queue_id, NO_OFFSET), self.query(group, topic, queue_id))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Moves a group by an operator's wish; its next pull of the queue is told with PULL_OFFSET_MOVED."""
+        """Move a group as an operator asks. The answer to its next pull of the queue is PULL_OFFSET_MOVED."""
         self._resets[topic, group, queue_id] = offset
         self._set(group, topic, queue_id, offset)
 
     @property
     def has_resets(self) -> bool:
-        """True while any group waits to be told of a reset."""
+        """True while a reset is pending."""
         return bool(self._resets)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset the group was not told of yet, once; None almost always."""
+        """Return the group's pending reset, once; None almost always."""
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
 
     # -- many queues ---------------------------------------------------------------------------------------------
 
     def offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Queue id -> committed offset; empty when nothing is committed."""
+        """Return the committed offsets by queue id; empty when nothing is committed."""
         return dict(self._offsets.get((topic, group), {}))
 
     def topics_of(self, group: str) -> list[str]:
-        """Topics in which the group has offsets, sorted."""
+        """Return the topics in which the group has offsets, sorted."""
         return sorted(topic for topic, owner in self._offsets if owner == group)
 
     def groups_of(self, topic: str) -> list[str]:
-        """Groups that have offsets in the topic, sorted."""
+        """Return the groups that have offsets in the topic, sorted."""
         return sorted(group for owned, group in self._offsets if owned == topic)
 
     def all_groups(self) -> list[str]:
-        """Every group with an offset, sorted."""
+        """Return every group with an offset, sorted."""
         return sorted({group for _, group in self._offsets})
 
     def committed(self) -> list[tuple[str, str]]:
-        """Every (topic, group) with an offset."""
+        """Return every (topic, group) with an offset."""
         return list(self._offsets)
 
     def clone(self, source: str, target: str, topic: str | None) -> int:
-        """Copies the offsets of ``source`` to ``target``, in one topic or in all; returns the number of queues."""
+        """Copy the offsets of ``source`` to ``target``, in one topic or in all; return the number of queues."""
         topics = [topic] if topic else [one for one in self.topics_of(source) if not one.startswith(names.RETRY_PREFIX)]
         count = 0
         for one in topics:
@@ -177,35 +177,35 @@ class CursorManager:
         return count
 
     def forget_group(self, group: str) -> None:
-        """Drops all offsets of a group."""
+        """Drop all offsets of a group."""
         self._forget(lambda key: key[1] == group)
 
     def forget_topic(self, topic: str) -> None:
-        """Drops all offsets in a topic, so that a new topic of that name starts at 0."""
+        """Drop all offsets in a topic, so that a new topic of that name starts at 0."""
         self._forget(lambda key: key[0] == topic)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
-        """Drops all offsets in one queue, which was removed."""
+        """Drop all offsets in a queue that was removed."""
         for table in (self._offsets, self._pulled):
             for (owned, _), queues in table.items():
                 if owned == topic and queues.pop(queue_id, None) is not None:
                     self._note_removal()
 
     def as_table(self) -> dict[str, Any]:
-        """The persisted object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
+        """Return the saved object: ``offsetTable`` by ``topic@group`` and the derived ``groupTopicMap``."""
         return _as_table(self._offsets, self.data_version)
 
     def changes_since(self, number: int) -> dict[str, Any] | None:
-        """As :meth:`as_table`, with those groups' topics alone that changed after ``number``, a past ``change_count``.
+        """Return :meth:`as_table` with only the groups' topics that changed after ``number``, a past ``change_count``.
 
-        None when something was taken away since: then only the whole table will do.
+        None when something was removed since: then only the whole table will do.
         """
         if number < self._removed_at:
             return None
         return _as_table({key: self._offsets[key] for key in self._changed_since(number)}, self.data_version)
 
     def committed_since(self, number: int) -> Iterator[tuple[str, str, int, int]]:
-        """(group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""
+        """Return (group, topic, queue id, offset) of all queues of groups' topics that changed after ``number``."""
         for topic, group in self._changed_since(number):
             for queue_id, offset in self._offsets[topic, group].items():
                 yield group, topic, queue_id, offset
@@ -216,7 +216,7 @@ class CursorManager:
     # -- persistence ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Saves when something changed and ``flushConsumerOffsetInterval`` has passed, in a worker thread."""
+        """Save in a worker thread when something changed and ``flushConsumerOffsetInterval`` has passed."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_save_ms:
             return
@@ -233,7 +233,7 @@ class CursorManager:
             log.warning("consumer offsets could not be saved, trying again: %s", error)
 
     def save(self) -> None:
-        """Saves now if anything changed. Raises StoreError."""
+        """Save now if anything changed. Raises StoreError."""
         if self._dirty or self._table.is_busy:
             self.data_version = self._version_to_save()
             self._table.save(self.as_table())
@@ -273,7 +273,7 @@ class CursorManager:
 
 
 def read_offsets(table: Any) -> dict[tuple[str, str], dict[int, int]]:
-    """By (topic, group): what a persisted ``offsetTable`` holds by ``topic@group``."""
+    """Return by (topic, group) what a saved ``offsetTable`` holds by ``topic@group``."""
     offsets = {}
     for key, queues in (table or {}).items():
         topic, _, group = key.partition(_SEPARATOR)
@@ -283,7 +283,7 @@ def read_offsets(table: Any) -> dict[tuple[str, str], dict[int, int]]:
 
 
 def as_offset_table(offsets: dict[tuple[str, str], dict[int, int]]) -> dict[str, dict[str, int]]:
-    """The reverse of :func:`read_offsets`."""
+    """Return the reverse of :func:`read_offsets`."""
     return {
         f"{topic}{_SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
         for (topic, group), queues in offsets.items()

@@ -1,4 +1,4 @@
-"""FilterServers: the filter servers that report to this broker, by connection, so that routes can name them.
+"""FilterServers: the filter servers that report to this broker, for routes to name them.
 
 Java until 4.2: FilterServerManager.
 """
@@ -29,9 +29,10 @@ class _Known:
 
 
 class FilterServers:
-    """Each lives as long as its connection, and at most ``SILENCE_MAX_MS`` after its last report.
+    """The filter servers by connection. Each stays until its connection ends, at most ``SILENCE_MAX_MS`` after its
+    last report.
 
-    ``on_change`` is called when the addresses are others than before.
+    ``on_change`` is called when the addresses have changed.
     """
 
     def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
@@ -40,24 +41,24 @@ class FilterServers:
         self._known: dict[Peer, _Known] = {}
 
     def addresses(self) -> list[str]:
-        """Each address once, sorted."""
+        """Return each address once, sorted."""
         return sorted({known.address for known in self._known.values()})
 
     def register(self, peer: Peer, address: str) -> None:
-        """Notes a report. Raises Refusal: no usable address, or too many servers."""
+        """Note a report. Raises Refusal for an unusable address, or for too many servers."""
         self._check(peer, address)
         before = self.addresses()
         self._known[peer] = _Known(address, self._clock.monotonic_ms())
         self._tell_if_changed(before)
 
     def disconnect(self, peer: Peer) -> None:
-        """The connection has ended."""
+        """Forget the filter server of a connection that has ended."""
         before = self.addresses()
         if self._known.pop(peer, None) is not None:
             self._tell_if_changed(before)
 
     def tick(self) -> None:
-        """Forgets servers that have not reported for too long."""
+        """Forget servers that have not reported for too long."""
         if not self._known:
             return
         oldest_ms = self._clock.monotonic_ms() - SILENCE_MAX_MS

@@ -1,4 +1,4 @@
-"""GroupManager: consumer groups and what each may do; kept in ``subscriptionGroup.json``."""
+"""GroupManager: consumer groups and their permissions; saved in ``subscriptionGroup.json``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
-from pymq.broker.metadata.state import read_configs, read_version
+from pymq.broker.metadata.table_reading import read_configs, read_version
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 RETRY_QUEUE_COUNT_MAX = 64
 RETRY_TIMES_MAX = 10_000
-# Java: GroupForbidden keeps a bit per permission; 2 is the number of the one for reading.
+# Java: GroupForbidden keeps a bit for each permission; bit 2 is for reading.
 _READ_FORBIDDEN = 1 << 2
 
 
 @dataclass(slots=True)
 class _Groups:
-    """What ``subscriptionGroup.json`` holds."""
+    """The content of ``subscriptionGroup.json``."""
 
     configs: dict[str, SubscriptionGroupConfig] = field(default_factory=dict)
     forbidden: dict[str, dict[str, int]] = field(default_factory=dict)  # by group and topic: bits of permissions
@@ -66,7 +66,7 @@ class _Groups:
 
 
 def _read(table: dict[str, Any]) -> _Groups:
-    """The usable entries of a persisted object; others are logged."""
+    """Return the usable entries of a saved object; others are logged."""
     groups = _Groups()
     for name, group in read_configs(table, "subscriptionGroupTable", SubscriptionGroupConfig).items():
         problem = names.group_problem(name)
@@ -82,12 +82,12 @@ def _read(table: dict[str, Any]) -> _Groups:
 class GroupManager:
     """All consumer groups of a broker. Every change is counted in ``data_version``.
 
-    What an operator changes counts once it is saved, and is answered then. A group made by its first use counts at once
-    and is saved soon; a kill before that costs nothing, its next use makes it again.
+    An operator's change takes effect, and is answered, once it is saved. A group that its first use makes takes effect
+    at once and is saved soon. A kill before that costs nothing: the next use makes it again.
     """
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig, makes_groups: bool = True) -> None:
-        """``makes_groups``: a slave makes none on their first use, its master does."""
+        """``makes_groups``: the first use of a group makes it. A slave makes none; its master does."""
         self._config = config
         self.makes_groups = makes_groups
         current = _Groups()
@@ -96,15 +96,15 @@ class GroupManager:
         self.get = self._groups.get
 
     def load(self) -> None:
-        """Reads ``subscriptionGroup.json``."""
+        """Read ``subscriptionGroup.json``."""
         self._state.current.replace(_read(self._state.load()))
 
     def as_table(self) -> dict[str, Any]:
-        """The persisted object."""
+        """Return the saved object."""
         return self._state.current.as_table(self.data_version)
 
     def take_over(self, table: dict[str, Any]) -> list[str]:
-        """Makes a master's persisted object, with its version, this one's; returns the names that are gone."""
+        """Take a master's table with its version in place of this one; return the names that are gone."""
         taken = _read(table)
         gone = [name for name in self._groups if name not in taken.configs]
         self._state.take_over(lambda groups: groups.replace(taken), read_version(table))
@@ -112,31 +112,31 @@ class GroupManager:
 
     @property
     def data_version(self) -> DataVersion:
-        """Version of what is served."""
+        """The version of the table in use."""
         return self._state.version
 
     def tick(self) -> None:
-        """Tries again what could not be saved."""
+        """Try again to save what could not be saved."""
         self._state.tick()
 
     def stop(self) -> None:
-        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        """Ignore the result of a save that still runs. Then another thread may call :meth:`save`."""
         self._state.stop()
 
     def save(self) -> None:
-        """Saves now if anything is not saved. Raises StoreError."""
+        """Save now if anything is not saved. Raises StoreError."""
         self._state.save()
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
-        """A copy of name -> configuration."""
+        """Return a copy of the configurations by name."""
         return dict(self._groups)
 
     def forbidden_table(self) -> dict[str, dict[str, int]]:
-        """Group -> topic -> bits, as RocketMQ persists it."""
+        """Return bits by group and topic, as RocketMQ saves them."""
         return {group: dict(topics) for group, topics in self._forbidden.items()}
 
     def ensure(self, group: str) -> SubscriptionGroupConfig:
-        """The group, made on its first use where that is allowed; a slave has it as it would be made.
+        """Return the group, and make it on its first use where that is allowed. A slave returns what would be made.
 
         Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, INVALID_PARAMETER for an illegal name, NO_PERMISSION at the limit.
         """
@@ -147,7 +147,7 @@ class GroupManager:
         return self._groups[group] if self.makes_groups else SubscriptionGroupConfig(group_name=group)
 
     def ensure_all(self, groups: Iterable[str]) -> None:
-        """Makes the groups that are missing, all or none; they count at once. Raises as :meth:`ensure`."""
+        """Make the groups that are missing, all or none, with effect at once. Raises as :meth:`ensure`."""
         missing = [group for group in dict.fromkeys(groups) if group not in self._groups]
         for group in missing:
             self._check_creatable(group)
@@ -158,16 +158,17 @@ class GroupManager:
             log.info("made consumer groups on their first use: %s", ", ".join(missing))
 
     def require(self, group: str) -> SubscriptionGroupConfig:
-        """The group, never made. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST)."""
+        """Return the group; never make it. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST)."""
         found = self.get(group)
         if found is None:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, self._not_exist_text(group))
         return found
 
     def put(self, groups: Iterable[SubscriptionGroupConfig], done: Saved = raise_failure) -> None:
-        """Makes or replaces groups as an operator asked; ``done`` hears when that is saved and counts, or why not.
+        """Make or replace groups as an operator asks, all or none. ``done`` gets None once they are saved and take
+        effect, or the error.
 
-        Raises Refusal naming the value and the limit; all or none.
+        Raises Refusal with the value and the limit.
         """
         wanted = list(groups)
         for group in wanted:
@@ -181,7 +182,7 @@ class GroupManager:
             self._state.when_saved(done)
 
     def delete(self, group: str, done: Saved = raise_failure) -> None:
-        """Forgets a group and what it is forbidden; one that isn't there counts as forgotten. ``done``: as put's."""
+        """Delete a group and its permissions. An unknown group counts as deleted. ``done`` as in :meth:`put`."""
         if group in self._state.planned().configs:
             self._state.change(lambda groups: groups.remove(group), done)
         else:
@@ -193,7 +194,7 @@ class GroupManager:
         return topics is not None and bool(topics.get(topic, 0) & _READ_FORBIDDEN)
 
     def set_readable(self, group: str, topic: str, readable: bool, done: Saved = raise_failure) -> None:
-        """Allows or forbids the group to read the topic. ``done``: as put's."""
+        """Allow or forbid the group to read the topic. ``done`` as in :meth:`put`."""
         self._state.change(lambda groups: groups.set_readable(group, topic, readable), done)
 
     def _check(self, group: SubscriptionGroupConfig) -> None:

@@ -1,4 +1,4 @@
-"""Leaser: a consumer must hold a queue's lease to consume it in order, so that one consumer at a time does."""
+"""Leaser: a consumer needs a queue's lease to consume it in order, so that only one consumer at a time does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pymq.model.message import MessageQueue
 
 
 class Lease(NamedTuple):
-    """Who holds a queue, and since when (monotonic ms)."""
+    """The client that holds a queue, and since when (monotonic ms)."""
 
     client_id: str
     renewed_ms: int
 
 
 class Leaser:
-    """Leases by group and queue. They live ``rebalanceLockTime`` (60 s) unless renewed; nothing is persisted.
+    """Leases by group and queue. A lease lasts ``rebalanceLockTime`` (60 s) unless renewed; none is saved.
 
     Java: RebalanceLockManager.
     """
@@ -29,7 +29,7 @@ class Leaser:
         self._leases: dict[str, dict[MessageQueue, Lease]] = {}
 
     def lock_batch(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """The queues of ``queues`` that the client holds now: new, renewed, or taken over after their end."""
+        """Return the queues of ``queues`` that the client holds now: new, renewed, or taken over after their end."""
         now_ms = self._clock.monotonic_ms()
         held = self._leases.setdefault(group, {})
         granted = []
@@ -43,7 +43,7 @@ class Leaser:
         return granted
 
     def unlock_batch(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Gives up leases; those of other clients stay."""
+        """Give up leases of the client; those of other clients stay."""
         held = self._leases.get(group, {})
         for queue in queues:
             lease = held.get(queue)
@@ -53,12 +53,12 @@ class Leaser:
             self._leases.pop(group, None)
 
     def held_by(self, group: str, queue: MessageQueue) -> str | None:
-        """The client that holds the queue, None when nobody does."""
+        """Return the client that holds the queue, or None."""
         lease = self._leases.get(group, {}).get(queue)
         return None if lease is None or self._has_ended(lease, self._clock.monotonic_ms()) else lease.client_id
 
     def is_ordered(self, group: str) -> bool:
-        """True when the group holds any lease now: it consumes in order."""
+        """Return True when the group holds a lease now, so it consumes in order."""
         held = self._leases.get(group)
         if not held:
             return False
@@ -66,11 +66,11 @@ class Leaser:
         return any(not self._has_ended(lease, now_ms) for lease in held.values())
 
     def forget_group(self, group: str) -> None:
-        """Drops all leases of a group."""
+        """Drop all leases of a group."""
         self._leases.pop(group, None)
 
     def tick(self) -> None:
-        """Forgets leases that have ended."""
+        """Forget leases that have ended."""
         if not self._leases:
             return
         now_ms = self._clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""Metadata: what a broker knows of topics, consumer groups, their offsets, its clients and filter servers."""
+"""Metadata: a broker's managers of topics, consumer groups, offsets, leases, clients and filter servers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Metadata:
         """``on_filter_servers`` is called when the filter servers' addresses change."""
 
         def sync_log() -> None:
-            """No saved offset lies behind the log's end after a power loss; consumers of a broken log go on."""
+            """Keep saved offsets from being past the log's end after a power loss. Consumers of a broken log go on."""
             with suppress(StoreUnavailableError):
                 store.sync(log_only=True)
 
@@ -68,7 +68,7 @@ class Metadata:
         self.cursors.load()
 
     def jobs(self) -> list[Job]:
-        """Saves and expirations."""
+        """Return the jobs that save and expire entries."""
         return [
             Job("topics", SLOW_TICK_PERIOD_MS, self.topics.tick),
             Job("groups", SLOW_TICK_PERIOD_MS, self.groups.tick),

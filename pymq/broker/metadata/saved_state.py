@@ -1,7 +1,7 @@
-"""SavedState: a table in memory and the file it is kept in, which a worker thread writes: the event loop never waits.
+"""SavedState: a table in memory and its file. A worker thread writes the file, so the event loop never waits.
 
-A change that an operator asks for counts once it is saved, so there is nothing to undo when that fails. What comes
-about on the way (a topic by its first send, a group by a heartbeat) counts at once and is saved soon.
+An operator's change takes effect once it is saved, so there is nothing to undo when the save fails. A change by use (a
+retry topic, a group by a heartbeat) takes effect at once and is saved soon.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pymq.broker.metadata.state import read_version
+from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.clock import Clock
 from pymq.errors import StoreError
@@ -22,7 +22,7 @@ StateT = TypeVar("StateT")
 
 
 def raise_failure(error: StoreError | OSError | None) -> None:
-    """A :data:`Saved` for callers that nobody waits for."""
+    """Raise the error of a save: a :data:`Saved` for callers that pass none."""
     if error is not None:
         raise error
 
@@ -33,9 +33,9 @@ class _Change(NamedTuple, Generic[StateT]):
 
 
 class SavedState(Generic[StateT]):
-    """``current`` is what is served; changed in place, and only here.
+    """``current`` is the state in use. Only this object changes it, in place.
 
-    One save runs at a time; the changes that come meanwhile share the next one. Belongs to the event loop's thread.
+    One save runs at a time; changes that come meanwhile share the next one. Belongs to the event loop's thread.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SavedState(Generic[StateT]):
         copy: Callable[[StateT], StateT],
         to_table: Callable[[StateT, DataVersion], dict[str, Any]],
     ) -> None:
-        """``to_table`` makes what is saved of a copy, in a worker thread."""
+        """``to_table`` turns a copy of the state into the saved object, in a worker thread."""
         self.current = current
         self.version = DataVersion()
         self._saver = saver
@@ -56,33 +56,33 @@ class SavedState(Generic[StateT]):
         self._to_table = to_table
         self._saving: list[_Change[StateT]] = []
         self._waiting: list[_Change[StateT]] = []
-        self._is_dirty = False  # something counts already that no save holds which has begun
+        self._is_dirty = False  # a change is in effect that is in no save yet
         self._is_failing = False
         self._is_stopped = False
 
     def load(self) -> dict[str, Any]:
-        """The table as last saved; the version is taken from it."""
+        """Return the table as last saved, and take its version."""
         loaded = self._saver.load()
         self.version = read_version(loaded)
         return loaded
 
     def planned(self) -> StateT:
-        """A copy of what is served, with all changes that are not saved yet."""
+        """Return a copy of the state in use, with all changes that wait for a save."""
         state = self._copy(self.current)
         for change in (*self._saving, *self._waiting):
             change.apply(state)
         return state
 
     def change(self, apply: Callable[[StateT], object], done: Saved) -> None:
-        """Makes the change once it is saved, then calls ``done``; with the error when it can't be saved.
+        """Make the change once it is saved, then call ``done`` with None; with the error when the save fails.
 
-        ``apply`` is called for copies too: it must do the same each time.
+        ``apply`` is called for copies too, so it must do the same each time.
         """
         self._waiting.append(_Change(apply, done))
         self._start()
 
     def when_saved(self, done: Saved) -> None:
-        """Calls ``done`` when all that is :meth:`planned` now is saved."""
+        """Call ``done`` when all that is :meth:`planned` now is saved."""
         nothing: _Change[StateT] = _Change(lambda state: None, done)
         if self._waiting or self._is_dirty:
             self._waiting.append(nothing)
@@ -93,30 +93,30 @@ class SavedState(Generic[StateT]):
             done(None)
 
     def change_at_once(self, apply: Callable[[StateT], object]) -> None:
-        """Makes the change now and saves it as soon as a thread has time; a crash before that forgets it."""
+        """Make the change now and save it as soon as a thread is free. A crash before that loses it."""
         apply(self.current)
         self.version = self.version.next(self._clock.now_ms())
         self._is_dirty = True
         self._start()
 
     def take_over(self, apply: Callable[[StateT], object], version: DataVersion) -> None:
-        """Makes ``apply``'s state and ``version``, another broker's, this one's: now, and saved as soon as may be."""
+        """Take another broker's state, which ``apply`` sets, and its ``version`` now; save them as soon as possible."""
         apply(self.current)
         self.version = version
         self._is_dirty = True
         self._start()
 
     def tick(self) -> None:
-        """Tries again what could not be saved. Call it every second or so."""
+        """Try again to save what could not be saved. Call it about every second."""
         if self._is_dirty:
             self._start()
 
     def stop(self) -> None:
-        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        """Ignore the result of a save that still runs. Then another thread may call :meth:`save`."""
         self._is_stopped = True
 
     def save(self) -> None:
-        """Saves before it returns if anything is not saved. Raises StoreError."""
+        """Save now if anything is not saved. Raises StoreError."""
         if self._is_dirty or self._waiting or self._saver.is_busy:
             if self._saving or self._waiting:
                 self.version = self.version.next(self._clock.now_ms())
@@ -149,7 +149,7 @@ class SavedState(Generic[StateT]):
         for change in changes:
             change.apply(self.current)
         if changes:
-            # What changed at once meanwhile has taken the version's number; it is saved again with the next one.
+            # A change at once took the version's number meanwhile, so the table is saved again with the next number.
             self.version = version if self.version == before else self.version.next(self._clock.now_ms())
         self._start()
         for change in changes:
@@ -159,7 +159,7 @@ class SavedState(Generic[StateT]):
         if not self._is_failing:
             log.warning("%s", error)
         self._is_failing = True
-        # Those that came meanwhile were checked against a state that has not come about.
+        # Changes that came meanwhile were checked against a state that never took effect.
         changes, self._saving, self._waiting = self._saving + self._waiting, [], []
         for change in changes:
             change.done(error)

@@ -1,6 +1,6 @@
-"""TableSaver: keeps the event loop free of the four fsyncs that replacing a JSON file takes.
+"""TableSaver: saves a JSON table in a worker thread, so that the event loop does not wait for four fsyncs.
 
-Offsets are saved every few seconds, whatever the disk does; messages, heartbeats and pulls must not wait for it.
+Offsets are saved every few seconds. Messages, heartbeats and pulls must not wait for a slow disk.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from pymq.broker.metadata.state import Table
+from pymq.broker.metadata.table_reading import Table
 from pymq.broker.upkeep.flusher import Result, RunInThread
 from pymq.broker.upkeep.worker_threads import Outcome
 from pymq.errors import StoreError
@@ -25,7 +25,7 @@ def run_inline(work: Callable[[], int], done: Callable[[Result], None]) -> None:
 
 
 def ending_turns(run_in_thread: RunInThread, end_turn: Callable[[], None]) -> RunInThread:
-    """As ``run_in_thread``, and a turn ends behind each piece of work: slaves wait for tables that were saved."""
+    """Return ``run_in_thread`` with a turn's end after each piece of work: slaves wait for tables that were saved."""
 
     def run(work: Callable[[], int], done: Callable[[Result], None]) -> None:
         def done_in_turn(result: Result) -> None:
@@ -40,17 +40,18 @@ def ending_turns(run_in_thread: RunInThread, end_turn: Callable[[], None]) -> Ru
 
 
 class TableSaver:
-    """One table. Never puts an older state over a newer one. Belongs to the event loop's thread, at the end another."""
+    """The saver of one table. It never replaces a newer state by an older one. Belongs to the event loop's thread, at
+    the end to another one."""
 
     def __init__(
         self, table: Table, run_in_thread: RunInThread = run_inline, before: Callable[[], object] = lambda: None
     ) -> None:
-        """``before`` runs ahead of each write, in the same thread; when it raises StoreError, nothing is written."""
+        """``before`` runs before each write, in the same thread. When it raises StoreError, nothing is written."""
         self._table = table
         self._run_in_thread = run_in_thread
         self._before = before
         self._lock = Lock()
-        self._newest = 0  # number of the newest state that was given here
+        self._newest = 0  # the number of the newest state to save
         self.is_busy = False
 
     def load(self) -> dict[str, Any]:
@@ -58,14 +59,14 @@ class TableSaver:
         return self._table.load()
 
     def save(self, value: dict[str, Any]) -> None:
-        """Saves before it returns. Raises StoreError."""
+        """Save before it returns. Raises StoreError."""
         self._newest += 1
         self._write(self._newest, lambda: value)
 
     def save_soon(self, make: Make, saved: Saved) -> None:
-        """Saves what ``make`` returns, which is called in a worker thread; ``saved`` is called on the loop.
+        """Save what ``make`` returns, which runs in a worker thread; ``saved`` runs on the loop.
 
-        Not while :attr:`is_busy`.
+        Must not be called while :attr:`is_busy`.
         """
         assert not self.is_busy
         self.is_busy = True

@@ -1,4 +1,4 @@
-"""Which topic configurations are acceptable, and what a peer is told about one that isn't."""
+"""Checks of topic names, configurations and attributes, and the texts of their refusals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymq.model.tables import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE
 from pymq.wire.codes import ResponseCode
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-# Java: TopicAttributes. Value: what a setting may be, None for any whole number.
+# Java: TopicAttributes. The value holds the allowed settings, None for any integer.
 ATTRIBUTES: dict[str, tuple[str, ...] | None] = {
     "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
     "queue.type": ("SimpleCQ",),
@@ -22,7 +22,7 @@ _DIGITS_MAX = 18
 
 
 def check_topic_config(topic: TopicConfig) -> None:
-    """Raises Refusal(INVALID_PARAMETER) with the value and what is allowed."""
+    """Check a topic's configuration. Raises Refusal(INVALID_PARAMETER) with the value and what is allowed."""
     check_topic_name(topic.topic_name)
     if names.is_system_topic(topic.topic_name):
         raise invalid(f"{topic.topic_name} is a system topic: it can't be changed")
@@ -38,14 +38,14 @@ def check_topic_config(topic: TopicConfig) -> None:
 
 
 def check_topic_name(topic: str) -> None:
-    """Raises Refusal(INVALID_PARAMETER) for an illegal name."""
+    """Check a topic's name. Raises Refusal(INVALID_PARAMETER) for an illegal one."""
     problem = names.topic_problem(topic)
     if problem:
         raise invalid(problem)
 
 
 def changed_attributes(existing: Mapping[str, str], text: str | None) -> dict[str, str]:
-    """``existing`` with ``+name=value,-name`` applied. Raises Refusal(INVALID_PARAMETER)."""
+    """Return ``existing`` after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
     result = dict(existing)
     for part in filter(None, (part.strip() for part in (text or "").split(","))):
         sign, (name, _, value) = part[0], part[1:].partition("=")
@@ -61,7 +61,7 @@ def changed_attributes(existing: Mapping[str, str], text: str | None) -> dict[st
 
 
 def not_exist_text(topic: str, broker_name: str, cluster: str) -> str:
-    """A remark for a topic that isn't here."""
+    """Return the remark for an unknown topic."""
     text = f"topic {topic[:127]!r} not exist on {broker_name}: create it"
     if names.topic_problem(topic) is None:
         text += f", for example pymq topic create {topic} -c {cluster}"
@@ -69,7 +69,7 @@ def not_exist_text(topic: str, broker_name: str, cluster: str) -> str:
 
 
 def invalid(text: str) -> Refusal:
-    """The refusal of a value."""
+    """Return the refusal of a value."""
     return Refusal(ResponseCode.INVALID_PARAMETER, text)
 
 

@@ -1,4 +1,4 @@
-"""TopicManager: which topics this broker has, with how many queues and which permission; kept in ``topics.json``."""
+"""TopicManager: the topics of this broker with their queue numbers and permissions; saved in ``topics.json``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pymq.broker.metadata.saved_state import SavedState, raise_failure
-from pymq.broker.metadata.state import read_configs, read_version
+from pymq.broker.metadata.table_reading import read_configs, read_version
 from pymq.broker.metadata.table_saver import Saved, TableSaver
 from pymq.broker.metadata.topic_rules import (
     changed_attributes,
@@ -34,10 +34,9 @@ TopicListener = Callable[[list[str]], None]
 class TopicManager:
     """All topics of a broker. Every change is counted in ``data_version``.
 
-    What an operator changes counts once it is saved, and is answered then. A topic that a first send or a group makes
-    counts at once and is saved soon; a kill before that leaves its messages in their queues, and they are read again
-    when the topic is there again, by the next send for example. RocketMQ writes the file before such a send is
-    answered, without an fsync: a power loss does the same there.
+    A change by an operator or a first send takes effect, and is answered, once it is saved. A topic that a group makes
+    takes effect at once and is saved soon. A kill before that leaves its messages in their queues, where they can be
+    read once the topic exists again. RocketMQ writes the file without an fsync, so a power loss does the same there.
     """
 
     def __init__(self, table: TableSaver, *, clock: Clock, config: BrokerConfig) -> None:
@@ -46,11 +45,11 @@ class TopicManager:
         self._state = SavedState(self._topics, table, clock=clock, copy=dict, to_table=_as_table)
         self._system_names: frozenset[str] = frozenset()
         self._listeners: list[TopicListener] = []
-        # Looked up once for each send and pull; bound here because a method call more is measurable.
+        # Each send and pull looks a topic up; bound here because one more call can be measured.
         self.get = self._topics.get
 
     def load(self, *, is_copy: bool = False) -> None:
-        """Reads ``topics.json`` and makes the system topics that are missing; a copy has those its master has."""
+        """Read ``topics.json`` and make missing system topics. ``is_copy``: this table is a slave's, so make none."""
         self._topics.update(_read(self._state.load()))
         system = list(self._system_topics())
         self._system_names = frozenset(topic.topic_name for topic in system)
@@ -59,11 +58,11 @@ class TopicManager:
             self._make_at_once(missing)
 
     def as_table(self) -> dict[str, Any]:
-        """The persisted object."""
+        """Return the saved object."""
         return _as_table(self._topics, self.data_version)
 
     def take_over(self, table: dict[str, Any]) -> list[str]:
-        """Makes a master's persisted object, with its version, this one's; returns the names that are gone."""
+        """Take a master's table with its version in place of this one; return the names that are gone."""
         taken, before = _read(table), self.all()
 
         def replace(topics: dict[str, TopicConfig]) -> None:
@@ -78,48 +77,49 @@ class TopicManager:
 
     @property
     def data_version(self) -> DataVersion:
-        """Version of what is served."""
+        """The version of the table in use."""
         return self._state.version
 
     def tick(self) -> None:
-        """Tries again what could not be saved."""
+        """Try again to save what could not be saved."""
         self._state.tick()
 
     def stop(self) -> None:
-        """From now on nobody is told of a save that still runs; another thread may call :meth:`save`."""
+        """Ignore the result of a save that still runs. Then another thread may call :meth:`save`."""
         self._state.stop()
 
     def save(self) -> None:
-        """Saves now if anything is not saved. Raises StoreError."""
+        """Save now if anything is not saved. Raises StoreError."""
         self._state.save()
 
     def all(self) -> dict[str, TopicConfig]:
-        """A copy of name -> configuration."""
+        """Return a copy of the configurations by name."""
         return dict(self._topics)
 
     def is_system(self, topic: str) -> bool:
-        """True for topics that exist on every broker without being asked for."""
+        """Return True for a topic that every broker has."""
         return topic in self._system_names or names.is_system_topic(topic)
 
     def system_names(self) -> list[str]:
-        """The system topics, sorted."""
+        """Return the system topics, sorted."""
         return sorted(self._system_names)
 
     def require(self, topic: str) -> TopicConfig:
-        """The topic's configuration. Raises Refusal(TOPIC_NOT_EXIST)."""
+        """Return the topic's configuration. Raises Refusal(TOPIC_NOT_EXIST)."""
         found = self.get(topic)
         if found is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, self._not_exist_text(topic))
         return found
 
     def add_listener(self, listener: TopicListener) -> None:
-        """``listener`` gets the names that changed, in the step in which the change begins to count."""
+        """Have ``listener`` called with the names that changed, as soon as a change takes effect."""
         self._listeners.append(listener)
 
     def put(self, topics: Iterable[TopicConfig], done: Saved = raise_failure) -> None:
-        """Makes or replaces topics as an operator asked; ``done`` hears when that is saved and counts, or why not.
+        """Make or replace topics as an operator asks, all or none. ``done`` gets None once they are saved and take
+        effect, or the error.
 
-        Raises Refusal naming the value and the limit; all or none.
+        Raises Refusal with the value and the limit.
         """
         wanted = list(topics)
         for topic in wanted:
@@ -133,7 +133,7 @@ class TopicManager:
             self._state.when_saved(done)
 
     def delete(self, topic: str, done: Saved = raise_failure) -> None:
-        """Forgets a topic; one that isn't there counts as forgotten. ``done`` as in :meth:`put`.
+        """Delete a topic. An unknown topic counts as deleted. ``done`` as in :meth:`put`.
 
         Raises Refusal for a system topic.
         """
@@ -145,11 +145,11 @@ class TopicManager:
             self._state.when_saved(done)
 
     def make_for_send(self, topic: str, template: str, queue_count: int, done: Saved) -> None:
-        """Makes the topic of a first send, from ``template`` (TBW102) with ``queue_count`` queues.
+        """Make the topic of a first send, from ``template`` (TBW102) with ``queue_count`` queues.
 
-        ``done`` as in :meth:`put`: the send's answer must not come before it, or a crash could forget the topic of a
-        message that was promised. Raises Refusal: INVALID_PARAMETER for an illegal name, TOPIC_NOT_EXIST when the topic
-        may not be made, NO_PERMISSION at the limit of topics.
+        ``done`` as in :meth:`put`. The send's answer must not come before it, or a crash could lose the topic of a
+        confirmed message. Raises Refusal: INVALID_PARAMETER for an illegal name, TOPIC_NOT_EXIST when the topic may not
+        be made, NO_PERMISSION at the limit of topics.
         """
         check_topic_name(topic)
         planned = self._state.planned()
@@ -162,7 +162,7 @@ class TopicManager:
         log.info("making topic %s with %d queues for a first send", topic, made.write_queue_nums)
 
     def ensure_internal(self, topic: str, queue_count: int = 1, perm: int = PERM_READ_WRITE) -> TopicConfig:
-        """A retry or dead-letter topic, made if missing. The limit of groups bounds their number."""
+        """Return a retry or dead-letter topic, and make it if missing. The limit of groups bounds their number."""
         found = self.get(topic)
         if found is None:
             self.ensure_all_internal({topic: queue_count}, perm)
@@ -170,7 +170,7 @@ class TopicManager:
         return found
 
     def ensure_all_internal(self, queue_counts: Mapping[str, int], perm: int = PERM_READ_WRITE) -> None:
-        """Several such topics (name -> queues), those that are missing made with one save."""
+        """Make the missing ones of several such topics (name -> queues), with one save."""
         missing = {topic: count for topic, count in queue_counts.items() if topic not in self._topics}
         for topic in missing:
             check_topic_name(topic)
@@ -178,12 +178,12 @@ class TopicManager:
             self._make_at_once([_plain(topic, count, perm) for topic, count in missing.items()])
 
     def attributes(self, topic: str) -> dict[str, str]:
-        """The topic's attributes as they will be when all changes are saved; empty for one that isn't there."""
+        """Return the topic's attributes with all changes that wait for a save; empty for an unknown topic."""
         found = self._state.planned().get(topic)
         return {} if found is None else dict(found.attributes)
 
     def changed_attributes(self, topic: str, text: str | None) -> dict[str, str]:
-        """The topic's attributes after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
+        """Return the topic's attributes after ``+name=value,-name`` is applied. Raises Refusal(INVALID_PARAMETER)."""
         return changed_attributes(self.attributes(topic), text)
 
     def _made_from(self, template: TopicConfig | None, topic: str, queue_count: int) -> TopicConfig:
@@ -251,7 +251,7 @@ class TopicManager:
 
 
 def _read(table: dict[str, Any]) -> dict[str, TopicConfig]:
-    """The usable entries of a persisted object; others are logged."""
+    """Return the usable entries of a saved object; others are logged."""
     topics = {}
     for name, topic in read_configs(table, "topicConfigTable", TopicConfig).items():
         problem = names.topic_problem(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pymq.broker.metadata.groups import GroupManager
-from pymq.broker.metadata.state import read_version
+from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.metadata.topics import TopicManager
 from pymq.broker.replication.replicated_tables import DELAYS, GROUPS, OFFSETS, TOPICS, ReplicatedTable, TableRead

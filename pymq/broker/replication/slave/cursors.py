@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pymq.broker.metadata.cursors import CursorManager, MaxOffset, read_offsets
-from pymq.broker.metadata.state import read_version
+from pymq.broker.metadata.table_reading import read_version
 from pymq.broker.metadata.table_saver import TableSaver
 from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.clock import Clock

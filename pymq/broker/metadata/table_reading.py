@@ -1,4 +1,4 @@
-"""What the managers need of the outside: a JSON table to persist in, and little helpers to read one back."""
+"""Table, the JSON object that a manager is saved in, and functions that read entries of one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Table(Protocol):
     """A JSON object kept in one file; :class:`pymq.store.disk.json_table.JsonTable` is the real one."""
 
     def load(self) -> dict[str, Any]:
-        """The object as last saved, ``{}`` when there is none."""
+        """Return the object as last saved, ``{}`` when there is none."""
         ...
 
     def save(self, value: dict[str, Any]) -> None:
-        """Replaces the object durably: old or new after a crash, never half."""
+        """Replace the object durably. After a crash it is the old or the new one."""
         ...
 
 
 def read_version(loaded: dict[str, Any]) -> DataVersion:
-    """The table's version, a fresh one when the file has none."""
+    """Return the table's version, a new one when the file has none."""
     try:
         return msgspec.convert(loaded.get("dataVersion") or {}, DataVersion, strict=False)
     except msgspec.ValidationError:
@@ -35,11 +35,11 @@ def read_version(loaded: dict[str, Any]) -> DataVersion:
 
 
 def read_configs(loaded: dict[str, Any], member: str, kind: type[ConfigT]) -> dict[str, ConfigT]:
-    """Name -> configuration of one member of a table; an entry that makes no sense is left out and logged."""
+    """Return the configurations by name in one member of a table. An unusable entry is left out and logged."""
     result: dict[str, ConfigT] = {}
     for name, value in (loaded.get(member) or {}).items():
         try:
-            # Java writes null where nobody set a value; the default stands for it.
+            # Java writes null for a value that is not set; it means the default.
             given = {key: item for key, item in value.items() if item is not None}
             result[name] = msgspec.convert(given, kind, strict=False)
         except (msgspec.ValidationError, AttributeError) as error:
@@ -48,7 +48,7 @@ def read_configs(loaded: dict[str, Any], member: str, kind: type[ConfigT]) -> di
 
 
 def read_numbers(value: Any) -> dict[int, int]:
-    """A map of whole numbers, whose keys JSON holds as text; entries that are no numbers are left out."""
+    """Return a map of integers, whose keys JSON holds as text. Entries that are no integers are left out."""
     result: dict[int, int] = {}
     if not isinstance(value or {}, dict):
         log.warning("%.100r is not a map of numbers and was left out", value)

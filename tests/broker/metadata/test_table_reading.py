@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.metadata.state import read_configs, read_numbers, read_version
+from pymq.broker.metadata.table_reading import read_configs, read_numbers, read_version
 from pymq.model.tables import DataVersion, TopicConfig
 
 
