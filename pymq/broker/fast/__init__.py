@@ -1,1 +1,1 @@
-"""Short ways for the commonest sends and pulls. Each gives the same bytes as the plain way."""
+"""Fast paths for the commonest sends and pulls. Each gives the same bytes as the plain path."""

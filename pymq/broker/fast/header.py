@@ -1,6 +1,6 @@
-"""Reads the header of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE with few objects, as Java clients write it.
+"""Reads headers of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE as Java clients write them, with few objects.
 
-Anything else (other codecs, missing fields, odd orders) gives None and goes the plain way, which says what is wrong.
+Any other header (missing fields, another order) gives None and takes the plain path, which finds the error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _JSON_BATCH = b'{"code":320,'
 _BINARY_ONE = RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big")
 _BINARY_BATCH = RequestCode.SEND_BATCH_MESSAGE.to_bytes(2, "big")
 _BINARY_EXT_AT = 25  # type and length 4, fixed part 13, empty remark 4, length of the fields 4
-# Java writes the fields in the order of their letters; g has 13 digits until the year 2286.
+# Java writes the fields in the order of their letters. Field g has 13 digits until the year 2286.
 _BINARY_G = b"\x00\x01g\x00\x00\x00\x0d"
 _BINARY_H_ZERO_I = b"\x00\x01h\x00\x00\x00\x010\x00\x01i"
 _BINARY_NUMBERS = struct.Struct(">iiii")  # opaque, flag, remark length, fields length
-_TEMPLATE_COUNT_MAX = 4096  # a hostile client could make ever new ones
+_TEMPLATE_COUNT_MAX = 4096  # a hostile client could send new ones without end
 
 ONE = 1
 BATCH = 2
@@ -47,7 +47,7 @@ class SendExt(msgspec.Struct, gc=False):
 
 
 class SendHead(msgspec.Struct, gc=False):
-    """What of a send's header decides; ``extFields`` is the wire's name."""
+    """The members of a send's header that are needed; ``extFields`` is the wire's name."""
 
     code: int
     opaque: Int32
@@ -55,12 +55,12 @@ class SendHead(msgspec.Struct, gc=False):
     flag: int = 0
 
 
-# Decodes a JSON header; raises ValueError or RecursionError for what it can't, bad UTF-8 included.
+# Decodes a JSON header. Raises ValueError or RecursionError when it can't, also for bad UTF-8.
 decode_json_send = msgspec.json.Decoder(SendHead, strict=False).decode
 
 
 def kind_of(payload: bytes) -> int:
-    """ONE or BATCH for a frame that may be a plain send, 0 for every other."""
+    """Return ONE or BATCH for a frame that may be a plain send, 0 for any other."""
     serialize = payload[0]
     if serialize == SERIALIZE_JSON:
         if payload.startswith(_JSON_ONE, 4):
@@ -74,16 +74,16 @@ def kind_of(payload: bytes) -> int:
 
 
 class BinaryTemplates:
-    """Decodes binary headers by comparing what is before and after the varying fields with what was seen before."""
+    """Decodes binary headers: what is before and after the varying fields is compared with known headers."""
 
     def __init__(self) -> None:
-        # What is before the born time -> what is behind the properties -> the header, whose varying fields are set anew
-        # for every frame: nobody keeps one.
+        # Bytes before the born time -> bytes behind the properties -> the header. Its varying fields are overwritten
+        # for each frame, so a caller must not keep it.
         self._known: dict[bytes, dict[bytes, SendHead]] = {}
         self._count = 0
 
     def decode(self, payload: bytes, body_at: int) -> SendHead | None:
-        """The binary header that ends at ``body_at``. Good until the next call."""
+        """Return the binary header that ends at ``body_at``. It is valid until the next call."""
         if body_at < _BINARY_EXT_AT:
             return None
         opaque, flag, remark_size, ext_size = _BINARY_NUMBERS.unpack_from(payload, 9)
@@ -120,7 +120,7 @@ class BinaryTemplates:
         return head
 
     def _learn(self, payload: bytes, g: int, end: int, body_at: int) -> SendHead | None:
-        """Decodes the whole header the plain way and remembers it under the parts around the varying ones."""
+        """Decode the whole header, and keep it under the bytes around the varying fields."""
         try:
             fields = decode_binary_header(payload[4:body_at], b"").ext
             ext = msgspec.convert(fields, SendExt, strict=False)

@@ -1,7 +1,7 @@
-"""The short way for a pull that finds messages, JSON header: fewer objects, the same answer byte for byte.
+"""FastPulls: the fast path of a pull with a JSON header that finds messages: fewer objects, the same bytes.
 
-Everything else (nothing found, parking, resets, refusals, other codecs) returns False and goes the plain way, through
-:class:`~pymq.broker.handlers.pull.PullHandlers`; a test holds the two equal.
+Any other pull (nothing found, parking, resets, refusals, other codecs) returns False and takes the plain path through
+:class:`~pymq.broker.handlers.pull.PullHandlers`. A test compares the two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(_Head, strict=False).decode
 
 
 class FastPulls:
-    """Callable by a server for every frame; True when it was a pull that found something and is answered."""
+    """A server calls it for every frame. It returns True when the frame was a pull that it has answered."""
 
     def __init__(self, handlers: PullHandlers) -> None:
         self._handlers = handlers
@@ -59,7 +59,7 @@ class FastPulls:
                 return False
             found = self._handlers.found(head.extFields)
         except (ValueError, RecursionError, PymqError, OSError):  # ValueError: bad JSON, bad UTF-8
-            return False  # the plain way meets the same and answers with it
+            return False  # the plain path meets the same error and answers with it
         if found is None:
             return False
         result, broker_id = found

@@ -1,8 +1,8 @@
-"""The short way for the commonest requests: one plain message, or a batch of them, to a queue that is known.
+"""FastSends: the fast path of the commonest requests: one plain message, or a batch of them, to a known queue.
 
-It does what :class:`~pymq.broker.handlers.send.SendHandlers` does, with fewer objects, and leaves everything unusual
-(delays, transactions, retry topics, refusals, odd fields) to it by returning False. A property test holds the two
-equal: same records, same answer.
+It does what :class:`~pymq.broker.handlers.send.SendHandlers` does, with fewer objects. It returns False for anything
+unusual (delays, transactions, retry topics, refusals, odd fields), which then takes the plain path. A property test
+compares records and answers of the two.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _BINARY_FRAME_HEAD = struct.Struct(">iIhBhiiii")
 
 
 class FastSends:
-    """Callable by a server for every frame; True when the frame was a plain send and is dealt with."""
+    """A server calls it for every frame. It returns True when the frame was a plain send that it has handled."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class FastSends:
         store_host: bytes,
         otherwise: Callable[[Connection, bytes], bool],
     ) -> None:
-        """``otherwise`` gets every frame that is no send."""
+        """``otherwise`` is called with every frame that is no send."""
         self._otherwise = otherwise
         self._config = config
         self._writer = writer
@@ -134,7 +134,7 @@ class FastSends:
                 return self._one(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
             return kind == BATCH and self._batch(connection, payload[body_at:], head, ext, raw, unique_key, is_json)
         except StoreError:
-            return False  # nothing is staged: the plain way meets the same error and answers with it
+            return False  # nothing is staged: the plain path meets the same error and answers with it
 
     def _one(
         self,
@@ -241,7 +241,7 @@ class FastSends:
 
 
 def _binary_frame(opaque: int, fields: bytes) -> bytes:
-    """The answer's frame with a binary header; ``fields`` are its encoded fields."""
+    """Return the answer's frame with a binary header; ``fields`` are its encoded fields."""
     size = _BINARY_HEAD_SIZE_BYTES + len(fields)
     head = _BINARY_FRAME_HEAD.pack(
         4 + size, size | SERIALIZE_ROCKETMQ << 24, 0, 0, VERSION_5_3_3, opaque, FLAG_RESPONSE, 0, len(fields)

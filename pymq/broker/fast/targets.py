@@ -1,4 +1,4 @@
-"""Queues that a plain send may go to without further questions, remembered until a topic changes."""
+"""SendTargets: a cache of queues that take plain sends, emptied when a topic changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """One such queue and the meter of its topic."""
+    """One queue and the meter of its topic."""
 
     __slots__ = ("meter", "queue")
 
@@ -25,7 +25,7 @@ class Target:
 
 
 class SendTargets:
-    """Topic and queue id -> target."""
+    """Targets by topic and queue id."""
 
     def __init__(self, topics: TopicManager, stager: PlainStager, stats: StatsManager) -> None:
         self._topics = topics
@@ -36,7 +36,7 @@ class SendTargets:
         topics.add_listener(self._forget)
 
     def find(self, topic_name: str, queue_id: int) -> Target | None:
-        """The target if nothing speaks against plain sends to it; remembered for :attr:`get`."""
+        """Return the target if it takes plain sends, and cache it for :attr:`get`; else None."""
         topic = self._topics.get(topic_name)
         if (
             topic is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pymq.broker.messages.subscriptions import Wanted
+from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.replication.master.sync_mode import check_role_setting
 from pymq.broker.report.runtime_info import RuntimeInfo
 from pymq.clock import Clock
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pymq.broker.metadata.clients import ClientManager
     from pymq.broker.metadata.cursors import CursorManager
     from pymq.broker.metadata.topics import TopicManager
-    from pymq.broker.report.stats import StatsManager, Window
+    from pymq.broker.report.stats import RateWindow, StatsManager
     from pymq.broker.upkeep.cleaner import Cleaner
     from pymq.config import BrokerConfig
     from pymq.store.store import MessageStore
@@ -127,23 +127,23 @@ class BrokerAdminHandlers:
         if header.consumer_group:
             subscription = self._clients.subscription(header.consumer_group, header.topic)
         answer.subscription_data = subscription
-        wanted = Wanted()
+        message_filter = MessageFilter()
         if subscription is not None:
-            wanted = self._expressions.wanted(subscription.expression_type, subscription.sub_string)
+            message_filter = self._expressions.message_filter(subscription.expression_type, subscription.sub_string)
         first = max(low, high + header.index if header.index < 0 else header.index)
         last = min(high, first + max(0, min(header.count, QUEUE_ENTRY_COUNT_MAX)))
         queue = self._store.queue_view(header.topic, header.queue_id)
         if queue is not None:
             units = [queue.unit(offset) for offset in range(first, last)]
-            answer.queue_data = [self._entry(unit, wanted) for unit in units]
+            answer.queue_data = [self._entry(unit, message_filter) for unit in units]
         return Reply(body=encode_admin_body(answer))
 
-    def _entry(self, unit: tuple[int, int, int], wanted: Wanted) -> ConsumeQueueEntry:
+    def _entry(self, unit: tuple[int, int, int], message_filter: MessageFilter) -> ConsumeQueueEntry:
         physical_offset, size_bytes, code = unit
-        fits = wanted.codes is None or code in wanted.codes
-        if fits and wanted.accept is not None:
+        fits = message_filter.codes is None or code in message_filter.codes
+        if fits and message_filter.accept is not None:
             try:
-                fits = wanted.accept(self._store.record_at(physical_offset))
+                fits = message_filter.accept(self._store.record_at(physical_offset))
             except PymqError:  # deleted with its segment, or damaged: no consumer gets it
                 fits = False
         return ConsumeQueueEntry(physic_offset=physical_offset, physic_size=size_bytes, tags_code=code, eval=fits)
@@ -199,5 +199,5 @@ def _bad_config(why: str) -> Refusal:
     return Refusal(ResponseCode.NO_PERMISSION, f"the configuration was not changed: {why}")
 
 
-def _window(window: Window) -> StatsWindow:
+def _window(window: RateWindow) -> StatsWindow:
     return StatsWindow(sum=window.total, tps=round(window.per_second, 3), avgpt=round(window.per_call, 3))

@@ -94,7 +94,7 @@ class ClientHandlers:
         asked: CheckClientBody = decode_body(CheckClientBody, request.body)
         subscription = asked.subscription_data
         if subscription is not None:
-            self._expressions.wanted(subscription.expression_type, subscription.sub_string)
+            self._expressions.message_filter(subscription.expression_type, subscription.sub_string)
         return Reply()
 
     def _check(self, client_id: str, producers: list[ProducerData], consumers: list[ConsumerData], peer: Peer) -> None:

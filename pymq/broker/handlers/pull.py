@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pymq.broker.messages.long_polls import LongPolls, ParkedPull
+from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import Reader, ReadOutcome
-from pymq.broker.messages.subscriptions import Wanted
 from pymq.clock import Clock
 from pymq.errors import PymqError, Refusal
 from pymq.model import sysflag
@@ -63,17 +63,17 @@ class PullHandlers:
     def pull(self, request: Command, header: PullMessageHeader, peer: Peer) -> Reply | None:
         """Return the messages from an offset on, or None when the pull was parked."""
         self._check_target(header)
-        wanted = self._wanted(header)
+        message_filter = self._filter_of(header)
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
             self._cursors.commit_from_pull(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         reset = self._cursors.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             return self._reset_reply(header, reset)
-        outcome = self._look(header, wanted)
+        outcome = self._look(header, message_filter)
         if (
             outcome.code == ResponseCode.PULL_NOT_FOUND
             and self._may_suspend(header)
-            and self.long_polls.park(peer, request, header, wanted, self._suspend_ms(header))
+            and self.long_polls.park(peer, request, header, message_filter, self._suspend_ms(header))
         ):
             return None
         return self._reply(header, outcome)
@@ -84,11 +84,11 @@ class PullHandlers:
         None when it finds no messages or its answer holds more. Raises Refusal as :meth:`pull` does.
         """
         self._check_target(header)
-        wanted = self._wanted(header)
+        message_filter = self._filter_of(header)
         # A filter of records may read many of them and accept none: that work is not to be done twice.
-        if self._cursors.has_resets or wanted.accept is not None:
+        if self._cursors.has_resets or message_filter.accept is not None:
             return None
-        outcome = self._read(header, wanted)
+        outcome = self._read(header, message_filter)
         if outcome.code != ResponseCode.SUCCESS:
             return None
         if header.sys_flag & sysflag.PULL_COMMIT_OFFSET:
@@ -104,7 +104,7 @@ class PullHandlers:
             if reset is not None:
                 reply = self._reset_reply(header, reset)
             else:
-                reply = self._reply(header, self._look(header, parked.wanted))
+                reply = self._reply(header, self._look(header, parked.message_filter))
         except (PymqError, OSError) as error:  # a damaged record or disk must not stop the other parked pulls
             reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
         parked.peer.answer(parked.request, reply)
@@ -149,52 +149,61 @@ class PullHandlers:
                 f"{topic.read_queue_nums - 1}",
             )
 
-    def _wanted(self, header: PullMessageHeader) -> Wanted:
+    def _filter_of(self, header: PullMessageHeader) -> MessageFilter:
         """Return the messages that the pull accepts, by the request itself or by the group's heartbeat."""
         if header.sys_flag & sysflag.PULL_SUBSCRIPTION:
-            return self._expressions.wanted(header.expression_type, header.subscription)
-        wanted = self._clients.subscription(header.consumer_group, header.topic)
-        if wanted is None:
+            return self._expressions.message_filter(header.expression_type, header.subscription)
+        subscription = self._clients.subscription(header.consumer_group, header.topic)
+        if subscription is None:
             raise Refusal(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"no consumer of group {header.consumer_group} subscribes to {header.topic} here yet: it does with "
                 "its next heartbeat",
             )
-        if wanted.sub_version < header.sub_version:
+        if subscription.sub_version < header.sub_version:
             raise Refusal(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST,
-                f"the subscription of {header.consumer_group} to {header.topic} is of version {wanted.sub_version}, "
-                f"the pull's is {header.sub_version}: the next heartbeat brings it",
+                f"the subscription of {header.consumer_group} to {header.topic} is of version "
+                f"{subscription.sub_version}, the pull's is {header.sub_version}: the next heartbeat brings it",
             )
-        return self._expressions.wanted(
-            wanted.expression_type, wanted.sub_string, wrong=ResponseCode.FILTER_DATA_NOT_EXIST
+        return self._expressions.message_filter(
+            subscription.expression_type, subscription.sub_string, wrong=ResponseCode.FILTER_DATA_NOT_EXIST
         )
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _look(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
+    def _look(self, header: PullMessageHeader, message_filter: MessageFilter) -> ReadOutcome:
         """Read. A pull without messages is counted here, one with messages when it is answered."""
-        outcome = self._read(header, wanted)
+        outcome = self._read(header, message_filter)
         self._stats.missed_pulls += outcome.code != ResponseCode.SUCCESS
         return outcome
 
-    def _read(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
-        outcome = self._read_counted(header, wanted) if wanted.accept is not None else self._read_plain(header, wanted)
+    def _read(self, header: PullMessageHeader, message_filter: MessageFilter) -> ReadOutcome:
+        outcome = (
+            self._read_counted(header, message_filter)
+            if message_filter.accept is not None
+            else self._read_plain(header, message_filter)
+        )
         if outcome.code == ResponseCode.PULL_OFFSET_MOVED and self._advice.keeps_offsets:
             outcome.result.next_offset = header.queue_offset
             return ReadOutcome(ResponseCode.PULL_NOT_FOUND, outcome.result)
         return outcome
 
-    def _read_plain(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
+    def _read_plain(self, header: PullMessageHeader, message_filter: MessageFilter) -> ReadOutcome:
         return self._reader.read(
-            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes, wanted
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.max_msg_nums,
+            header.max_msg_bytes,
+            message_filter,
         )
 
-    def _read_counted(self, header: PullMessageHeader, wanted: Wanted) -> ReadOutcome:
+    def _read_counted(self, header: PullMessageHeader, message_filter: MessageFilter) -> ReadOutcome:
         """Read through an expression, and count that for the group."""
         stats, clock = self._stats, self._clock
         errors, begun_ms = stats.filter_errors, clock.monotonic_ms()
-        outcome = self._read_plain(header, wanted)
+        outcome = self._read_plain(header, message_filter)
         stats.filters.add(
             header.topic,
             header.consumer_group,

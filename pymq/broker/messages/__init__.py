@@ -1,1 +1,1 @@
-"""A message's way into the store and out of it: writer, reader, retries, delays, long polls."""
+"""The way of messages into the store and out of it: writer, reader, retries, delays, long polls."""

@@ -1,7 +1,7 @@
-"""DelayService: brings delayed messages from their level's queue to their real topic when their time has come.
+"""DelayService: moves delayed messages from their level's queue to their real topic when they are due.
 
-Within a level messages are due in the order they came, so only the head of each level is watched. Progress is kept in
-``delayOffset.json``; after a crash what was delivered since its last save is delivered again, never lost.
+Messages of a level are due in the order they came, so the service watches only the head of each level. It saves its
+progress in ``delayOffset.json``. After a crash, messages that were delivered since the last save are delivered again.
 Java: ScheduleMessageService.
 """
 
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 READ_COUNT = 32
 READ_SIZE_BYTES = 1024 * 1024
-# Messages of one level in one tick, so that a burst does not hold up other work for long.
+# Messages of one level in one tick: a burst must not hold up other work for long.
 DELIVERIES_PER_TICK = 512
 _AT_ONCE = 0
 
 
 class DelayService:
-    """Delivers by level. ``tick`` is cheap when nothing is due; :meth:`next_due_ms` tells when it must run."""
+    """Delivers by level. :meth:`tick` is cheap when nothing is due; :meth:`next_due_ms` returns when it must run."""
 
     def __init__(
         self,
@@ -65,25 +65,25 @@ class DelayService:
         # Level -> when its head is due (wall clock ms); a level without waiting messages is not here.
         self._heads: dict[int, int] = {}
         self._dirty = False
-        self._is_copy = False  # of a master's table, which counts the versions
+        self._is_copy = False  # a copy of a master's table, which counts the versions
         self._is_failing = False
         self._next_save_ms = clock.monotonic_ms() + config.flush_delay_offset_interval_ms
 
     def load(self) -> None:
-        """Reads ``delayOffset.json``: all that a slave does before it is told more, for its master delivers."""
+        """Read ``delayOffset.json``. A slave only loads it and takes its master's tables: the master delivers."""
         loaded = self._table.load()
         self.data_version = read_version(loaded)
         self._offsets = read_numbers(loaded.get("offsetTable"))
 
     def take_over(self, table: dict[str, Any]) -> None:
-        """Makes a master's persisted object, with its version, this one's; saved by :meth:`tick`, soon."""
+        """Take a master's table with its version in place of this one; :meth:`tick` saves it soon."""
         self.data_version = read_version(table)
         self._offsets = read_numbers(table.get("offsetTable"))
         self._dirty = self._is_copy = True
         self._next_save_ms = self._clock.monotonic_ms()
 
     def start(self) -> None:
-        """Reads the table and finds the levels with waiting messages, to deliver them. The store must be open."""
+        """Read the table and find the levels with waiting messages, to deliver them. The store must be open."""
         self.load()
         stored, self._offsets = self._offsets, {}
         for level in self._delays_ms:
@@ -93,16 +93,16 @@ class DelayService:
                 self._heads[level] = _AT_ONCE
 
     def on_arrival(self, topic: str, queue_id: int, max_offset: int, tags_codes: Sequence[int]) -> None:
-        """Listens to the store: a level that was empty has a head now (its tags code is its due time)."""
+        """Take note of an arrival: a level that was empty has a head now, whose tags code is its due time."""
         if topic == SCHEDULE_TOPIC and tags_codes:
             self._heads.setdefault(queue_id + 1, tags_codes[0])
 
     def next_due_ms(self) -> int | None:
-        """When the next message is due (wall clock ms, possibly past); None while nothing waits."""
+        """Return when the next message is due (wall clock ms, possibly past); None while nothing waits."""
         return min(self._heads.values(), default=None)
 
     def tick(self) -> bool:
-        """Delivers what is due and saves progress from time to time; True when something was delivered."""
+        """Deliver what is due, and save progress from time to time. Return True when something was delivered."""
         now_ms = self._clock.now_ms()
         delivered = False
         for level, due_ms in list(self._heads.items()):
@@ -112,24 +112,24 @@ class DelayService:
         return delivered
 
     def offsets(self) -> dict[int, int]:
-        """Level -> next offset in its queue, of the levels that were ever used."""
+        """Return the next offset in the queue of each level that was ever used."""
         return {level: offset for level, offset in self._offsets.items() if offset > 0 or self._bounds(level)[1] > 0}
 
     def as_table(self) -> dict[str, Any]:
-        """The persisted object."""
+        """Return the saved object."""
         offsets = {str(level): offset for level, offset in self.offsets().items()}
         return {"dataVersion": msgspec.to_builtins(self.data_version), "offsetTable": offsets}
 
     def save(self) -> None:
-        """Saves now if anything changed. Raises StoreError."""
+        """Save now if anything changed. Raises StoreError."""
         if self._dirty or self._table.is_busy:
             self._count_version()
             self._table.save(self.as_table())
             self._dirty = False
 
     def _deliver(self, level: int, now_ms: int) -> bool:
-        """Stages and commits what of a level is due; its offset moves only when the commit succeeded."""
-        if not self._store.is_writable:  # for want of slaves, for example: nothing is to be read in vain
+        """Stage and commit what is due of a level. Its offset moves only when the commit succeeds."""
+        if not self._store.is_writable:  # for example with too few slaves: reading would be in vain
             self._note_failure(level, "the store takes no writes")
             return False
         offset = start = self._offsets[level]
@@ -157,7 +157,7 @@ class DelayService:
         return offset != start
 
     def _stage_due(self, level: int, offset: int, now_ms: int) -> tuple[int, int | None]:
-        """(offset of the first message that isn't due, when it is due or None at the queue's end).
+        """Stage what is due. Return the offset of the first message that isn't, and when it is due (None at the end).
 
         Raises StoreUnavailableError, and UnreadableError when nothing was staged before the unreadable message.
         """
@@ -180,7 +180,7 @@ class DelayService:
         return offset, (_AT_ONCE if offset < high else None)
 
     def _read(self, level: int, offset: int, count: int) -> tuple[list[StoredMessage], int]:
-        """(messages, offset behind them), at least one offset further; a damaged record is stepped over and counted."""
+        """Return messages and the offset behind them, at least one further. A damaged record is skipped and counted."""
         try:
             result = self._store.get(SCHEDULE_TOPIC, level - 1, offset, count, READ_SIZE_BYTES)
             return decode_records(b"".join(result.chunks)), max(result.next_offset, offset + 1)
@@ -202,7 +202,7 @@ class DelayService:
         queue_id = int(queue_text[:9])
         self._writer.put(
             topic_name,
-            # The topic may have shrunk meanwhile: nobody would read the queue.
+            # The topic may have fewer queues by now: no consumer would read the old one.
             queue_id if queue_id < topic.queue_count else queue_id % topic.write_queue_nums,
             message.body,
             message.raw_properties,
@@ -216,7 +216,7 @@ class DelayService:
         self.delivered_count += 1
 
     def _is_due(self, level: int, due_ms: int, now_ms: int) -> bool:
-        # A due time further off than the whole delay: the clock was set back, and waiting would be too long.
+        # A due time further off than the whole delay means that the clock was set back: the wait would be too long.
         return due_ms <= now_ms or due_ms > now_ms + self._delays_ms[level]
 
     def _bounds(self, level: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""SQL92 subscriptions: each expression compiled once, as a test of stored records."""
+"""Expressions: the message filters of subscriptions. Each SQL92 expression is compiled once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pymq.broker.messages.subscriptions import Wanted, is_tag_type, wanted_tags
+from pymq.broker.messages.message_filter import MessageFilter, is_tag_type, tag_filter
 from pymq.errors import ExpressionError, Refusal
 from pymq.filter.raw_properties import source_of
 from pymq.filter.sql92 import EXPRESSION_CACHE_COUNT, SqlExpression, compile_sql
@@ -23,19 +23,19 @@ _SHOWN_LENGTH = 200
 
 
 class Expressions:
-    """What subscriptions of any type want. Groups with the same expression share its compiled form."""
+    """Makes message filters of subscriptions of any type. Groups with the same expression share its compiled form."""
 
     def __init__(self, *, config: BrokerConfig, stats: StatsManager) -> None:
         self._config = config
         self._stats = stats
-        self._wanted_sql = lru_cache(maxsize=EXPRESSION_CACHE_COUNT)(self._make)
+        self._sql_filter = lru_cache(maxsize=EXPRESSION_CACHE_COUNT)(self._make)
 
-    def wanted(
+    def message_filter(
         self, expression_type: str | None, text: str | None, wrong: int = ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    ) -> Wanted:
-        """What a subscription wants. Raises Refusal, with code ``wrong`` for an expression that is wrong."""
+    ) -> MessageFilter:
+        """Return a subscription's filter. Raises Refusal, with code ``wrong`` for an expression that is wrong."""
         if is_tag_type(expression_type):
-            return wanted_tags(text)
+            return tag_filter(text)
         if expression_type != EXPRESSION_SQL92:
             raise Refusal(
                 wrong,
@@ -49,11 +49,11 @@ class Expressions:
                 "it to true, or use tags",
             )
         try:
-            return self._wanted_sql(text or "")
+            return self._sql_filter(text or "")
         except ExpressionError as error:
             raise Refusal(wrong, f"the SQL92 expression {_shown(text or '')} is wrong at {error}") from error
 
-    def _make(self, text: str) -> Wanted:
+    def _make(self, text: str) -> MessageFilter:
         expression = compile_sql(text)
         if expression.ignored_from is not None:
             log.warning(
@@ -61,11 +61,11 @@ class Expressions:
                 _shown(text),
                 expression.ignored_from,
             )
-        return Wanted(accept=_RecordTest(expression, self._stats).accepts, prefilter=expression.make_prefilter())
+        return MessageFilter(accept=_RecordTest(expression, self._stats).accepts, prefilter=expression.make_prefilter())
 
 
 class _RecordTest:
-    """An expression over stored records: a message that it can't be evaluated for does not match."""
+    """Evaluates an expression for stored records. A message that it can't be evaluated for does not match."""
 
     __slots__ = ("_expression", "_failed", "_stats", "_test")
 

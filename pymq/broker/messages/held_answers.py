@@ -1,4 +1,4 @@
-"""Held answers: the encoded answers to sends, by connection, until the messages they answer for are safe."""
+"""Held answers: the encoded answers to sends, by connection, until their messages are safe."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pymq.wire.command import FLAG_RESPONSE, Command, decode_command, encode_com
 
 
 class AnswerTo(Protocol):
-    """Where held answers go: a connection."""
+    """The connection that held answers go to."""
 
     def write(self, frame: bytes) -> None: ...
 
     def write_all(self, frames: list[bytes]) -> None: ...
 
 
-# The ready answers to sends that wait for their commit, by connection.
+# The encoded answers to sends that wait for their commit, by connection.
 HeldAnswers = dict[AnswerTo, list[bytes]]
 
 

@@ -1,4 +1,4 @@
-"""Pulls that found nothing and wait: parked by queue, woken by a matching arrival or by their deadline."""
+"""LongPolls: pulls that found nothing and wait by queue for a matching arrival or their deadline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pymq.broker.messages.subscriptions import Wanted
+from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import Clock
 from pymq.store.store import Accept
 from pymq.wire.command import Command
@@ -14,29 +14,31 @@ from pymq.wire.dispatch import Peer
 
 PARKED_COUNT_MAX = 100_000
 SUSPEND_MAX_MS = 30_000
-# Answered pulls stay in the heap until their deadline; it is rebuilt when more than this many have gathered.
+# Answered pulls stay in the heap until their deadline. It is rebuilt when there are more than this many.
 COMPACT_SLACK_COUNT = 10_000
 
 QueueKey = tuple[str, int]
 
 
 class ParkedPull:
-    """One waiting pull: who asked, what, and until when (monotonic ms)."""
+    """One waiting pull: its peer, its request, and until when it waits (monotonic ms)."""
 
-    __slots__ = ("deadline_ms", "done", "header", "key", "peer", "request", "wanted")
+    __slots__ = ("deadline_ms", "done", "header", "key", "message_filter", "peer", "request")
 
-    def __init__(self, peer: Peer, request: Command, header: Any, wanted: Wanted, deadline_ms: int) -> None:
+    def __init__(
+        self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter, deadline_ms: int
+    ) -> None:
         self.peer = peer
         self.request = request
         self.header = header
-        self.wanted = wanted
+        self.message_filter = message_filter
         self.deadline_ms = deadline_ms
         self.key: QueueKey = (header.topic, header.queue_id)
         self.done = False
 
 
 class LongPolls:
-    """The table of parked pulls. ``retry`` reads again and answers (it must not park)."""
+    """The table of parked pulls. ``retry`` reads again and answers; it must not park."""
 
     def __init__(self, clock: Clock, retry: Callable[[ParkedPull], None], count_max: int = PARKED_COUNT_MAX) -> None:
         self._clock = clock
@@ -49,13 +51,13 @@ class LongPolls:
         self.count = 0
         self.refused_count = 0
 
-    def park(self, peer: Peer, request: Command, header: Any, wanted: Wanted, suspend_ms: int) -> bool:
-        """Parks a pull for at most ``suspend_ms`` (clamped to 30 s); False when the table is full."""
+    def park(self, peer: Peer, request: Command, header: Any, message_filter: MessageFilter, suspend_ms: int) -> bool:
+        """Park a pull for at most ``suspend_ms`` (clamped to 30 s). Return False when the table is full."""
         if self.count >= self._count_max:
             self.refused_count += 1
             return False
         deadline_ms = self._clock.monotonic_ms() + min(suspend_ms, SUSPEND_MAX_MS)
-        parked = ParkedPull(peer, request, header, wanted, deadline_ms)
+        parked = ParkedPull(peer, request, header, message_filter, deadline_ms)
         self._by_queue.setdefault(parked.key, []).append(parked)
         self._sequence += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._sequence, parked))
@@ -65,15 +67,15 @@ class LongPolls:
         return True
 
     def is_waited_for(self, topic: str, queue_id: int) -> bool:
-        """True when a pull of the queue is parked."""
+        """Return True when a pull of the queue is parked."""
         return (topic, queue_id) in self._by_queue
 
     def on_arrival(
         self, topic: str, queue_id: int, tags_codes: Sequence[int], any_accepted: Callable[[Accept], bool]
     ) -> None:
-        """New messages in a queue: pulls that want one of them are due. Called by the store's commit.
+        """Take note of new messages in a queue: pulls that accept one of them are due. The store's commit calls this.
 
-        ``any_accepted`` looks at the messages themselves; it is asked once for each test that pulls wait with.
+        ``any_accepted`` reads the messages themselves. It is called once for each record filter of parked pulls.
         """
         waiting = self._by_queue.get((topic, queue_id))
         if not waiting:
@@ -81,7 +83,7 @@ class LongPolls:
         staying: list[ParkedPull] = []
         accepted: dict[Accept, bool] = {}
         for parked in waiting:
-            codes, accept, _ = parked.wanted
+            codes, accept, _ = parked.message_filter
             due = codes is None or not codes.isdisjoint(tags_codes)
             if due and accept is not None:
                 if accept not in accepted:
@@ -97,18 +99,18 @@ class LongPolls:
             del self._by_queue[topic, queue_id]
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
-        """Every pull of a queue is due, whatever it filters: an operator reset an offset."""
+        """Make every pull of a queue due, whatever its filter: an operator reset an offset."""
         self._woken += self._by_queue.pop((topic, queue_id), [])
 
     def wake(self) -> None:
-        """Answers every pull that an arrival made due. Called once a turn, after the commit."""
+        """Answer every pull that an arrival made due. Called once a turn, after the commit."""
         while self._woken:
             woken, self._woken = self._woken, []
             for parked in woken:
                 self._finish(parked)
 
     def tick(self) -> None:
-        """Answers every pull whose time is over."""
+        """Answer every pull whose time is over."""
         now_ms = self._clock.monotonic_ms()
         deadlines = self._deadlines
         while deadlines and (deadlines[0][0] <= now_ms or deadlines[0][2].done):
@@ -118,7 +120,7 @@ class LongPolls:
                 self._finish(parked)
 
     def release_all(self) -> None:
-        """Answers everything now (the broker stops)."""
+        """Answer every pull now: the broker stops."""
         for waiting in list(self._by_queue.values()):
             for parked in waiting:
                 self._finish(parked)

@@ -1,4 +1,4 @@
-"""Messages: what moves messages into the store and out of it, and delivers those that wait for their time."""
+"""Messages: the parts that move messages into the store and out of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pymq.store.store import MessageStore
 
 
 class Messages:
-    """The data path by name."""
+    """The parts of the data path by name."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Messages:
         run_in_thread: RunInThread,
         schedule_turn_end: Callable[[], None],
     ) -> None:
-        """``copies``: what replication asks of a send."""
+        """``copies`` says what replication requires of a send."""
         self._config = config
         self._store = store
         self.waiting_answers = WaitingAnswers(
@@ -71,7 +71,7 @@ class Messages:
             stats=stats,
         )
         self.delays = DelayService(
-            # What was delivered must be on the disk before its delayed original counts as dealt with.
+            # A delivered message must be on the disk before its delayed original counts as delivered.
             config_tables.saver("delayOffset.json", "offsetTable", lambda: store.sync(log_only=True)),
             clock=clock,
             config=config,
@@ -81,8 +81,7 @@ class Messages:
         )
 
     def jobs(self) -> list[Job]:
-        """What the store and the answers that wait need again and again. A master's side of replication delivers the
-        delayed messages."""
+        """Return the jobs of the store, the waiting answers and the flusher. A master's side has the one for delays."""
         return [
             Job("store housekeeping", TICK_PERIOD_MS, self._store.tick),
             Job("late answers", TICK_PERIOD_MS, self.waiting_answers.tick),

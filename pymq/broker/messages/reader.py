@@ -1,10 +1,10 @@
-"""Reader: assembles a pull's answer from the log's scattered records and names the outcome in RocketMQ's codes."""
+"""Reader: reads the records for a pull's answer, and gives the result one of RocketMQ's response codes."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from pymq.broker.messages.subscriptions import Wanted
+from pymq.broker.messages.message_filter import MessageFilter
 from pymq.config import BrokerConfig
 from pymq.errors import PymqError
 from pymq.store.store import Accept, GetResult, GetStatus, MessageStore
@@ -36,36 +36,36 @@ class Reader:
         self._config = config
 
     def read(
-        self, topic: str, queue_id: int, offset: int, count: int, size_bytes: int | None, wanted: Wanted
+        self, topic: str, queue_id: int, offset: int, count: int, size_bytes: int | None, message_filter: MessageFilter
     ) -> ReadOutcome:
-        """Up to ``count`` wanted messages from ``offset`` on.
+        """Return up to ``count`` matching messages from ``offset`` on.
 
-        The first message is given whatever its size; ``size_bytes`` is the client's wish, capped by the broker's limit.
+        The first message is returned at any size. ``size_bytes`` is the client's limit, capped by the broker's.
         """
         config = self._config
         limit = config.max_transfer_bytes
         if size_bytes is not None and size_bytes > 0:
             limit = min(size_bytes, limit)
-        codes, accept, prefilter = wanted
+        codes, accept, prefilter = message_filter
         count = max(1, min(count, config.max_transfer_count))
         result = self._store.get(topic, queue_id, offset, count, limit, codes, accept, prefilter)
         return ReadOutcome(response_code(result.status, offset), result)
 
     def any_accepted(self, topic: str, queue_id: int, offset: int, accept: Accept) -> bool:
-        """True when a message from ``offset`` on is taken by ``accept``, or when that can't be said in one read."""
+        """Return True when ``accept`` takes a message from ``offset`` on, or when one read can't tell."""
         try:
             result = self._store.get(topic, queue_id, offset, 1, 1, accept=accept)
         except (PymqError, OSError):
-            return True  # the pull itself meets the same and tells it
+            return True  # the pull meets the same error and answers with it
         return result.count > 0 or result.next_offset < result.max_offset
 
     def ends(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """A queue's first offset and its next one; zeros for a queue that never had a message."""
+        """Return a queue's first offset and its next one; zeros for a queue that never had a message."""
         return self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
 
 
 def response_code(status: GetStatus, offset: int) -> int:
-    """The pull's response code; an empty or unknown queue means "moved" unless the consumer asks from 0."""
+    """Return the pull's response code. An empty or unknown queue means "moved" unless the consumer asks from 0."""
     code = _CODES.get(status)
     if code is None:  # NO_MESSAGE_IN_QUEUE, NO_MATCHED_LOGIC_QUEUE
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND

@@ -1,6 +1,6 @@
-"""Retries: where a message goes that a consumer gave back, or sends to a retry topic itself.
+"""Retries: sends a message that a consumer gave back to its retry topic, or to the dead letters.
 
-It waits in ``%RETRY%group`` with growing delays, and after the group's last try it rests in ``%DLQ%group``.
+It waits in ``%RETRY%group`` with growing delays. After the group's last try it goes to ``%DLQ%group``.
 Java: AbstractSendMessageProcessor.consumerSendMsgBack and SendMessageProcessor.handleRetryAndDLQ.
 """
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 FIRST_RETRY_LEVEL = 3
 DLQ_QUEUE_COUNT = 1
-# MQVersion V3_4_9: before it, clients sent a limit of their own by mistake.
+# MQVersion V3_4_9: older clients sent a wrong limit of their own.
 VERSION_WITH_LIMIT = 121
-# Left by an earlier delayed delivery; they would send the message to where it has been.
+# Left by an earlier delayed delivery. They would send the message back to where it was.
 _STALE = (props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID)
 
 
 class Retries:
-    """Sends messages to retry and dead-letter topics. Staged only: the turn's commit stores them."""
+    """Stages messages in retry and dead-letter topics; the turn's commit stores them."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Retries:
         self._stats = stats
 
     def send_back(self, header: ConsumerSendMsgBackHeader, version: int) -> bool:
-        """Stages the message at ``header.offset`` for another try, or for the dead letters after the last one.
+        """Stage the message at ``header.offset`` for another try, or as a dead letter after the last one.
 
-        Returns False when nothing is to be stored (the group has no retry queues). ``version``: the client's.
+        Return False when nothing is stored because the group has no retry queues. ``version`` is the client's.
         Raises Refusal: SUBSCRIPTION_GROUP_NOT_EXIST, NO_PERMISSION, SYSTEM_ERROR when no message is there.
         """
         group = self._groups.ensure(header.group)
@@ -100,10 +100,10 @@ class Retries:
     def redirect_direct_send(
         self, topic: str, queue_id: int, properties: bytes, reconsume_times: int, max_reconsume_times: int | None
     ) -> tuple[str, int, bytes]:
-        """(topic, queue, properties) for a client's own send to ``%RETRY%group``.
+        """Return topic, queue and properties for a client's own send to ``%RETRY%group``.
 
-        Unchanged, or the group's dead letters when its tries are used up or it consumes in order (an ordered group
-        retries in place; what it sends away is given up). Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
+        They are unchanged, or the group's dead letters when its tries are used up or it consumes in order: an ordered
+        group retries in place, and sends away only what it gives up. Raises Refusal(SUBSCRIPTION_GROUP_NOT_EXIST).
         """
         name = topic.removeprefix(names.RETRY_PREFIX)
         group = self._groups.ensure(name)

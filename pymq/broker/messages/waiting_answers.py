@@ -17,7 +17,7 @@ from pymq.wire.codes import ResponseCode
 
 
 class LateReply(Protocol):
-    """What a sender is told whose message is stored, but not confirmed in time."""
+    """The answer for a message that is stored, but not confirmed in time."""
 
     @property
     def code(self) -> int: ...
@@ -26,7 +26,7 @@ class LateReply(Protocol):
 
 
 class Copies(Protocol):
-    """What the writer asks of replication (pymq.broker.replication.master.sync_mode has it)."""
+    """What replication requires of a send: :class:`pymq.broker.replication.master.sync_mode.SyncMode`."""
 
     @property
     def is_on(self) -> bool:
@@ -34,26 +34,26 @@ class Copies(Protocol):
 
     @property
     def is_concerned(self) -> bool:
-        """False while nothing waits for slaves, nor is closed for them."""
+        """False while nothing waits for slaves and the store is not closed because of them."""
 
     @property
     def timeout_ms(self) -> int:
-        """How long they wait."""
+        """How long an answer waits for slaves."""
 
     def confirm_offset(self) -> int:
-        """The log offset that enough slaves have; the log's end when none is needed."""
+        """Return the log offset that enough slaves have; the log's end when none is needed."""
 
     def late_reply(self) -> LateReply:
-        """For what waited too long."""
+        """Return the answer for a message that waited too long."""
 
     def check(self) -> None:
-        """Closes the store to writes, or opens it again, as slaves come and go."""
+        """Close the store to writes, or open it again, as slaves come and go."""
 
 
 class _Waiting(NamedTuple):
-    """Answers that may go once disk and slaves have the log up to ``position``, as far as they are needed.
+    """Answers that go once disk and slaves have the log up to ``position``.
 
-    They are refused when a need is not met at its deadline (monotonic ms; None: no such need).
+    A deadline (monotonic ms) is None where the answers need no disk, or no slaves. At a deadline they are refused.
     """
 
     position: int
@@ -75,7 +75,7 @@ class WaitingAnswers:
         self._copies = copies
         self._sync_timeout_ms = sync_timeout_ms
         self._waiting: deque[_Waiting] = deque()
-        self._synced = 0  # log offsets last heard of
+        self._synced = 0  # the log offset up to which the disk has it
         self._confirm_offset = 0
         self._sync_wanted = 0  # the log offset up to which answers wait for the disk
         self._when_confirmed: Callable[[], None] | None = None
@@ -94,13 +94,13 @@ class WaitingAnswers:
             self.release_confirmed()
 
     def synced(self, position: int) -> None:
-        """Everything up to log ``position`` is on disk."""
+        """Take note that everything up to log ``position`` is on the disk."""
         self._synced = max(self._synced, position)
         self._store.confirm(synced=self._synced)
         self._release_ready()
 
     def release_confirmed(self) -> None:
-        """Slaves have more of the log, or came, or went, or fewer are needed: looks what that lets go."""
+        """Release what slaves confirm: they have more of the log, came or went, or fewer of them are needed."""
         self._confirm_offset = self._copies.confirm_offset()
         self._store.confirm(confirm_offset=self._confirm_offset)
         if self._waiting:
@@ -111,7 +111,7 @@ class WaitingAnswers:
         self._copies.check()
 
     def sync_failed(self, remark: str) -> None:
-        """An fsync failed: what waits for it is stored but not safe (FLUSH_DISK_TIMEOUT), and stays unseen."""
+        """Refuse what waits for an fsync that failed (FLUSH_DISK_TIMEOUT): it is stored, but stays hidden."""
         self._sync_wanted = 0
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
@@ -122,7 +122,7 @@ class WaitingAnswers:
         self._release_ready()
 
     def tick(self) -> None:
-        """Follows what slaves and settings do, and gives up on answers that waited too long for disk or slaves.
+        """Follow changes of slaves and settings, and refuse answers that waited too long for disk or slaves.
 
         Their messages appear when they are confirmed.
         """
@@ -139,7 +139,7 @@ class WaitingAnswers:
             self._release_ready()
 
     def give_up(self, why: str) -> None:
-        """Answers everything that waits: it is stored, but nobody will tell whether it is confirmed."""
+        """Refuse everything that waits: it is stored, but its confirmation can't be awaited because of ``why``."""
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             code = ResponseCode.FLUSH_DISK_TIMEOUT if self._lacks_disk(each) else ResponseCode.FLUSH_SLAVE_TIMEOUT
@@ -147,7 +147,7 @@ class WaitingAnswers:
 
     @property
     def waiting_count(self) -> int:
-        """Answers that wait for disk or slaves."""
+        """The number of answers that wait for disk or slaves."""
         return sum(len(frames) for each in self._waiting for frames in each.held.values())
 
     @property
@@ -161,7 +161,7 @@ class WaitingAnswers:
         return any(map(self._lacks_slaves, self._waiting))
 
     def when_confirmed(self, callback: Callable[[], None]) -> None:
-        """``callback`` is called once no answer waits for slaves: now, or in time. One at a time."""
+        """Call ``callback`` once no answer waits for slaves, now or later. Keeps one callback at a time."""
         if self.is_awaiting_slaves:
             self._when_confirmed = callback
         else:
@@ -179,7 +179,7 @@ class WaitingAnswers:
             release(waiting.popleft().held)
 
     def _refuse_if_late(self, waiting: _Waiting, now_ms: int) -> bool:
-        """True when its time was over and it is answered. When both are late, the disk is told: it is the worse."""
+        """Refuse it if its time is over, and return True then. When both are late, the answer names the disk."""
         disk_ms, slaves_ms = waiting.disk_deadline_ms, waiting.slaves_deadline_ms
         if disk_ms is not None and disk_ms <= now_ms and self._lacks_disk(waiting):
             remark = (

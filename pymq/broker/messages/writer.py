@@ -23,18 +23,18 @@ from pymq.wire.codes import ResponseCode
 REGION = "DefaultRegion"
 _DELAY = b"DELAY"
 _WAIT = b"WAIT"
-# Properties of a message whose answer waits for no disk: what the broker puts back itself.
+# Properties of a message whose answer does not wait for the disk: one that the broker stores again itself.
 NOT_WAITING = b"WAIT\x01false\x02"
 
 
 def waits_for_store(properties: bytes) -> bool:
-    """False when the sender does not want its answer to wait for the disk (Java: Message.isWaitStoreMsgOK)."""
+    """Return False when the answer must not wait for the disk (Java: Message.isWaitStoreMsgOK)."""
     value = find_property(properties, _WAIT)
     return value is None or value.lower() == b"true"
 
 
 class Writer:
-    """The one door through which records enter the store."""
+    """Stages every message that this broker stores, and holds the answers until its commit."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Writer:
         self._request_sync = request_sync
         self._copies = copies
         self._waiting_answers = waiting_answers
-        # What every stored message gets, as Apache's broker adds it on send.
+        # Added to every stored message, as Apache's broker does on a send.
         self.enrichment = f"MSG_REGION\x01{REGION}\x02CLUSTER\x01{cluster}\x02TRACE_ON\x01true\x02".encode()
         self.held: HeldAnswers = {}
-        self._held_not_waiting: HeldAnswers = {}  # go with the commit, whatever the mode
+        self._held_not_waiting: HeldAnswers = {}  # sent with the commit in any mode
         self.staged_count = 0
         self.failed_commit_count = 0
-        self.failed_put_count = 0  # messages of these
+        self.failed_put_count = 0  # messages of failed commits
 
     # -- staging -------------------------------------------------------------------------------------------------
 
@@ -87,9 +87,10 @@ class Writer:
         prepared_transaction_offset: int = 0,
         redirect_delay: bool = True,
     ) -> Placed:
-        """Stages one message; with a DELAY level it goes to the schedule topic unless ``redirect_delay`` is off.
+        """Stage one message. With a DELAY level it goes to the schedule topic unless ``redirect_delay`` is off.
 
-        Returns where it will stand. It is stored once :meth:`commit` has returned. Raises StoreUnavailableError.
+        Return its place in the log and the queue. It is stored once :meth:`commit` returns. Raises
+        StoreUnavailableError.
         """
         if redirect_delay and b"DELAY\x01" in properties and (level := self.delay_level(properties)) > 0:
             topic, queue_id, properties, code = self._delayed(topic, queue_id, properties, level)
@@ -121,7 +122,7 @@ class Writer:
         born_timestamp_ms: int,
         born_host: bytes,
     ) -> Sequence[Placed]:
-        """Stages (flag, body, properties) entries as messages with consecutive queue offsets in one segment."""
+        """Stage (flag, body, properties) entries as messages with consecutive queue offsets in one segment."""
         placed = self._store.stage_many(
             topic,
             queue_id,
@@ -134,22 +135,22 @@ class Writer:
         return placed
 
     def delay_level(self, properties: bytes) -> int:
-        """The delay level in the properties, clamped to the levels there are; 0 for none or nonsense."""
+        """Return the delay level in the properties, clamped to the existing levels; 0 for none or an invalid one."""
         raw = find_property(properties, _DELAY)
         if raw is None or not raw.isdigit() or len(raw) > 9:
             return 0
         return min(int(raw), len(self._delay_levels_ms))
 
     def delay_ms(self, level: int) -> int:
-        """How long level 1..n waits."""
+        """Return the delay of level 1..n in milliseconds."""
         return self._delay_levels_ms[level - 1]
 
     def pick_queue(self, queue_count: int) -> int:
-        """A random queue, for senders that leave the choice to the broker."""
+        """Return a random queue id, for senders that leave the choice to the broker."""
         return self._rng.randrange(queue_count) if queue_count > 1 else 0
 
     def _delayed(self, topic: str, queue_id: int, properties: bytes, level: int) -> tuple[str, int, bytes, int]:
-        """Redirects to the schedule topic: queue = level - 1, tagsCode = due time, the real target as properties."""
+        """Return the place in the schedule topic: queue = level - 1, tags code = due time, the target as properties."""
         real = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode()
         due_ms = self._clock.now_ms() + self.delay_ms(level)
         return SCHEDULE_TOPIC, level - 1, append_properties(properties, real), due_ms

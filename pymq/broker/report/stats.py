@@ -32,7 +32,7 @@ class Sample(NamedTuple):
     calls: int
 
 
-class Window(NamedTuple):
+class RateWindow(NamedTuple):
     """What happened in a window: the sum, its rate per second, and the mean per call."""
 
     total: int = 0
@@ -66,7 +66,7 @@ class Meter:
             if not window or at_ms - window[-1].at_ms >= step_ms:
                 window.append(Sample(at_ms, self.count, self.size_bytes, self.calls))
 
-    def windows(self, at_ms: int, *, of_bytes: bool) -> tuple[Window, Window, Window]:
+    def windows(self, at_ms: int, *, of_bytes: bool) -> tuple[RateWindow, RateWindow, RateWindow]:
         """Return the last minute, hour and day, up to now; of bytes or of messages."""
         now = Sample(at_ms, self.count, self.size_bytes, self.calls)
         minute, hour, day = (_window(samples, now, of_bytes) for samples in (self._minute, self._hour, self._day))
@@ -171,7 +171,7 @@ class StatsManager:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def view(self, name: str, key: str) -> tuple[Window, Window, Window] | None:
+    def view(self, name: str, key: str) -> tuple[RateWindow, RateWindow, RateWindow] | None:
         """Return minute, hour and day of a statistic by RocketMQ's name and key; None when there is none."""
         found = self._find(name, key)
         if found is None:
@@ -271,14 +271,14 @@ def _sum(meters: Iterable[Meter], retired: Meter, into: Meter) -> None:
     into.count, into.size_bytes, into.calls = count, size_bytes, calls
 
 
-def _window(samples: deque[Sample], now: Sample, of_bytes: bool) -> Window:
+def _window(samples: deque[Sample], now: Sample, of_bytes: bool) -> RateWindow:
     if not samples:
-        return Window()
+        return RateWindow()
     first = samples[0]
     total = now.size_bytes - first.size_bytes if of_bytes else now.messages - first.messages
     calls = now.calls - first.calls
     elapsed_ms = now.at_ms - first.at_ms
-    return Window(total, total * 1000 / elapsed_ms if elapsed_ms else 0.0, total / calls if calls else 0.0)
+    return RateWindow(total, total * 1000 / elapsed_ms if elapsed_ms else 0.0, total / calls if calls else 0.0)
 
 
 def _rate(samples: deque[Totals], now: Totals, value: Callable[[Totals], int], window: int) -> float:

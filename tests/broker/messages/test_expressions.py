@@ -157,7 +157,9 @@ def test_what_is_left_out_by_columns_never_matches(
         if are_others_between:
             world.put("T", b"between", queue_id=1)
     expressions = Expressions(config=world.parts.config, stats=world.parts.stats)
-    codes, accept, prefilter = expressions.wanted("SQL92", f" {joint} ".join(f"({each})" for each in statements))
+    codes, accept, prefilter = expressions.message_filter(
+        "SQL92", f" {joint} ".join(f"({each})" for each in statements)
+    )
     plain, first, again = (
         [bytes(chunk) for chunk in world.parts.store.get("T", 0, 0, 99, 1 << 20, codes, accept, asked).chunks]
         for asked in (None, prefilter, prefilter)
@@ -211,7 +213,7 @@ def test_what_is_ignored_is_logged_once(world: World, caplog: pytest.LogCaptureF
 
 def test_groups_with_the_same_expression_share_its_test(world: World) -> None:
     expressions: Expressions = world.parts.messages.expressions
-    assert expressions.wanted("SQL92", "size = 1") is expressions.wanted("SQL92", "size = 1")
+    assert expressions.message_filter("SQL92", "size = 1") is expressions.message_filter("SQL92", "size = 1")
 
 
 # -- pulls that wait ---------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from pymq.broker.messages.long_polls import COMPACT_SLACK_COUNT, SUSPEND_MAX_MS, LongPolls, ParkedPull
-from pymq.broker.messages.subscriptions import Wanted
+from pymq.broker.messages.message_filter import MessageFilter
 from pymq.clock import ManualClock
 from pymq.store.read.reading import Accept
 from pymq.wire.command import Command
 
-EVERYTHING = Wanted()
+EVERYTHING = MessageFilter()
 
 
 class Table:
@@ -39,12 +39,14 @@ class Table:
         name: str,
         *,
         queue_id: int = 0,
-        wanted: Wanted = EVERYTHING,
+        message_filter: MessageFilter = EVERYTHING,
         suspend_ms: int = 1000,
         closed: bool = False,
     ) -> bool:
         header = SimpleNamespace(topic="T", queue_id=queue_id)
-        return self.polls.park(SimpleNamespace(closed=closed), Command(11, remark=name), header, wanted, suspend_ms)
+        return self.polls.park(
+            SimpleNamespace(closed=closed), Command(11, remark=name), header, message_filter, suspend_ms
+        )
 
 
 def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
@@ -59,7 +61,7 @@ def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
 
 def test_a_tag_that_does_not_fit_leaves_the_pull_parked() -> None:
     table = Table()
-    table.park("a", wanted=Wanted(frozenset({7})))
+    table.park("a", message_filter=MessageFilter(frozenset({7})))
     table.arrive(0, [8, 9])
     table.polls.wake()
     assert table.retried == []
@@ -78,8 +80,8 @@ def test_records_are_looked_at_once_for_all_pulls_with_the_same_test() -> None:
         raise AssertionError("the table doesn't look itself")
 
     for name in ("a", "b"):
-        table.park(name, wanted=Wanted(accept=wants))
-    table.park("c", wanted=Wanted(accept=wants_other))
+        table.park(name, message_filter=MessageFilter(accept=wants))
+    table.park("c", message_filter=MessageFilter(accept=wants_other))
     table.arrive(0, [0], wants)
     table.polls.wake()
     assert table.retried == ["a", "b"] and table.looked == 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pymq.broker.messages.message_filter import MessageFilter
 from pymq.broker.messages.reader import response_code
-from pymq.broker.messages.subscriptions import Wanted
 from pymq.model.javahash import tags_code
 from pymq.model.record import decode_records
 from pymq.store.read.reading import GetStatus
@@ -48,7 +48,7 @@ def filled() -> World:
     [(3, None, 3), (1000, None, 8), (0, None, 1), (-5, None, 1), (8, 1, 1), (8, 0, 8), (8, -1, 8), (8, 1 << 30, 8)],
 )
 def test_limits(count: int, size_bytes: int | None, found: int) -> None:
-    code, result = filled().parts.messages.reader.read("T", 0, 2, count, size_bytes, Wanted())
+    code, result = filled().parts.messages.reader.read("T", 0, 2, count, size_bytes, MessageFilter())
     messages = decode_records(b"".join(result.chunks))
     assert code == 0 and result.count == len(messages) == found
     assert [message.queue_offset for message in messages] == list(range(2, 2 + found))
@@ -58,15 +58,15 @@ def test_limits(count: int, size_bytes: int | None, found: int) -> None:
 def test_limits_follow_a_change_at_run_time() -> None:
     world = filled()
     world.config.change_at_runtime({"maxTransferCountOnMessageInMemory": "2"})
-    assert world.parts.messages.reader.read("T", 0, 0, 32, None, Wanted()).result.count == 2
+    assert world.parts.messages.reader.read("T", 0, 0, 32, None, MessageFilter()).result.count == 2
 
 
 def test_codes_of_tags_select() -> None:
     reader = filled().parts.messages.reader
-    code, result = reader.read("T", 0, 0, 3, None, Wanted(frozenset({tags_code("B")})))
+    code, result = reader.read("T", 0, 0, 3, None, MessageFilter(frozenset({tags_code("B")})))
     assert code == 0
     assert [message.body for message in decode_records(b"".join(result.chunks))] == [b"1", b"3", b"5"]
-    assert reader.read("T", 0, 0, 3, None, Wanted(frozenset({1}))).code == 20
+    assert reader.read("T", 0, 0, 3, None, MessageFilter(frozenset({1}))).code == 20
 
 
 def test_the_ends_of_queues() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pymq.broker.messages.subscriptions import is_tag_type, tag_codes
+from pymq.broker.messages.message_filter import is_tag_type, tag_codes
 
 
 @pytest.mark.parametrize("expression", [None, "", "  ", "*", " * "])

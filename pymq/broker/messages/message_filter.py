@@ -1,4 +1,4 @@
-"""What a pull wants: tags, compared by their hash codes with queue entries, or a test of whole records."""
+"""MessageFilter: which messages a pull takes, by the hash codes of tags in queue units or by whole records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SUBSCRIBE_ALL = "*"
 EXPRESSION_TAG = "TAG"
 
 
-class Wanted(NamedTuple):
-    """Messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all).
+class MessageFilter(NamedTuple):
+    """Takes messages whose tags code is in ``codes`` (None: any) and whose record ``accept`` takes (None: all).
 
-    ``prefilter`` says beforehand which records can't be taken.
+    ``prefilter`` finds beforehand records that ``accept`` can't take. Java: org.apache.rocketmq.store.MessageFilter.
     """
 
     codes: frozenset[int] | None = None
@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def tag_codes(expression: str | None) -> frozenset[int] | None:
-    """The codes of the tags in an expression; None when everything matches (``*``, empty, missing)."""
+    """Return the codes of the tags in an expression; None when everything matches (``*``, empty, missing)."""
     if expression is None or not expression.strip() or expression.strip() == SUBSCRIBE_ALL:
         return None
     tags = [tag.strip() for tag in expression.split("||")]
@@ -33,11 +33,11 @@ def tag_codes(expression: str | None) -> frozenset[int] | None:
 
 
 @lru_cache(maxsize=4096)
-def wanted_tags(expression: str | None) -> Wanted:
-    """What a tag expression wants."""
-    return Wanted(tag_codes(expression))
+def tag_filter(expression: str | None) -> MessageFilter:
+    """Return the filter of a tag expression."""
+    return MessageFilter(tag_codes(expression))
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """True when the expression is one of tags: the type is TAG or, from old clients, missing."""
+    """Return True for an expression of tags: its type is TAG or, from old clients, missing."""
     return not expression_type or expression_type == EXPRESSION_TAG
