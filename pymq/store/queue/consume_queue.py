@@ -1,7 +1,7 @@
-"""ConsumeQueue: one topic's one queue, 20-byte units which point into the commit log.
+"""ConsumeQueue: one queue of one topic, made of units of 20 bytes that point into the commit log.
 
-The log is the truth and recovery makes units again from it, so an answered send costs no write here: new units wait in
-a tail in memory and reach the queue's files in bulk. Readers see files and tail as one.
+The log is the truth, and recovery makes units again from it. So a send writes nothing here: new units wait in a tail in
+memory and reach the queue's files in bulk. Readers see files and tail as one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pymq.model.layout import (
 from pymq.store.disk.fs import File, Files
 from pymq.store.log.zeroing import zero_from
 
-_BLANK_UNITS_READ = 1024  # units looked at in one go while skipping blank records
+_BLANK_UNITS_READ = 1024  # units read at a time while skipping blank units
 
 
 def tags_codes(units: bytes) -> list[int]:
@@ -36,7 +36,7 @@ def tags_codes(units: bytes) -> list[int]:
 
 
 class QueueView(Protocol):
-    """What code outside the store sees of a :class:`ConsumeQueue`."""
+    """The part of a :class:`ConsumeQueue` that code outside the store uses."""
 
     @property
     def topic(self) -> str: ...
@@ -51,12 +51,12 @@ class QueueView(Protocol):
 
     @property
     def max_offset(self) -> int:
-        """The offset behind the newest message that consumers may see."""
+        """The offset after the newest message that consumers may see."""
         ...
 
     @property
     def next_offset(self) -> int:
-        """The next message's offset: unconfirmed messages lie below it, too."""
+        """The next message's offset. Unconfirmed messages lie below it, too."""
         ...
 
     def unit(self, offset: int) -> tuple[int, int, int]:
@@ -73,7 +73,7 @@ class QueueView(Protocol):
 
 
 class QueueFiles:
-    """Opens queue files, keeps the most recently used open, and remembers which were written since the last sync."""
+    """Opens queue files, keeps the most recently used ones open, and notes which were written since the last sync."""
 
     def __init__(self, files: Files, root: str, file_size_bytes: int, open_max: int) -> None:
         self.files = files
@@ -105,7 +105,7 @@ class QueueFiles:
         return file
 
     def forget(self, prefix: str) -> None:
-        """Closes every open file below a path."""
+        """Close every open file below a path."""
         for path in [path for path in self._open if path.startswith(prefix)]:
             self._open.pop(path).close()
         self.unsynced = {path for path in self.unsynced if not path.startswith(prefix)}
@@ -153,10 +153,10 @@ class ConsumeQueue:
         self.magic = MAGIC_V2 if is_long else MAGIC_V1
         self.overhead_bytes = RECORD_OVERHEAD_BYTES - TOPIC_LENGTH_BYTES + len(self.topic_part)
         self.base_offset = 0  # first unit of the oldest file
-        self.oldest_offset = 0  # no file begins below, be it one that a lost file makes unreachable
+        self.oldest_offset = 0  # no file begins below, not even one that a lost file makes unreachable
         self.min_offset = 0
-        self.max_offset = 0  # visible
-        self.next_offset = 0  # with what is staged, and what is committed but hidden
+        self.max_offset = 0  # the end of the visible units
+        self.next_offset = 0  # the end of all units, staged and unconfirmed ones too
         self.last_physical_offset = -1  # of the newest unit
         self.staged: list[bytes] = []  # units of the running commit
         self.tail = bytearray()  # visible units not yet in a file
@@ -165,36 +165,36 @@ class ConsumeQueue:
     # -- appending ----------------------------------------------------------------------------------------------
 
     def take_staged(self) -> bytes:
-        """The staged units, which are in the log now; :meth:`show` makes them visible."""
+        """Return the staged units, whose records are in the log now; :meth:`publish` makes them visible."""
         units = self.staged[0] if len(self.staged) == 1 else b"".join(self.staged)
         self.staged = []
         return units
 
-    def show(self, units: bytes) -> None:
-        """Makes units visible, in the order they were taken."""
+    def publish(self, units: bytes) -> None:
+        """Make units visible, in the order they were taken."""
         self.tail += units
         self.max_offset += len(units) // UNIT_SIZE_BYTES
         self.last_physical_offset = I64.unpack_from(units, len(units) - UNIT_SIZE_BYTES)[0]
 
     def drop_staged(self) -> None:
-        # Not simply the visible end: offsets of units that were taken and wait to be shown stay taken.
+        # Not simply max_offset: units that were taken and wait to be published keep their offsets.
         self.next_offset -= sum(map(len, self.staged)) // UNIT_SIZE_BYTES
         self.staged = []
 
     def append(self, physical_offset: int, size: int, tags_code: int) -> None:
-        """One unit at the end, committed: what recovery uses."""
+        """Add one visible unit at the end, for recovery and followers."""
         self.tail += UNIT.pack(physical_offset, size, tags_code)
         self.max_offset += 1
         self.next_offset = self.max_offset
         self.last_physical_offset = physical_offset
 
     def append_units(self, units: bytes) -> None:
-        """As :meth:`append` for packed units."""
-        self.show(units)
+        """Do as :meth:`append` for packed units."""
+        self.publish(units)
         self.next_offset = self.max_offset
 
     def start_at(self, offset: int) -> None:
-        """An empty queue's first unit will be ``offset``: the file's units before it become blank records."""
+        """Let an empty queue begin at ``offset``: the units before it in its file become blank units."""
         assert self.min_offset == self.max_offset and not self.tail
         self.base_offset = offset - offset % self._units_per_file
         self.tail_offset = self.base_offset
@@ -202,12 +202,12 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = self.next_offset = offset
 
     def skip_to(self, offset: int) -> None:
-        """Fills units of records that are lost, so that later offsets keep their meaning."""
+        """Add blank units up to ``offset``, for records that are lost: later units keep their offsets."""
         self.tail += BLANK_UNIT * (offset - self.max_offset)
         self.max_offset = self.next_offset = offset
 
     def write_tail(self) -> None:
-        """Moves the tail into the files. On OSError what was not written stays in the tail."""
+        """Move the tail into the files. Raises OSError; then the tail keeps what was not written."""
         tail = self.tail
         while tail:
             path, at = self._place(self.tail_offset)
@@ -229,7 +229,7 @@ class ConsumeQueue:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, count: int) -> bytes | bytearray:
-        """Units from ``offset``, at most ``count``, at most to the end of one file. Committed ones only."""
+        """Visible units from ``offset`` on: at most ``count``, at most to the end of one file."""
         end = min(offset + count, self.max_offset)
         if offset >= end:
             return b""
@@ -241,7 +241,7 @@ class ConsumeQueue:
         try:
             units = self._files.get(path).pread(at, size)
         except FileNotFoundError:
-            return b""  # deleted by hand: the reader goes on with the next file
+            return b""  # the file was deleted by hand: the reader goes on with the next one
         if end > self.tail_offset and len(units) == size and at + size < self._files.file_size_bytes:
             units += self.tail[: (end - self.tail_offset) * UNIT_SIZE_BYTES]
         return units
@@ -275,14 +275,14 @@ class ConsumeQueue:
                 high = middle
         return self.max_offset - low
 
-    # -- opening, cutting, cleaning -----------------------------------------------------------------------------
+    # -- opening, truncating, cleaning --------------------------------------------------------------------------
 
     def file_starts(self) -> list[int]:
-        """First byte of every file, oldest first."""
+        """The position of the first byte of every file, oldest first."""
         return [int(name) for name in self._files.files.listdir(self.directory) if len(name) == 20 and name.isdigit()]
 
     def open_files(self) -> list[int]:
-        """Takes the files as they are: :attr:`max_offset` becomes the end of the newest file. Returns their starts."""
+        """Take the files as they are; :attr:`max_offset` becomes the end of the newest one. Returns their starts."""
         starts = self.file_starts()
         if starts:
             self._check_size(f"{self.directory}/{starts[-1]:020d}")
@@ -291,9 +291,9 @@ class ConsumeQueue:
         return starts
 
     def end_with(self, starts: list[int], start: int, offset: int) -> None:
-        """The file at ``start`` is the newest, and :attr:`max_offset` is ``offset``: what lies behind is dropped.
+        """Make ``offset`` the queue's end and the file at ``start`` its newest; drop what lies behind.
 
-        Files that a lost one separates from it can't be reached by offset any more.
+        A lost file makes those before it unreachable: the queue begins after it.
         """
         at = starts.index(start)
         while at and starts[at - 1] + self._files.file_size_bytes == starts[at]:
@@ -302,7 +302,7 @@ class ConsumeQueue:
         self.truncate(offset)
 
     def _check_size(self, path: str) -> None:
-        """Completes a newest file whose maker died before giving it its size."""
+        """Give the newest file its size, in case a crash came before that. Raises StoreError for another size."""
         file = self._files.get(path)
         size = file.size()
         if size == 0:
@@ -314,7 +314,7 @@ class ConsumeQueue:
             )
 
     def reset(self) -> None:
-        """Forgets everything: the queue is empty and starts at offset 0 again, or where :meth:`start_at` says."""
+        """Drop all units. The queue begins at offset 0 again, unless :meth:`start_at` follows."""
         self.truncate(0)
         self.base_offset = self.oldest_offset = self.min_offset = 0
 
@@ -324,7 +324,7 @@ class ConsumeQueue:
         self.tail.clear()
 
     def truncate(self, offset: int) -> None:
-        """Drops units from ``offset`` on; bytes behind become zeros, so that no stale unit can be read later."""
+        """Drop units from ``offset`` on. Their bytes become zeros, so that no stale unit is read later."""
         self._set_end(offset)
         path, at = self._place(offset)
         for start in reversed(self.file_starts()):
@@ -342,9 +342,9 @@ class ConsumeQueue:
         self._files.unsynced_directories.add(self.directory)
 
     def raise_min(self, log_min_offset: int) -> None:
-        """Moves :attr:`min_offset` to the first unit whose record is still in the log; to the end when none is.
+        """Move :attr:`min_offset` up to the first unit whose record is still in the log, or to the end without one.
 
-        It never goes back. Binary search: blank records say nothing about where the log begins, so the unit behind them does.
+        It never moves back. A binary search; a blank unit has no place in the log, so the unit behind it counts.
         """
         if self.min_offset < self.max_offset and 0 < self.last_physical_offset < log_min_offset:
             self.min_offset = self.max_offset
@@ -362,8 +362,8 @@ class ConsumeQueue:
         self.min_offset = first
 
     def skip_blank_units(self, offset: int, end: int) -> int:
-        """The first unit from ``offset`` on that is no blank record, ``end`` when there is none before it."""
-        count = 1  # blank records are rare, runs of them long
+        """The offset of the first unit from ``offset`` on that is not blank; ``end`` when all before it are."""
+        count = 1  # blank units are rare, and come in long runs
         while offset < end:
             units = self.read(offset, min(count, end - offset))
             if not units:
@@ -376,10 +376,11 @@ class ConsumeQueue:
         return end
 
     def drop_old_files(self, count_max: int) -> int:
-        """Removes leading files that hold nothing from :attr:`min_offset` on, at most ``count_max``; returns how many.
+        """Remove at most ``count_max`` leading files whose units lie below :attr:`min_offset`; return their number.
 
-        A file goes only when the next one, too, begins below the minimum: that unit was on the disk before its record
-        was deleted from the log, so the queue's end is known whatever a power loss leaves of the newer units.
+        A file is removed only when the next file, too, begins below the minimum. That file's first unit was on the disk
+        before its record was deleted from the log, so the queue's end is known whatever a power loss leaves of the
+        newer units.
         """
         if self.min_offset <= self.oldest_offset + self._units_per_file:
             return 0

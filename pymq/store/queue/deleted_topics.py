@@ -1,8 +1,8 @@
-"""Which records of the log belong to topics that were deleted: their queues must not come back when they are rebuilt.
+"""DeletedTopics: the physical offsets below which records of deleted topics belong to no queue.
 
-The log keeps a deleted topic's records until their segments go. RocketMQ forgets the deletion when its queues are made
-again from the log; PyMQ writes it down before the first queue file goes, so that a start finishes a deletion that a
-crash interrupted, and a rebuild leaves those records out.
+The log keeps the records of a deleted topic until their segments are deleted. When RocketMQ makes its queues again from
+the log, the topic comes back. PyMQ writes the deletion to a file before it removes the first queue file: a start
+finishes a deletion that a crash interrupted, and a rebuild leaves the records out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEY = "deletedTopics"
 
 
 class DeletedTopics:
-    """Kept in a JSON file beside the config tables; RocketMQ ignores it."""
+    """A JSON file beside the config tables, which RocketMQ ignores."""
 
     def __init__(self, files: Files, path: str) -> None:
         self._table = JsonTable(files, path)
@@ -32,7 +32,7 @@ class DeletedTopics:
 
     @property
     def ends(self) -> dict[str, int]:
-        """By topic, as :meth:`end`."""
+        """The result of :meth:`end` by topic."""
         return dict(self._ends)
 
     def end(self, topic: str) -> int:
@@ -40,23 +40,23 @@ class DeletedTopics:
         return self._ends.get(topic, 0)
 
     def add(self, topic: str, log_end: int) -> None:
-        """All records of the topic below ``log_end``, which is on the disk, count as deleted. Durable on return.
+        """Count all records of the topic below ``log_end`` as deleted; the log is on the disk up to there. Durable.
 
         Raises StoreUnavailableError; then nothing has changed.
         """
         self._save({**self._ends, topic: log_end})
 
     def raise_to(self, ends: Mapping[str, int]) -> None:
-        """Takes another broker's deletions of the same log.
+        """Take over the deletions of another broker with the same log. Durable.
 
-        Durable on return. Raises StoreUnavailableError; then nothing has changed.
+        Raises StoreUnavailableError; then nothing has changed.
         """
         raised = {topic: end for topic, end in ends.items() if end > self.end(topic)}
         if raised:
             self._save({**self._ends, **raised})
 
     def bound(self, log_min_offset: int, log_end: int) -> None:
-        """Forgets deletions whose records are gone. A log that ends earlier will give the rest of offsets to others."""
+        """Forget deletions whose records are gone. Offsets behind the log's end will be given to other records."""
         ends = {topic: min(end, log_end) for topic, end in self._ends.items() if min(end, log_end) > log_min_offset}
         if ends != self._ends:
             self._save(ends)

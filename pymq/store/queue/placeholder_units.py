@@ -1,8 +1,8 @@
-"""Units for queue offsets whose records are lost: blank records, or placeholder units where a blank record would trap RocketMQ.
+"""Units for queue offsets whose records are lost: blank units, or placeholders where a blank unit would trap RocketMQ.
 
-A pull that meets a blank record in RocketMQ passes over every unit that leads into the log's first segment (Java:
-DefaultMessageStore.getMessage, rollNextFile): messages there would never reach its consumers. So where the next record
-lies in that segment, its unit stands for the lost ones too, with a tags code of its own, past which PyMQ reads.
+A pull in RocketMQ that meets a blank unit passes over every unit that points into the log's first segment (Java:
+DefaultMessageStore.getMessage, rollNextFile): messages there would never reach its consumers. Where the next record
+lies in that segment, placeholder units point at it instead. They have their own tags code, and PyMQ reads past them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pymq.store.queue.consume_queue import ConsumeQueue
 
 
 def traps(queue: ConsumeQueue, physical_offset: int, segment_size_bytes: int) -> bool:
-    """True when a blank record beside the record at ``physical_offset`` would make RocketMQ miss messages.
+    """True when a blank unit beside the record at ``physical_offset`` would make RocketMQ miss messages.
 
-    Queues that RocketMQ itself works through unit by unit must see nothing twice, and are not trapped.
+    RocketMQ reads its system queues unit by unit: they are not trapped, and must see nothing twice.
     """
     return physical_offset < segment_size_bytes and not is_system_topic(queue.topic)
 
 
 def fill_lost(queue: ConsumeQueue, end: int, physical_offset: int, size: int, segment_size_bytes: int) -> None:
-    """Appends units for lost offsets up to ``end``; beside them, before or behind, lies the record described."""
+    """Append units for lost offsets up to ``end``. ``physical_offset`` and ``size``: a record before or behind them."""
     if end == queue.max_offset:
         return
     if traps(queue, physical_offset, segment_size_bytes):

@@ -1,4 +1,4 @@
-"""All consume queues of a store: finding, creating, writing out and making them durable."""
+"""QueueTable: finds, makes, writes and syncs all consume queues of a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pymq.store.scan.scanner import record_in
 
 
 class QueueTable:
-    """Queues by (topic, queue id). ``files_lock`` guards the sets that :meth:`sync` takes in another thread."""
+    """Queues by (topic, queue id). One thread calls everything; only :meth:`sync` may run in another."""
 
     def __init__(
         self, files: Files, root: str, file_size_bytes: int, open_max: int, deleted: DeletedTopics | None = None
@@ -28,7 +28,7 @@ class QueueTable:
         self._lock = Lock()
 
     def load(self) -> list[str]:
-        """Makes an object for every queue directory; returns names that are no legal topic and are left alone."""
+        """Make an object for every queue directory. Returns the names that are not legal topics and are left alone."""
         make_directory(self._files, self._root)
         if self.deleted is not None:
             self.deleted.load()
@@ -46,7 +46,7 @@ class QueueTable:
         return self._queues.get((topic, queue_id))
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made in memory when missing; its directory comes with its first unit."""
+        """The queue, made in memory when it is missing. Its directory is made with its first unit."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             assert topic_problem(topic) is None and queue_id >= 0, "names are checked before they become paths"
@@ -61,11 +61,11 @@ class QueueTable:
 
     @property
     def unit_count(self) -> int:
-        """Sum of all queues' ends: changes when a queue is lost."""
+        """The sum of all queues' ends. It changes when a queue is lost."""
         return sum(queue.max_offset for queue in self._queues.values())
 
     def write_tails(self) -> None:
-        """Every tail goes to its files. Raises OSError; then the rest stays in memory for the next call."""
+        """Write every tail to its files. Raises OSError; then the rest stays in memory for the next call."""
         with self._lock:
             for queue in self._queues.values():
                 if queue.tail:
@@ -76,7 +76,7 @@ class QueueTable:
             queue.write_tail()
 
     def sync(self) -> None:
-        """Everything written before the call is on the disk. Safe from another thread; raises OSError."""
+        """Bring everything written before the call to the disk. Safe from another thread. Raises OSError."""
         with self._lock:
             paths, self._queue_files.unsynced = self._queue_files.unsynced, set()
             directories, self._queue_files.unsynced_directories = self._queue_files.unsynced_directories, set()
@@ -93,18 +93,18 @@ class QueueTable:
             raise
 
     def follow_log(self, queue: ConsumeQueue, log_min_offset: int, file_count_max: int) -> int:
-        """Raises the queue's minimum to the log's, removes files it needs no more; returns how many. Raises OSError."""
+        """Raise the queue's minimum to the log's; return the number of files removed because of it. Raises OSError."""
         with self._lock:
             queue.raise_min(log_min_offset)
             return queue.drop_old_files(file_count_max)
 
     def settle_all(self, log: CommitLog, below: int, *, trusted: bool = False) -> None:
-        """Finds every queue's end, as :func:`settle`. Raises StoreError for files of another size, OSError."""
+        """Find every queue's end, as :func:`settle` does. Raises StoreError for files of another size, OSError."""
         for queue in self:
             settle(queue, log, below, trusted=trusted, deleted_end=self.deleted_end(queue.topic))
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """Removes one queue with its files. Raises OSError; then it is still there."""
+        """Remove one queue with its files. Raises OSError; then the queue is still there."""
         path = f"{self._root}/{topic}/{queue_id}"
         with self._lock:
             self._queue_files.forget(path + "/")
@@ -114,14 +114,14 @@ class QueueTable:
         del self._queues[topic, queue_id]
 
     def deleted_end(self, topic: str) -> int:
-        """Records of the topic below this physical offset belong to no queue: they were deleted with it."""
+        """The physical offset below which records of the topic belong to no queue: they were deleted with it."""
         return self.deleted.end(topic) if self.deleted is not None else 0
 
     def delete_topic(self, topic: str, log_end: int) -> int:
-        """Removes all queues of a topic with their files; returns how many there were.
+        """Remove all queues of a topic with their files; return their number.
 
-        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the deletion can't be
-        written down; then the topic is still there.
+        ``log_end``: the end of the log, which is on the disk. Raises StoreUnavailableError when the file of deletions
+        can't be written; then the topic is still there.
         """
         queues = [key for key in self._queues if key[0] == topic]
         if queues and self.deleted is not None:
@@ -136,14 +136,14 @@ class QueueTable:
                     self._files.remove_tree(path)
                     self._files.sync_dir(self._root)
             except OSError:
-                pass  # the next start knows old units from new ones, and drops them
+                pass  # the next start tells old units from new ones, and drops them
         return len(queues)
 
     def delete_below(self, ends: Mapping[str, int]) -> int:
-        """Removes the queues of topics that another broker with the same log deleted below these physical offsets.
+        """Remove the queues of topics that another broker with the same log deleted below these physical offsets.
 
-        A queue whose newest unit lies behind is a new topic's of the name: it stays. Returns the number of queues.
-        Raises OSError; then some are still there.
+        A queue whose newest unit lies behind belongs to a new topic of that name, and stays. Returns the number of
+        queues removed. Raises OSError; then some of them are still there.
         """
         old = [queue for queue in self if 0 <= queue.last_physical_offset < ends.get(queue.topic, 0)]
         for queue in old:
@@ -158,14 +158,16 @@ class QueueTable:
 
 
 def settle(queue: ConsumeQueue, log: CommitLog, below: int, *, trusted: bool = False, deleted_end: int = 0) -> None:
-    """Finds the queue's end among its files: behind the last unit that points below ``below`` and fits its record.
+    """Find the queue's end in its files: behind the last unit that points below ``below`` and fits its record.
 
-    Units behind may be anything (zeros, torn sectors, remains of a log that was cut): they are dropped. Binary search,
-    because the units of records that were on the disk at a checkpoint are all good; then every candidate for the last
-    one is compared with the log. A file may be missing: one that was never synced, before newer ones that were, or an
-    old one. ``trusted``: PyMQ's own checkpoint vouches for ``below``, so a unit may also stand for
-    a record that is damaged by now; its offset must not be given away again. Units of records below ``deleted_end``
-    are remains of a topic that was deleted, unless newer ones follow them in their row: then its deletion had failed.
+    Units behind the end may be anything (zeros, torn sectors, remains of a truncated log), and are dropped. A binary
+    search finds candidates, because all units are good whose records were on the disk at a checkpoint. Each candidate
+    for the last unit is then compared with the log. A file may be missing: an old one, or one that was not synced
+    although newer ones were.
+
+    ``trusted``: PyMQ's checkpoint vouches for ``below``, so a unit may also stand for a record that is damaged by now,
+    and no other message may get its offset. Units of records below ``deleted_end`` are remains of a deleted topic,
+    unless newer units follow them: then the deletion had failed.
     """
     starts = queue.open_files()
     for start in reversed(starts):
@@ -204,9 +206,9 @@ def _last_good(
 
 
 def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True when the unit follows the one before it, and what it points at is no record, or this one but for one field.
+    """True when the unit follows the one before it, and its record is unreadable or differs in one field only.
 
-    A flipped bit can change a record's topic, queue id or queue offset: no CRC covers them.
+    A flipped bit can change a record's topic, queue id or queue offset, because no CRC covers them.
     """
     physical_offset, size, _ = queue.unit(offset)
     segment = log.find(physical_offset)
@@ -224,7 +226,7 @@ def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool
 
 
 def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True for a blank record, a placeholder unit, a unit that points below the log or at a record of this queue, offset and size."""
+    """True for a blank or placeholder unit, and one that points below the log or at this queue's record of the offset."""
     physical_offset, size, code = queue.unit(offset)
     if (size == BLANK_UNIT_SIZE and physical_offset == 0) or (code == PLACEHOLDER_CODE and size > 0):
         return True

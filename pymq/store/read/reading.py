@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 Accept = Callable[[memoryview], bool]
 Packed = bytes | bytearray  # units as they are in the queue's file
 _MAGICS = (MAGIC_V1, MAGIC_V2)
-PREFILTERED_FACTOR = 4  # a read looks at so many more units where a prefilter leaves out most: they cost less
-_FILTER_STEP_COUNT = 256  # units filtered in one go; few more are looked at than a read returns
+PREFILTERED_FACTOR = 4  # a prefiltered unit costs a quarter, so a read with a prefilter covers four times as many
+_FILTER_STEP_COUNT = 256  # units filtered together: a read covers few more units than it returns
 
 
 class RecordPrefilter(Protocol):
-    """Says of many records at once which are surely not accepted, and always the same of the same; hashable."""
+    """Tells of many records at once which ones are surely not accepted. Hashable; equal records get equal results."""
 
     def count(self, wanted: int, /) -> int:
-        """How many records it wants to be called with by a read that returns up to ``wanted``; 0: none just now."""
+        """The number of records to pass in one call, for a read that returns up to ``wanted``; 0 to pass none now."""
 
     def __call__(self, records: bytes | bytearray, edges: NDArray[np.int64], /) -> list[int]:
-        """From records back to back, and where each begins and the last one ends, to the numbers of those left.
+        """Return the numbers of the records that are left.
 
-        Other bytes may follow.
+        ``records``: back to back; other bytes may follow. ``edges``: where each begins, and where the last one ends.
         """
 
 
@@ -70,7 +70,7 @@ class GetStatus(Enum):
 
 @dataclass(slots=True)
 class GetResult:
-    """``chunks`` joined are the records found, back to back. Valid until the log is cut or its segment deleted."""
+    """``chunks`` joined are the records found, back to back. Valid until the log is truncated or a segment deleted."""
 
     status: GetStatus
     next_offset: int
@@ -93,10 +93,9 @@ def get_messages(
     accept: Accept | None,
     prefilter: RecordPrefilter | None,
 ) -> GetResult:
-    """Reads from ``offset``.
+    """Read messages from ``offset`` on.
 
-    Raises CorruptRecordError when the first record that would be returned is damaged, UnreadableError when the disk
-    doesn't give it back.
+    Raises CorruptRecordError when the first record to return is damaged, UnreadableError when the disk can't read it.
     """
     if queue is None:
         return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -112,7 +111,7 @@ def get_messages(
     limits = _Limits(settings, windows.log, queue, offset, count_max, bytes_max)
     count = max(settings.filter_scan_bytes // UNIT_SIZE_BYTES, count_max) if filtered else limits.count
     if tag_codes is not None:
-        prefilter = None  # tags leave out more, for less
+        prefilter = None  # tags leave out more units, and cost less
     units = queue.read(offset, count if prefilter is None else count * PREFILTERED_FACTOR)
     result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
     if len(units) < UNIT_SIZE_BYTES:
@@ -135,7 +134,7 @@ def get_messages(
 
 
 class _Limits:
-    """How much one read may return: smaller when it has to come from the disk. The first message always may."""
+    """The limits of one read, smaller when it comes from the disk. They never exclude the first message."""
 
     __slots__ = ("count", "far_behind", "size_bytes")
 
@@ -152,9 +151,9 @@ class _Limits:
 
 
 def _collect(result: GetResult, queue: ConsumeQueue, windows: WindowReader, limits: _Limits, packed: Packed) -> None:
-    """Gathers every unit's record, one slice for each run of adjacent records.
+    """Collect the record of every unit, one slice for each run of adjacent records.
 
-    The hot loop of every pull: plain names and no calls that can be saved.
+    The hot loop of every pull: local names, and as few calls as possible.
     """
     queue_id, bytes_max, head, kept = queue.queue_id, limits.size_bytes, RECORD_PLACE.unpack_from, windows.chunks.get
     units = list(UNIT.iter_unpack(packed))
@@ -225,9 +224,9 @@ def _collect_matching(
     prefilter: RecordPrefilter | None,
     effort_max: int,
 ) -> None:
-    """Gathers the records that a filter lets through; units that don't match cost no look at the log.
+    """Collect the records that a filter accepts. A unit that can't match costs no read of the log.
 
-    ``effort_max``: a narrowed unit costs 1, any other ``PREFILTERED_FACTOR``.
+    ``effort_max``: the read ends there; a prefiltered unit counts 1, any other ``PREFILTERED_FACTOR``.
     """
     first, queue_id, head = result.next_offset, queue.queue_id, RECORD_PLACE.unpack_from
     data, start, end, doubts = NO_WINDOW
@@ -236,7 +235,7 @@ def _collect_matching(
         first, windows, limits, packed, tag_codes, prefilter, effort_max
     ):
         looked_count += count
-        # Plain names and few calls, as in _collect: a filter on properties looks at every record of the queue.
+        # Local names and few calls, as in _collect: a filter on properties sees every record of the queue.
         for number, (physical_offset, size, _) in enumerate(units):
             offset = offsets[number]
             if accept is None and result.count and _is_full(result, size, limits):
@@ -287,9 +286,9 @@ def _collect_matching(
 
 
 class _Step(NamedTuple):
-    """Units to look at and their queue offsets.
+    """Units to filter, and their queue offsets.
 
-    ``batch``: where a prefilter has left these ``numbers`` of records; None when it was not asked now.
+    ``batch``: the batch in which a prefilter left the records with these ``numbers``; None when it did not run.
     """
 
     offsets: Sequence[int]
@@ -309,13 +308,13 @@ def _steps(
     prefilter: RecordPrefilter | None,
     effort_max: int,
 ) -> Iterator[_Step]:
-    """The units from queue offset ``first`` on that may match, in portions."""
+    """The units from queue offset ``first`` on that may match, in steps."""
     begin = effort = 0
     while begin * UNIT_SIZE_BYTES < len(packed) and effort < effort_max:
         step = None
         if prefilter is not None:
-            step = _prefilter_cache(first, windows, packed, begin, prefilter)
-            step = step or _narrowed(first, windows, packed, begin, limits, prefilter)
+            step = _cached_step(first, windows, packed, begin, prefilter)
+            step = step or _prefiltered_step(first, windows, packed, begin, limits, prefilter)
         if step is None:
             count = min(_FILTER_STEP_COUNT, max(1, (effort_max - effort) // PREFILTERED_FACTOR))
             step = _plain_step(first, packed, begin, count, tag_codes)
@@ -334,7 +333,7 @@ def _plain_step(first: int, packed: Packed, begin: int, count: int, tag_codes: f
 
 
 def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int]) -> tuple[Sequence[int], list[Unit]]:
-    """The units whose tags code is one of these, or may be, and their queue offsets."""
+    """The units whose tags code is, or may be, one of these, and their queue offsets."""
     kept = [
         (offset, unit)
         for offset, unit in zip(offsets, units, strict=False)
@@ -343,12 +342,12 @@ def _of_tags(offsets: Sequence[int], units: list[Unit], tag_codes: frozenset[int
     return [offset for offset, _ in kept], [unit for _, unit in kept]
 
 
-def _narrowed(
+def _prefiltered_step(
     first: int, windows: WindowReader, packed: Packed, begin: int, limits: _Limits, prefilter: RecordPrefilter
 ) -> _Step | None:
-    """What a prefilter says of the next units; None where they have to be looked at one by one.
+    """The units that a prefilter leaves of the next ones; None when these must be filtered one by one.
 
-    As with tags, a record that is left out here is not looked at otherwise.
+    As with tags, the record of a unit that is left out is not checked further.
     """
     from pymq.store.read.record_batch import read_record_batch  # noqa: PLC0415 - numpy is not needed before the first expression
 
@@ -365,16 +364,16 @@ def _narrowed(
         return None
     count = len(batch.edges) - 1
     numbers = prefilter(batch.records, batch.edges)
-    windows.memory.note(prefilter, _units(step, 0, count), numbers)
+    windows.prefilter_cache.note(prefilter, _units(step, 0, count), numbers)
     offsets, units = _left(first + begin, step, numbers)
     return _Step(offsets, units, numbers, batch, count, count)
 
 
-def _prefilter_cache(
+def _cached_step(
     first: int, windows: WindowReader, packed: Packed, begin: int, prefilter: RecordPrefilter
 ) -> _Step | None:
-    """What a prefilter said of the next units before; None where it was not asked."""
-    found = windows.memory.find(prefilter, packed, begin)
+    """The units that the prefilter left of the next ones before; None when that is not cached."""
+    found = windows.prefilter_cache.find(prefilter, packed, begin)
     if found is None:
         return None
     offsets, units = _left(first + begin, _units(packed, begin, found.looked_count), found.numbers)
@@ -401,7 +400,7 @@ def _is_damaged(record: memoryview, doubts: Doubts, queue: ConsumeQueue, unit: U
 
 
 def _refusal(log: CommitLog, queue: ConsumeQueue, offset: int, error: Exception) -> Exception:
-    """What a read that starts at an unreadable or damaged message is told."""
+    """The error for a read that begins at an unreadable or damaged message."""
     if isinstance(error, UnreadableError):
         return error
     corrupt = _corrupt(queue, offset, queue.unit(offset)[0])
@@ -410,7 +409,7 @@ def _refusal(log: CommitLog, queue: ConsumeQueue, offset: int, error: Exception)
 
 
 def _segment_of(log: CommitLog, physical_offset: int, size: int) -> Segment | None:
-    """The segment a unit points into; None for a blank record and for what was deleted with its segment.
+    """The segment that a unit points into; None for a blank unit, and for a record that was deleted with its segment.
 
     Raises CorruptRecordError for a unit that points behind the log, or is too small for any record.
     """

@@ -1,4 +1,4 @@
-"""The records of many queue units back to back, for a filter that looks at all of them at once."""
+"""Record batches: the records of many queue units back to back, for a prefilter that checks all of them at once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from pymq.model.layout_dtypes import UNITS
 from pymq.store.integrity.checked_read import Window, read_window
 from pymq.store.read.windows import NO_WINDOW, Unit, WindowReader
 
-RECORD_BATCH_BYTES_MAX = 1 << 20  # stays in the processor's caches
-RECORD_BATCH_COUNT_MIN = 8  # fewer records are looked at one by one
-_ROOM_BYTES = 2048  # behind the records, for those who copy pieces of one length from each
-_ADJACENT_COUNT_MIN = 8  # records in a row, on average, that are worth a read of their own
+RECORD_BATCH_BYTES_MAX = 1 << 20  # fits into the processor's caches
+RECORD_BATCH_COUNT_MIN = 8  # fewer records are filtered one by one
+_ROOM_BYTES = 2048  # behind the records, for a prefilter that copies pieces of equal length from each record
+_ADJACENT_COUNT_MIN = 8  # mean number of adjacent records that are worth a separate read
 
 
 class RecordBatch(NamedTuple):
-    """``records`` back to back and some room, until the next call; ``edges``: where each begins, and the last one ends.
+    """``records``: back to back, with some room behind them; valid until the next call.
 
-    ``windows``: what was read, with the number of the first record of each.
+    ``edges``: where each record begins, and where the last one ends. ``windows``: the windows that were read, each with
+    the number of its first record.
     """
 
     records: bytearray
@@ -36,10 +37,10 @@ class RecordBatch(NamedTuple):
 
 
 def read_record_batch(windows: WindowReader, packed: bytes | bytearray, bytes_max: int) -> RecordBatch | None:
-    """The records of the first units, so many as ``RECORD_BATCH_BYTES_MAX`` holds.
+    """The records of the first units, as many as fit into ``RECORD_BATCH_BYTES_MAX``.
 
-    None for too few, and where anything is odd about one: a unit that can't be true, deleted records, doubts about
-    their bytes. Raises UnreadableError, CorruptRecordError. ``bytes_max``: as for :meth:`WindowReader.window`.
+    None for too few records, and when one is unusual: a unit that can't be true, a deleted record, doubts about its
+    bytes. Raises UnreadableError, CorruptRecordError. ``bytes_max``: as for :meth:`WindowReader.window`.
     """
     units = np.frombuffer(packed, UNITS)
     offsets, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
@@ -63,21 +64,21 @@ def read_record_batch(windows: WindowReader, packed: bytes | bytearray, bytes_ma
 
 
 def _joined(windows: WindowReader, pieces: list[memoryview]) -> bytearray:
-    """In one buffer for all calls: fresh memory of this size costs as much as what is done with it."""
-    if not windows.batch:
-        windows.batch = bytearray(RECORD_BATCH_BYTES_MAX + _ROOM_BYTES)
-    at, target = 0, memoryview(windows.batch)
+    """Join the pieces in one buffer for all calls: fresh memory of this size would cost as much as the filtering."""
+    if not windows.batch_buffer:
+        windows.batch_buffer = bytearray(RECORD_BATCH_BYTES_MAX + _ROOM_BYTES)
+    at, target = 0, memoryview(windows.batch_buffer)
     for piece in pieces:
         target[at : at + len(piece)] = piece
         at += len(piece)
-    return windows.batch
+    return windows.batch_buffer
 
 
 _Pieces = tuple[list[memoryview], list[tuple[int, Window]]]
 
 
 def _in_runs(windows: WindowReader, runs: list[tuple[int, int, int]]) -> _Pieces | None:
-    """Each run of adjacent records with one read: its first record's number, where it begins and ends."""
+    """Read each run of adjacent records at once. A run: its first record's number, its begin and its end."""
     pieces, read = [], []
     for first, start, end in runs:
         segment = windows.log.find(start) if start >= windows.log.min_offset else None
@@ -93,7 +94,7 @@ def _in_runs(windows: WindowReader, runs: list[tuple[int, int, int]]) -> _Pieces
 
 
 def _scattered(windows: WindowReader, units: list[Unit], bytes_max: int) -> _Pieces | None:
-    """Records that lie apart, with the reads that :class:`WindowReader` finds best."""
+    """Read records that lie apart, with the windows that :class:`WindowReader` chooses."""
     pieces: list[memoryview] = []
     read: list[tuple[int, Window]] = []
     data, start, end, doubts = NO_WINDOW

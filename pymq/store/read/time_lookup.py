@@ -1,4 +1,4 @@
-"""Positions by time: binary search over the store timestamps of the records a queue points at."""
+"""Finds queue offsets by time: a binary search over the store timestamps of a queue's records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pymq.store.integrity.checked_read import read_record
 from pymq.store.log.commit_log import CommitLog
 from pymq.store.queue.consume_queue import ConsumeQueue
 
-_BAD_RECORDS_MAX = 64  # read in a row on the search for a good one
+_BAD_RECORDS_MAX = 64  # read in a row while searching for a good one
 
 
 def record_store_ms(log: CommitLog, physical_offset: int) -> int:
@@ -25,12 +25,12 @@ def record_store_ms(log: CommitLog, physical_offset: int) -> int:
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, upper: bool) -> int:
-    """Lower: the first offset with store time >= ``timestamp_ms``, the maximum when there is none.
+    """The first offset with store time >= ``timestamp_ms``, the maximum when there is none.
 
-    Upper: the last offset with store time <= ``timestamp_ms``, the minimum when there is none
-    (Java: ConsumeQueue.getOffsetInQueueByTime). Binary search: a unit without a good record says nothing about times,
-    so the next one that has one does. A record whose time was damaged to be later makes the answer an earlier offset
-    at most: nothing is passed over for it.
+    With ``upper``: the last offset with store time <= ``timestamp_ms``, the minimum when there is none
+    (Java: ConsumeQueue.getOffsetInQueueByTime). A binary search. A unit without a good record has no time, so the next
+    good one counts. A record whose time was damaged to a later one can only make the answer an earlier offset: no
+    message is skipped.
     """
     low, high = queue.min_offset, queue.max_offset
     found = high
@@ -47,7 +47,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp_ms: int, upper
 def _next_known(offset: int, end: int, queue: ConsumeQueue, log: CommitLog) -> tuple[int, int]:
     """(offset, store time) of the first unit from ``offset`` on that has a good record; ``end`` when there is none.
 
-    After many without one the last of them counts as old (-1): a disk may fail for a whole segment.
+    After many bad records the last of them counts as old (-1), because a disk may fail for a whole segment.
     """
     store_ms = -1
     for tried in range(_BAD_RECORDS_MAX):

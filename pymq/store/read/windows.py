@@ -1,4 +1,4 @@
-"""Which bytes of the log one read fetches: a window around the records at hand, whole blocks, compared with digests."""
+"""WindowReader: decides which bytes of the log one read fetches, a window around the records that are wanted."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from pymq.errors import CorruptRecordError
 from pymq.model.layout import RECORD_PLACE
 from pymq.store.integrity.checked_read import Window, read_window
 from pymq.store.log.commit_log import CommitLog, Segment
-from pymq.store.read.prefilter_cache import Memory
+from pymq.store.read.prefilter_cache import PrefilterCache
 
 Unit = tuple[int, int, int]  # physical offset, record size, tags code
 NO_WINDOW: Window = (memoryview(b""), 0, 0, None)
 
-# Measured with a warm page cache: a read of its own costs as much as copying and comparing 16 KiB that nobody wanted.
+# Measured with a warm page cache: a separate read costs as much as copying and comparing 16 KiB that are not wanted.
 GAP_BYTES_MAX = 16_384
 CHUNK_SHIFT = 16
 CHUNK_BYTES = 1 << CHUNK_SHIFT
 CHUNK_COUNT_MAX = 256  # 16 MiB
-_LARGE_BYTES = 1 << 20  # a unit that promises a larger record is compared with the record's head first
+_LARGE_BYTES = 1 << 20  # a unit of a larger record is compared with the record's head first
 
 
 class WindowReader:
     """Reads the log for queues.
 
-    Records that follow each other are fetched together. When a queue's records lie far apart, because many queues share
-    the log, the next queue's reader will want the same neighbourhood: a piece of the log that is asked for a second
-    time is kept for others.
+    It fetches records that follow each other together. A queue's records lie far apart when many queues share the log;
+    then readers of the other queues soon want the bytes between them. So a chunk of the log that is wanted a second
+    time is kept.
     """
 
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self.chunks: dict[int, Window] = {}  # by physical offset >> CHUNK_SHIFT
-        self.memory = Memory()
-        self.batch = bytearray()  # where pymq.store.read.record_batch lays records; empty before it is used
+        self.prefilter_cache = PrefilterCache()
+        self.batch_buffer = bytearray()  # of pymq.store.read.record_batch, empty before its first use
         self._seen: dict[int, None] = {}
 
     def window(self, segment: Segment, units: Sequence[Unit], number: int, bytes_left: int) -> Window:
-        """The part of the log that holds the record of unit ``number``, and the next ones when they are near.
+        """The part of the log that holds the record of unit ``number``, and those of the next units when they are near.
 
-        ``bytes_left``: records beyond it will not be returned. Raises UnreadableError, and CorruptRecordError for a
+        ``bytes_left``: the read returns no records beyond it. Raises UnreadableError, and CorruptRecordError for a
         unit whose size can't be true.
         """
         start, size, _ = units[number]
@@ -60,15 +60,15 @@ class WindowReader:
         return read_window(self.log, segment, start, end)
 
     def _check_size(self, segment: Segment, start: int, size: int) -> None:
-        """A damaged unit must not make us read, and hold, a gigabyte."""
+        """Raise CorruptRecordError when unit and record disagree: a damaged unit must not cost a read of a gigabyte."""
         data, data_start, _, _ = read_window(self.log, segment, start, start + RECORD_PLACE.size)
         if RECORD_PLACE.unpack_from(data, start - data_start)[0] != size:
             raise CorruptRecordError(start, "a consume queue unit has another size than its record")
 
     def _chunk(self, segment: Segment, start: int, end: int, reach: int) -> Window | None:
-        """The kept piece that holds a record; None at the log's end and across pieces.
+        """The chunk that holds a record; None at the log's end, and for a record that lies in two chunks.
 
-        And None the first time, unless a read up to ``reach`` would fetch most of the piece anyway.
+        Also None the first time, unless a read up to ``reach`` would fetch most of the chunk anyway.
         """
         key = start >> CHUNK_SHIFT
         chunk = self.chunks.get(key)
@@ -91,7 +91,7 @@ class WindowReader:
         data, start, end, doubts = read_window(self.log, segment, max(start, segment.start), end)
         if doubts is not None:
             return None
-        # The newest segment's bytes come as a map: a copy stays as it was compared.
+        # The newest segment is mapped, so its bytes could change after the comparison: keep a copy.
         return (data if segment.sealed else memoryview(bytes(data)), start, end, None)
 
 
@@ -101,7 +101,7 @@ def _bound(table: dict[int, Window] | dict[int, None], count_max: int) -> None:
 
 
 def _run_end(units: Sequence[Unit], number: int, bytes_left: int) -> int:
-    """How far one read should go for a record that the next one follows: mostly to the last of them at once."""
+    """Where a read should end when the next record follows at once: mostly at the last record."""
     start, _, _ = units[number]
     last, last_size, _ = units[-1]
     if last - start == sum([unit[1] for unit in islice(units, number, len(units) - 1)]) <= bytes_left - last_size:
@@ -110,7 +110,7 @@ def _run_end(units: Sequence[Unit], number: int, bytes_left: int) -> int:
 
 
 def _reach(units: Sequence[Unit], number: int, bytes_left: int) -> int:
-    """How far one read should go: to the next record while the gap is small and the record will be returned."""
+    """Where a read should end: it takes in the next record while the gap is small and the record is returned."""
     start, size, _ = units[number]
     end = start + size
     left = bytes_left - size

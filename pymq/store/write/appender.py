@@ -269,7 +269,7 @@ class Appender:
             self.write_problem = why  # keep the first text: the free bytes in it would change with each failure
 
     def _show(self, queue: ConsumeQueue, units: bytes) -> None:
-        queue.show(units)
+        queue.publish(units)
         self.tell_grown(queue, units)
 
     def tell_grown(self, queue: ConsumeQueue, units: bytes) -> None:

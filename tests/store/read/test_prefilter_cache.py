@@ -1,4 +1,4 @@
-"""A step is remembered for the same units alone, and the steps used last are kept."""
+"""A cached step counts for the same units alone, and the steps used last are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pymq.model.layout import UNIT
 from pymq.store.read import prefilter_cache
-from pymq.store.read.prefilter_cache import KEPT_COUNT_MAX, Memory
+from pymq.store.read.prefilter_cache import KEPT_COUNT_MAX, PrefilterCache
 
 
 def units(count: int, at: int = 1000, size: int = 100) -> bytes:
@@ -14,7 +14,7 @@ def units(count: int, at: int = 1000, size: int = 100) -> bytes:
 
 
 def test_found_wherever_the_units_lie_in_what_was_read() -> None:
-    memory = Memory()
+    memory = PrefilterCache()
     memory.note("prefilter", units(10), [3, 7])
     found = memory.find("prefilter", units(5, at=0) + units(10) + units(2, at=9000), 5)
     assert found is not None and (found.looked_count, list(found.numbers)) == (10, [3, 7])
@@ -33,13 +33,13 @@ def test_found_wherever_the_units_lie_in_what_was_read() -> None:
     ],
 )
 def test_not_found_for_others(prefilter: str, packed: bytes, begin: int) -> None:
-    memory = Memory()
+    memory = PrefilterCache()
     memory.note("prefilter", units(10), [3])
     assert memory.find(prefilter, packed, begin) is None
 
 
 def test_units_that_changed_are_noted_anew() -> None:
-    memory = Memory()
+    memory = PrefilterCache()
     memory.note("prefilter", units(10), [3])
     memory.note("prefilter", units(12), [])
     assert memory.find("prefilter", units(10), 0) is None
@@ -49,14 +49,14 @@ def test_units_that_changed_are_noted_anew() -> None:
 
 @pytest.mark.parametrize(("count", "is_kept"), [(KEPT_COUNT_MAX, True), (KEPT_COUNT_MAX + 1, False)])
 def test_steps_of_which_much_is_left_are_not_kept(count: int, is_kept: bool) -> None:
-    memory = Memory()
+    memory = PrefilterCache()
     memory.note("prefilter", units(1000), range(count))
     assert (memory.find("prefilter", units(1000), 0) is not None) is is_kept
 
 
 def test_the_steps_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefilter_cache, "PREFILTER_CACHE_COUNT_MAX", 3)
-    memory = Memory()
+    memory = PrefilterCache()
     for number in range(3):
         memory.note("prefilter", units(2, at=number * 1000), [])
     assert memory.find("prefilter", units(2, at=0), 0) is not None

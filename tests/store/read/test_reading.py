@@ -129,7 +129,7 @@ class Finding:
         return store.get("T", 0, offset, count, 1 << 20, accept=self.accept, prefilter=self)
 
 
-def test_a_narrowing_leaves_few_records_to_look_at() -> None:
+def test_a_prefilter_leaves_few_records_to_look_at() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-23")
     result = finding.read(store, 5)
@@ -139,7 +139,7 @@ def test_a_narrowing_leaves_few_records_to_look_at() -> None:
     assert (nothing.status, nothing.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 40)
 
 
-def test_a_narrowing_is_given_as_many_as_it_asks_for() -> None:
+def test_a_prefilter_is_given_as_many_as_it_asks_for() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-", count=16)
     assert offsets(finding.read(store, 0, count=3)) == [0, 1, 2]
@@ -150,7 +150,7 @@ def test_a_narrowing_is_given_as_many_as_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("topics", ["TTU", "TU", "TUUUUUUUUUUU"])
-def test_a_narrowing_gets_the_queue_s_records_alone(topics: str) -> None:
+def test_a_prefilter_gets_the_queue_s_records_alone(topics: str) -> None:
     store = make_store(MemoryFiles(), queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
     store.open()
     for number in range(480):
@@ -162,7 +162,7 @@ def test_a_narrowing_gets_the_queue_s_records_alone(topics: str) -> None:
     assert len(finding.accepted) == 1 and [*chain(*finding.seen)] == list(range(min(count, result.next_offset)))
 
 
-def test_a_narrowing_over_a_segment_s_end() -> None:
+def test_a_prefilter_over_a_segment_s_end() -> None:
     """Where one lies in the middle of the units, they are looked at one by one."""
     store = filled(120, queue_file_size_bytes=4000)
     assert len(store._log.segments) > 2
@@ -173,32 +173,32 @@ def test_a_narrowing_over_a_segment_s_end() -> None:
         assert offsets(found) == [at for at in range(120) if b"body-%d" % number in b"body-%d" % at]
 
 
-def test_a_narrowing_that_rests_changes_nothing() -> None:
+def test_a_prefilter_that_rests_changes_nothing() -> None:
     store = filled(20, queue_file_size_bytes=2000)
     finding = Finding(b"body-", count=0)
     assert offsets(finding.read(store, 0, count=20)) == list(range(20)) and not finding.seen
 
 
-def test_few_records_are_not_narrowed() -> None:
+def test_few_records_are_not_prefiltered() -> None:
     finding = Finding(b"body-5")
     assert offsets(finding.read(filled(RECORD_BATCH_COUNT_MIN - 1), 0)) == [5] and not finding.seen
     assert offsets(finding.read(filled(RECORD_BATCH_COUNT_MIN), 0)) == [5] and finding.seen
 
 
-def test_tags_are_not_narrowed() -> None:
+def test_tags_are_not_prefiltered() -> None:
     finding = Finding(b"body-5")
     store = filled(20, queue_file_size_bytes=2000)
     result = store.get("T", 0, 0, 9, 1 << 20, frozenset({tags_code("B")}), accept=finding.accept, prefilter=finding)
     assert offsets(result) == [5] and not finding.seen
 
 
-def test_a_narrowed_read_looks_at_more_units() -> None:
+def test_a_prefiltered_read_looks_at_more_units() -> None:
     store = filled(100, queue_file_size_bytes=4000, filter_scan_bytes=200)
     assert Finding(b"none", count=16).read(store, 0).next_offset == 10 * PREFILTERED_FACTOR
     assert Finding(b"none", count=0).read(store, 0).next_offset == 10
 
 
-def test_what_a_narrowing_left_is_remembered() -> None:
+def test_what_a_prefilter_left_is_cached() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-23")
     assert offsets(finding.read(store, 0)) == [23]
@@ -211,7 +211,7 @@ def test_what_a_narrowing_left_is_remembered() -> None:
     assert offsets(other.read(store, 0)) == [7] and other.seen
 
 
-def test_readers_from_other_offsets_share_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_from_other_offsets_share_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "STEP_COUNT", 16)
     store = filled(64, queue_file_size_bytes=2000)
     finding = Finding(b"body-50")
@@ -222,7 +222,7 @@ def test_readers_from_other_offsets_share_what_is_remembered(monkeypatch: pytest
     assert finding.seen == [[*range(5, 16)]]
 
 
-def test_a_deleted_topic_leaves_nothing_remembered() -> None:
+def test_a_deleted_topic_leaves_nothing_in_the_cache() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-23")
     assert offsets(finding.read(store, 0)) == [23]
@@ -232,7 +232,7 @@ def test_a_deleted_topic_leaves_nothing_remembered() -> None:
     assert offsets(finding.read(store, 0)) == [16]
 
 
-def test_what_is_remembered_holds_for_damage_and_deletion_too() -> None:
+def test_what_is_cached_holds_for_damage_and_deletion_too() -> None:
     store = filled(40, queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
     finding = Finding(b"body-23")
     finding.read(store, 0)
@@ -242,7 +242,7 @@ def test_what_is_remembered_holds_for_damage_and_deletion_too() -> None:
     assert finding.read(store, 24).next_offset == 40
 
 
-def test_damage_stops_a_narrowed_read() -> None:
+def test_damage_stops_a_prefiltered_read() -> None:
     store = filled(40, queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
     damage(store, 20, 24)  # its queue offset
     finding = Finding(b"body-")
