@@ -29,14 +29,14 @@ class Pair:
         self.admin = WorldAdmin()
         self.master_address = self.admin.add("broker-a", 0, self.master)
         self.slave_address = self.admin.add("broker-a", 1, self.slave)
-        self.told = {
+        self.statuses = {
             self.master_address: self.status(self.master),
             self.slave_address: self.status(self.slave),
         }
-        self.told[self.slave_address].ha_client = HaClientState(state="following")
+        self.statuses[self.slave_address].ha_client = HaClientState(state="following")
         self.seen = SlaveState(address="10.0.0.2:7", broker_id=1, in_sync=True)
-        self.told[self.master_address].slaves = [self.seen]
-        for address in self.told:
+        self.statuses[self.master_address].slaves = [self.seen]
+        for address in self.statuses:
             self.admin.connection.answers[address, RequestCode.PYMQ_GET_REPLICATION_STATUS] = self._answer(address)
 
     @staticmethod
@@ -45,7 +45,7 @@ class Pair:
         return msgspec.json.decode(reply.body, type=ReplicationStatus)
 
     def _answer(self, address: str) -> Any:
-        return lambda _: Command(0, body=msgspec.json.encode(self.told[address]))
+        return lambda _: Command(0, body=msgspec.json.encode(self.statuses[address]))
 
     def check(self, samples: int = 4, *, full: bool = False) -> dict[str, Any]:
         (record,) = asyncio.run(check_replicas(self.admin, None, samples, full=full))  # type: ignore[arg-type]
@@ -129,18 +129,18 @@ def test_equal_tables_of_different_versions_are_equal() -> None:
 
 def test_a_refused_slave_reports_its_own_reason() -> None:
     pair = Pair()
-    pair.told[pair.slave_address].ha_client = HaClientState(state="refused", problem="id 1 is taken")
+    pair.statuses[pair.slave_address].ha_client = HaClientState(state="refused", problem="id 1 is taken")
     assert pair.check()["problems"] == ["id 1 is taken"]
 
 
 def test_other_segment_sizes_and_a_slave_ahead_fail() -> None:
     pair = Pair()
-    pair.told[pair.slave_address].segment_size_bytes += 1
+    pair.statuses[pair.slave_address].segment_size_bytes += 1
     (problem,) = pair.check()["problems"]
     assert "mappedFileSizeCommitLog" in problem
     pair = Pair()
-    ahead = pair.told[pair.slave_address]
-    pair.told[pair.master_address].log_end = ahead.log_end - 1
+    ahead = pair.statuses[pair.slave_address]
+    pair.statuses[pair.master_address].log_end = ahead.log_end - 1
     ahead.epoch_history = [EpochEntryBody(1, 0, "aa")]
     (problem,) = pair.check(samples=0)["problems"]
     assert "followed another master" in problem
@@ -187,4 +187,4 @@ def test_samples_lie_within_the_log_and_hold_its_last_bytes(low: int, high: int,
     assert ranges[-1][0] <= max(low, high - SAMPLE_BYTES) and ranges[-1][1] == high
     assert 1 <= len(ranges) <= count + 1
     assert sum(end - start for start, end in ranges) <= min(high - low, (count + 1) * SAMPLE_BYTES)
-    assert all(end < start for (_, end), (start, _) in itertools.pairwise(ranges)), "nothing is compared twice"
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(ranges)), "no range is compared twice"

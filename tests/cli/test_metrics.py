@@ -168,14 +168,14 @@ ONE_ROLE_ALONE = {
 
 @pytest.mark.timeout(300)
 def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
-    told = servers.start("namesrv", "namesrv", "--port", "0")
-    servers.namesrv = told["namesrv"]
+    ready = servers.start("namesrv", "namesrv", "--port", "0")
+    servers.namesrv = ready["namesrv"]
     master, slave = servers.broker(0), servers.broker(1)
     for number in range(10):
         assert cli.run(["send", "orders", str(number), "--namesrv", servers.namesrv]) == EXIT_OK
     follows = wait_for(slave["metrics"], "the slave follows", "pymq_replication_ha_client_state", 1, state="following")
     assert follows.value("pymq_replication_role", role="SLAVE") == 1
-    level = wait_for(master["metrics"], "the slave is level", "pymq_replication_slave_lag_bytes", 0, slave_id="1")
+    level = wait_for(master["metrics"], "the slave has caught up", "pymq_replication_slave_lag_bytes", 0, slave_id="1")
     assert level.value("pymq_replication_slave_connected", slave_address=slave["broker"]) == 1
     assert level.value("pymq_replication_slave_in_sync", slave_id="1") == 1
     assert level.value("pymq_replication_slave_lag_messages", slave_id="1") == 0
@@ -184,7 +184,7 @@ def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
     copy = wait_for(slave["metrics"], "the slave has all", "pymq_store_log_end_bytes", end)
     assert copy.value("pymq_replication_ha_client_lag_bytes") == 0
     assert copy.value("pymq_replication_tables_age_seconds") < DEADLINE_S
-    known = scrape(told["metrics"])
+    known = scrape(ready["metrics"])
     assert known.value("pymq_namesrv_brokers", cluster="DefaultCluster") == 2
     assert known.value("pymq_namesrv_masters", cluster="DefaultCluster") == 1
     assert {name for name in known.types if name.startswith("pymq")} - {LEFT_OUT.name} == {
@@ -206,7 +206,7 @@ def test_scrapes_go_on_while_roles_change(servers: Servers) -> None:
     servers.namesrv = servers.start("namesrv", "namesrv", "--port", "0")["namesrv"]
     ready = [servers.broker(0), servers.broker(1)]
     assert cli.run(["send", "orders", "x", "--namesrv", servers.namesrv]) == EXIT_OK
-    wait_for(ready[0]["metrics"], "the slave is level", "pymq_replication_slave_lag_bytes", 0, slave_id="1")
+    wait_for(ready[0]["metrics"], "the slave has caught up", "pymq_replication_slave_lag_bytes", 0, slave_id="1")
     is_over = threading.Event()
 
     def scrape_on(address: str) -> int:
@@ -254,9 +254,9 @@ def test_a_port_in_use_stops_the_start(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.run([role, *arguments[role], "--metrics-port", str(port)]) == EXIT_USAGE
-    told = capsys.readouterr().err
-    assert f"127.0.0.1:{port}" in told and "--metrics-port" in told
-    assert not list(tmp_path.iterdir()), "nothing was begun"
+    error = capsys.readouterr().err
+    assert f"127.0.0.1:{port}" in error and "--metrics-port" in error
+    assert not list(tmp_path.iterdir()), "no work was started"
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def send(group: Brokers, *bodies: str) -> None:
 
 
 class Load:
-    """Sends one message after the other; ``acked`` holds those whose send was confirmed."""
+    """Sends one message after the other; ``acknowledged`` holds those whose send was answered with OK."""
 
     def __init__(self, namesrv: str) -> None:
         self._namesrv = namesrv
         self._is_over = False
-        self.acked: list[str] = []
+        self.acknowledged: list[str] = []
 
     async def run(self) -> None:
         number = 0
@@ -52,11 +52,11 @@ class Load:
                     await asyncio.sleep(RETRY_S)
                     continue
                 if result.status.value == "SEND_OK":
-                    self.acked.append(str(number))
+                    self.acknowledged.append(str(number))
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            while len(self.acked) < count:  # noqa: ASYNC110 - the load has no event
+            while len(self.acknowledged) < count:  # noqa: ASYNC110 - the load has no event
                 await asyncio.sleep(0.01)
 
     def stop(self) -> None:
@@ -87,7 +87,7 @@ def test_a_handover_under_load_loses_no_message(group: Brokers, capsys: Capture,
         await load.until(100)
         code, done = await promote(group.namesrv)
         assert code == EXIT_OK
-        await load.until(len(load.acked) + 100)
+        await load.until(len(load.acknowledged) + 100)
         load.stop()
         await sending
         return done
@@ -99,12 +99,12 @@ def test_a_handover_under_load_loses_no_message(group: Brokers, capsys: Capture,
     assert (done["epoch"], done["role"], done["notes"]) == (2, role, [])
     group.wait_for(capsys, **{promoted: 0, "a": left_id, other: 3 - left_id})
     found = group.bodies(capsys, "T")
-    assert set(load.acked) <= set(found)
-    assert len(load.acked) >= 200
+    assert set(load.acknowledged) <= set(found)
+    assert len(load.acknowledged) >= 200
     for name in "abc":
         group.stop(name)
     assert group.log("a") == group.log("b") == group.log("c")
-    assert not (group.directory("a") / "divergent").exists(), "nothing had to be cut"
+    assert not (group.directory("a") / "divergent").exists(), "nothing had to be truncated"
 
 
 def test_a_master_replaced_by_force_rejoins_with_its_old_flags(group: Brokers, capsys: Capture) -> None:

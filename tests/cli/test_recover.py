@@ -65,7 +65,7 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     return Shell(capsys, monkeypatch, tmp_path)
 
 
-def is_level(shell: Shell) -> bool:
+def has_caught_up(shell: Shell) -> bool:
     """Return True when both brokers are registered and the slave has caught up."""
     code, out = shell.run("cluster", "list", "-o", "json")
     records = json.loads(out) if code == EXIT_OK else []
@@ -90,7 +90,7 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
     assert shell.run("topic", "delete", "gone", "--yes")[0] == EXIT_OK
     lines = "".join(f"{number}\n" for number in range(MESSAGE_COUNT))
     assert shell.run("send", "orders", "--batch", "50", stdin=lines)[0] == EXIT_OK
-    wait_for("the slave has everything", lambda: is_level(shell))
+    wait_for("the slave has everything", lambda: has_caught_up(shell))
     _show(group, shell)
     root, source = group.home / "0", group.addresses[1]
 
@@ -114,7 +114,7 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
         assert code == EXIT_OK, text
         assert "sound" in text and shell.json("store", "recover", str(root), "--from", source, "--verify-only")["sound"]
         group.master = group.start(0)
-        wait_for("the slave follows again", lambda: is_level(shell))
+        wait_for("the slave follows again", lambda: has_caught_up(shell))
         assert shell.bodies() == list(range(MESSAGE_COUNT))
         # The slave may catch up with the log before it has asked for the tables.
         wait_for("the same tables", lambda: shell.run("check", "replica", "--full")[0] == EXIT_OK)
@@ -122,7 +122,7 @@ def test_a_master_directory_is_rebuilt_after_any_loss(group: Group, shell: Shell
     shell.run("send", "gone", "in the new one")
     assert shell.run("tail", "gone", "-F", "--from", "start", "-o", "raw")[1].split("\n")[0] == "in the new one"
     assert shell.run("send", "orders", str(MESSAGE_COUNT))[0] == EXIT_OK
-    wait_for("a new message reaches the slave", lambda: is_level(shell))
+    wait_for("a new message reaches the slave", lambda: has_caught_up(shell))
 
 
 def _show(group: Group, shell: Shell) -> None:
@@ -155,7 +155,7 @@ def test_an_impossible_recovery_is_refused(group: Group, shell: Shell, tmp_path:
     assert shell.run("store", "recover", root, "--from", "a:1", "--verify-only", "--force")[0] == EXIT_USAGE
     shell.run("topic", "create", "orders")
     shell.run("send", "orders", "one")
-    wait_for("the slave has it", lambda: is_level(shell))
+    wait_for("the slave has it", lambda: has_caught_up(shell))
     code, text = shell.run("store", "recover", root, "--from", group.addresses[1])
     assert code == EXIT_FAILED and "locked" in text
 

@@ -31,8 +31,8 @@ def status(broker_id: int, log_end: int, message_count: int, **more: Any) -> Rep
     )
 
 
-def view(told: ReplicationStatus | None, broker_id: int = 0, error: str = "") -> BrokerView:
-    return BrokerView(CLUSTER, "broker-a", broker_id, f"10.0.0.{broker_id + 1}:10911", told, {}, error)
+def view(answer: ReplicationStatus | None, broker_id: int = 0, error: str = "") -> BrokerView:
+    return BrokerView(CLUSTER, "broker-a", broker_id, f"10.0.0.{broker_id + 1}:10911", answer, {}, error)
 
 
 def test_the_lag_of_a_slave_comes_from_its_master() -> None:
@@ -73,7 +73,7 @@ def test_problems_from_all_brokers_are_listed_once() -> None:
     assert problems_of(leader) == ["slave h:1: too slow", "1 of 2 required slaves are in sync"]
     refusing = "needs 2 slaves in sync (inSyncReplicas 3), but has 1: nothing is stored"
     leader.runtime = {"storeProblems": refusing}
-    assert problems_of(leader) == [refusing, "slave h:1: too slow"], "it says so already"
+    assert problems_of(leader) == [refusing, "slave h:1: too slow"], "the state says so already"
     assert problems_of(view(None, 1, "no answer")) == ["no answer"]
     assert problems_of(view(status(1, 0, 0, ha_client=HaClientState(state="waiting")), 1)) == [
         "does not follow its master: waiting"
@@ -95,10 +95,10 @@ def test_a_degraded_master_and_missing_slaves_are_problems() -> None:
 
 
 def test_rejected_peers_are_one_problem() -> None:
-    strangers = [SlaveState(address=f"h:{port}", problem="garbage", state="refused") for port in (1, 2)]
-    leader = view(status(0, 100, 9, slaves=strangers))
+    peers = [SlaveState(address=f"h:{port}", problem="garbage", state="refused") for port in (1, 2)]
+    leader = view(status(0, 100, 9, slaves=peers))
     assert problems_of(leader) == ["2 peers rejected at the HA port lately, last h:2: garbage"]
-    assert lag_of(view(status(1, 60, 7), 1), leader) == Lag(40, 2, None, None), "none of them is that slave"
+    assert lag_of(view(status(1, 60, 7), 1), leader) == Lag(40, 2, None, None), "no rejected peer is that slave"
 
 
 def test_every_broker_is_listed_even_if_unreachable() -> None:

@@ -106,14 +106,14 @@ def test_dump_to_stdout_and_to_a_file(golden: Path, tmp_path: Path, capfdbinary:
 
 def test_dump_of_a_truncated_log_tail(golden: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     place = records(golden)[570].offset
-    cut = truncate_log(RealFiles(), str(golden), SETTINGS, place, ManualClock(1_800_000_000_000))
-    assert cli.run(["store", "dump", cut.path]) == EXIT_OK
+    tail = truncate_log(RealFiles(), str(golden), SETTINGS, place, ManualClock(1_800_000_000_000))
+    assert cli.run(["store", "dump", tail.path]) == EXIT_OK
     rows = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert len(rows) == 7
     assert rows[0]["commitLogOffset"] == place
     assert cli.run(["store", "dump", str(golden)]) == EXIT_OK
     assert len(capfdbinary.readouterr().out.splitlines()) == 570
-    assert cli.run(["store", "dump", cut.path.removesuffix(".log") + ".json"]) == EXIT_NOT_FOUND
+    assert cli.run(["store", "dump", tail.path.removesuffix(".log") + ".json"]) == EXIT_NOT_FOUND
 
 
 def test_dump_to_parquet(golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def test_a_restarted_master_has_what_its_slave_has(group: Brokers, capsys: Captu
     group.start("a")
     group.wait_for(capsys, a=0, b=1)
     assert sorted(group.bodies(capsys, "T"), key=int) == bodies
-    assert group.log("a") == group.log("b") == before, "nothing was cut"
+    assert group.log("a") == group.log("b") == before, "nothing was truncated"
     assert not (group.directory("b") / "divergent").exists()
     ours, theirs = group.json(capsys, "broker", "status", "broker-a", "-o", "json")
     assert (ours["recovered_tail"]["start"], ours["recovered_tail"]["sources"]) == (half, [group.addresses["b"]])
@@ -79,7 +79,7 @@ def test_machines_that_come_up_in_the_wrong_order_lose_nothing(group: Brokers, c
     group.start("a")
     (status,) = group.json(capsys, "broker", "status", group.addresses["a"], "-o", "json")
     assert f"slave 1 at {group.addresses['b']}" in "; ".join(status["problems"])
-    assert sorted(group.bodies(capsys, "T"), key=int) == bodies[:6], "reads go on"
+    assert sorted(group.bodies(capsys, "T"), key=int) == bodies[:6], "reads continue"
     assert group.run("send", "T", "refused") != EXIT_OK
     group.start("b")
     group.wait_for(capsys, a=0, b=1)

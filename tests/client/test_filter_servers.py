@@ -10,9 +10,9 @@ from pymq.errors import UsageError
 
 
 def test_the_heartbeat_names_policy_filter_and_expression() -> None:
-    told = subscription_data(filter_server_subscription("T", "jsonpath", "$.a:b", 7, on_error="stop"))
-    assert (told.sub_string, told.class_filter_mode, told.sub_version) == ("stop.jsonpath:$.a:b", True, 7)
-    assert (told.expression_type, told.tags_set, told.code_set) == ("TAG", [], [])
+    data = subscription_data(filter_server_subscription("T", "jsonpath", "$.a:b", 7, on_error="stop"))
+    assert (data.sub_string, data.class_filter_mode, data.sub_version) == ("stop.jsonpath:$.a:b", True, 7)
+    assert (data.expression_type, data.tags_set, data.code_set) == ("TAG", [], [])
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a:b"])

@@ -134,7 +134,7 @@ def test_stop_ends_the_consumer_before_the_message() -> None:
         assert isinstance(consumer.failure, FilterStopError)
         assert consumer.assigned == []
         done = group.offsets[QUEUE]
-        assert done in (1, 2) and len(inbox.messages) == done, "nothing counts as done that the handler did not see"
+        assert done in (1, 2) and len(inbox.messages) == done, "only messages that the handler saw count as done"
 
     run(scenario, b"first", expression="4", on_error="stop")
 

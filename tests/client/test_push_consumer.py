@@ -104,12 +104,12 @@ def test_a_pull_that_carries_a_commit_is_not_parked() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         group.put()
         await until(lambda: consumer._state.offsets.current(QUEUE) == 1, "the first message to be done")
-        assert not any(header.commit_offset for header in pulls(group)), "nothing was committed by itself yet"
+        assert not any(header.commit_offset for header in pulls(group)), "no timed commit yet"
         await consumer.commit()
         for done in (2, 3):  # a parked pull is answered; the next one carries the new offset
             group.put()
             await until(lambda done=done: consumer._state.offsets.current(QUEUE) == done, "one more message")
-        assert not any(header.commit_offset for header in pulls(group)), "one message is no reason yet"
+        assert not any(header.commit_offset for header in pulls(group)), "one message does not trigger a commit"
         group.put()
         group.put()
         await until(lambda: any(header.commit_offset for header in pulls(group)), "a commit with a pull")

@@ -34,7 +34,7 @@ class JavaSending:
         self._lines.clear()
         self._acknowledged = 0
         goal = rng.randrange(ACKNOWLEDGED_MIN, ACKNOWLEDGED_MAX)
-        self._program.tell(str(self._round))
+        self._program.write_line(str(self._round))
         await until(lambda: self._acknowledged >= goal or self._is_over(), "the Java client's load", 120)
         assert not self._is_over(), f"the Java client stopped before the kill: {self._lines[-3:]}"
         await load.kill(servers)

@@ -81,7 +81,7 @@ def test_errors_are_delivered() -> None:
 
 def test_errors_stop() -> None:
     filter, batch = start(each(third), OnError.STOP), messages(8)
-    assert filter.keep(batch, batch) == (batch[:1], 3), "what comes before the message is dealt with"
+    assert filter.keep(batch, batch) == (batch[:1], 3), "earlier messages are handled"
     with pytest.raises(FilterStopError, match=r"filter own can't judge orders b/0@3: three; on_error is stop"):
         filter.keep(batch[3:], batch[3:])
 

@@ -76,12 +76,12 @@ def test_mqadmin_shows_a_pymq_master_and_its_slaves(
         admin.run("clusterList")
         end = str(master.log_end())
 
-        def acked() -> bool:
+        def has_caught_up() -> bool:
             """Return True when the master knows both slaves' offsets, which they report a little later."""
             rows = [line.split() for line in admin.run("haStatus", "-b", master.broker).splitlines()]
             return [(row[1], row[2], row[4]) for row in rows if is_slave(row)] == [(end, "0", "OK")] * 2
 
-        probe.wait_until("both slaves to be level", acked)
+        probe.wait_until("both slaves to be level", has_caught_up)
         shown = admin.run("haStatus", "-b", master.broker)
         assert f"#MasterCommitLogMaxOffset\t{end}" in shown
         assert "#SlaveNum\t2" in shown and "#InSyncSlaveNum\t2" in shown
@@ -116,10 +116,10 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
 
     code, out = pymq(namesrv, "broker", "status", "broker-a", "-o", "json")
     assert code == 0, out
-    told = {one["broker_id"]: one for one in json.loads(out)}
-    assert len(told[0]["slaves"]) == 2 and all(one["in_sync"] for one in told[0]["slaves"])
-    assert told[1]["ha_client"]["state"] == "following" and told[2]["ha_client"]["state"] == "connected"
-    assert told[2]["ha_client"]["ha_address"].endswith(f":{master.port + 1}") and told[2]["message_count"] is None
+    by_id = {one["broker_id"]: one for one in json.loads(out)}
+    assert len(by_id[0]["slaves"]) == 2 and all(one["in_sync"] for one in by_id[0]["slaves"])
+    assert by_id[1]["ha_client"]["state"] == "following" and by_id[2]["ha_client"]["state"] == "connected"
+    assert by_id[2]["ha_client"]["ha_address"].endswith(f":{master.port + 1}") and by_id[2]["message_count"] is None
     code, out = pymq(namesrv, "broker", "status", apache_slave.broker)
     assert code == 0 and "connected" in out, out
 

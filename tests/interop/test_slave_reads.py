@@ -39,7 +39,7 @@ class JavaClient:
     def __init__(self, namesrv: NameServer, directory: Path) -> None:
         self.lines: list[str] = []
         self._program = RunningJava("replicas", [namesrv.address, TOPIC], directory, self._gather)
-        self.tell = self._program.tell
+        self.write_line = self._program.write_line
         self.end = self._program.kill
 
     def _gather(self, line: str) -> None:
@@ -55,12 +55,12 @@ class JavaClient:
 
     def send(self, body: str) -> str:
         """Send a message and return its outcome: "STATUS OFFSET" or "CODE REMARK"."""
-        self.tell(f"send {body}")
+        self.write_line(f"send {body}")
         return self.outcome(body)
 
     def send_all(self, bodies: list[str]) -> None:
         for body in bodies:
-            self.tell(f"send {body}")
+            self.write_line(f"send {body}")
         for body in bodies:
             outcome = self.outcome(body)
             assert outcome.startswith("SEND_OK"), f"{body}: {outcome}"
@@ -122,23 +122,23 @@ def test_a_java_producer_sees_the_status_of_its_message(
 
     set_slave_timeout(master, IMPATIENT_MS)
     signal_to(slave, signal.SIGSTOP)
-    assert java.send("slow") == f"FLUSH_SLAVE_TIMEOUT {seen}", "stored, with its place"
-    assert stored(master) == seen, "and not seen"
+    assert java.send("slow") == f"FLUSH_SLAVE_TIMEOUT {seen}", "stored, with its offset"
+    assert stored(master) == seen, "and invisible to consumers"
     signal_to(slave, signal.SIGCONT)
     probe.wait_until("the late message to be seen", lambda: stored(master) == seen + 1)
 
     set_slave_timeout(master, PATIENT_MS)
     signal_to(slave, signal.SIGSTOP)
     end = master.log_end()
-    java.tell("send left")
+    java.write_line("send left")
     probe.wait_until("the message to be stored", lambda: master.log_end() > end)
     slave.kill()
     assert java.outcome("left") == f"SLAVE_NOT_AVAILABLE {seen + 1}"
     assert java.send("none-left").startswith("14 ") and stored(master) == seen + 1
 
     slave.start()
-    probe.wait_until("what waited to be seen", lambda: stored(master) == seen + 2)
-    java.tell(f"consume {GROUP}")
+    probe.wait_until("the unconfirmed messages to be seen", lambda: stored(master) == seen + 2)
+    java.write_line(f"consume {GROUP}")
     probe.wait_until("the consumer", lambda: len(java.got()) >= seen + 2)
     assert sorted(java.got()) == sorted(["probe"] * (seen - 1) + ["confirmed", "slow", "left"])
 
@@ -161,12 +161,12 @@ def test_a_java_consumer_keeps_reading_from_a_slave(
     master.start()
     slave.start()
     probe.create_topic(namesrv.address, master.broker, TOPIC, queues=1)
-    java.tell(f"consume {GROUP}")
+    java.write_line(f"consume {GROUP}")
     bodies = [f"before-{n}" for n in range(5)]
     java.send_all(bodies)
-    probe.wait_until("what the master gives", lambda: sorted(java.got()) == sorted(bodies))
+    probe.wait_until("messages from the master", lambda: sorted(java.got()) == sorted(bodies))
 
-    java.tell("suspend")
+    java.write_line("suspend")
     java.line("suspended")
     probe.wait_until("the offset at the master", lambda: committed(master) == 5)
     more = [f"copied-{n}" for n in range(20)]
@@ -176,16 +176,16 @@ def test_a_java_consumer_keeps_reading_from_a_slave(
     # The pull that was parked at the master when the consumer was suspended returns the first of them.
     probe.wait_until("the offset at the slave", lambda: committed(slave) == committed(master) == len(java.got()))
     master.kill()
-    java.tell("resume")
-    probe.wait_until("what the slave gives", lambda: len(java.got()) == 25)
+    java.write_line("resume")
+    probe.wait_until("messages from the slave", lambda: len(java.got()) == 25)
     probe.wait_until("the offset at the slave", lambda: committed(slave) == 25)
     assert java.send("nobody").split()[0] in ("-1", "14"), "the slave takes no messages"
 
     master.start()
     probe.wait_until("the offset back at the master", lambda: committed(master) == 25)
     probe.wait_until("sends to be taken again", lambda: java.send("after").startswith("SEND_OK"))
-    probe.wait_until("what comes then", lambda: "after" in java.got()[25:])
-    assert sorted(java.got()[:25]) == sorted(bodies + more), "nothing twice, nothing missing"
+    probe.wait_until("the messages after that", lambda: "after" in java.got()[25:])
+    assert sorted(java.got()[:25]) == sorted(bodies + more), "no message twice or missing"
     assert set(java.got()[25:]) == {"after"}
 
 
@@ -203,14 +203,16 @@ def test_a_lagging_java_consumer_reads_from_a_slave_for_a_while(
     java.send_all(backlog)
     wait_for_copy(master, slave)
     probe.wait_until("the topic at the slave", lambda: probe.max_offset(slave.broker, TOPIC, 0) == len(backlog))
-    java.tell(f"consume {GROUP}")
+    java.write_line(f"consume {GROUP}")
     probe.wait_until("the backlog", lambda: len(java.got()) == len(backlog))
     by_slave = given(slave)
     assert by_slave > 0 and given(master) + by_slave == len(backlog), "each message once, some by the slave"
     # At the end the slave's answer sends it back to the master for its next pull.
-    probe.wait_until("the way back", lambda: java.send("back").startswith("SEND_OK") and given(master) > 300 - by_slave)
     probe.wait_until(
-        "all that was sent", lambda: java.got().count("back") == sum("sent back " in x for x in java.lines)
+        "the return to the master", lambda: java.send("back").startswith("SEND_OK") and given(master) > 300 - by_slave
+    )
+    probe.wait_until(
+        "every sent message", lambda: java.got().count("back") == sum("sent back " in x for x in java.lines)
     )
     assert sorted(java.got()[:300]) == sorted(backlog)
 

@@ -107,10 +107,10 @@ SMALL_FILES = {
 }
 SOON, LATER, NOT_TODAY = 1, 2, 3  # the delay levels
 LATER_S = 8
-PLAIN, DELAYED, FAILING, PREFILTER = "plain", "delayed", "failing", "narrow"
+PLAIN, DELAYED, FAILING, SHRUNK = "plain", "delayed", "failing", "shrunk"
 TUNED, RETRIERS = "tuned", "retriers"
 RETRY, DLQ = f"%RETRY%{RETRIERS}", f"%DLQ%{RETRIERS}"
-TOPICS = [PLAIN, DELAYED, FAILING, PREFILTER, RETRY, DLQ]
+TOPICS = [PLAIN, DELAYED, FAILING, SHRUNK, RETRY, DLQ]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TAGS = ["", "TagA", "Grüße", "标签 🚀"]
 QUEUE_COUNT = 4
@@ -119,7 +119,7 @@ CONSUMER_OFFSETS = "config/consumerOffset.json"
 
 async def _make_topics(server: PymqServer) -> None:
     async with Admin(server.namesrv) as admin:
-        for topic in (PLAIN, DELAYED, FAILING, PREFILTER):
+        for topic in (PLAIN, DELAYED, FAILING, SHRUNK):
             config = TopicConfig(topic_name=topic, read_queue_nums=QUEUE_COUNT, write_queue_nums=QUEUE_COUNT)
             await admin.topics.put(server.broker, config)
         tuned = SubscriptionGroupConfig(
@@ -190,14 +190,14 @@ def _max_offset(server: Broker, topic: str) -> int:
     return int(reply.ext["offset"]) if reply.code == 0 else 0
 
 
-async def _narrow(server: PymqServer) -> None:
-    """Make a topic that is being shrunk and a topic that is only readable."""
-    async with Producer("narrow-producer", namesrv=server.namesrv) as producer:
-        for queue in await producer.queues(PREFILTER):
-            await producer.send(Message(PREFILTER, b"old", keys="n"), queue=queue, timeout_s=SEND_TIMEOUT_S)
+async def _shrink_topic(server: PymqServer) -> None:
+    """Make a topic that is being shrunk and is only readable."""
+    async with Producer("shrunk-producer", namesrv=server.namesrv) as producer:
+        for queue in await producer.queues(SHRUNK):
+            await producer.send(Message(SHRUNK, b"old", keys="n"), queue=queue, timeout_s=SEND_TIMEOUT_S)
     async with Admin(server.namesrv) as admin:
         config = TopicConfig(
-            topic_name=PREFILTER,
+            topic_name=SHRUNK,
             read_queue_nums=QUEUE_COUNT,
             write_queue_nums=2,
             perm=4,
@@ -269,13 +269,13 @@ def test_pymq_first(tmp_path: Path, killed: bool) -> None:
         asyncio.run(_make_topics(first))
         asyncio.run(_write(first, "pymq"))
         asyncio.run(_fail_twice(first))
-        asyncio.run(_narrow(first))
+        asyncio.run(_shrink_topic(first))
         for queue, offset in enumerate((7, 3, 0)):
             contents.commit(first.broker, TUNED, PLAIN, queue, offset)
         _delivered(first, "pymq", SOON)
         before = _contents(first)
         assert before.committed[TUNED, PLAIN, 0] == 7 and before.committed[TUNED, PLAIN, 3] is None
-        assert (before.topics[PREFILTER]["writeQueueNums"], before.topics[PREFILTER]["perm"]) == (2, 4)
+        assert (before.topics[SHRUNK]["writeQueueNums"], before.topics[SHRUNK]["perm"]) == (2, 4)
         _wait_for_saved_offsets(first.store, {"0": 7, "1": 3, "2": 0})
         due_s = asyncio.run(_leave_pending(first, "pymq"))
     finally:
@@ -337,7 +337,7 @@ def test_pymq_first(tmp_path: Path, killed: bool) -> None:
         at_last = _contents(third)
         _check_kept(after_all, at_last, {PLAIN, DELAYED})
         waiting = probe.max_offset(third.broker, SCHEDULE_TOPIC, NOT_TODAY - 1)
-        assert waiting == 3, "one message a writer waits for its hour"
+        assert waiting == 3, "one message a writer is still delayed"
         assert not any(b"level 3" in body for body in at_last.bodies(DELAYED))
     finally:
         assert third.stop() == 0, third.log_tail()

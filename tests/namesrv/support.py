@@ -23,9 +23,9 @@ def topics(*names: str, perm: int = 6, queues: int = 4) -> dict[str, TopicConfig
     }
 
 
-def report(who: BrokerIdentity, *names: str, version: int = 1, perm: int = 6, **fields: object) -> Registration:
+def report(broker: BrokerIdentity, *names: str, version: int = 1, perm: int = 6, **fields: object) -> Registration:
     given = {"topics": topics(*names, perm=perm), "data_version": DataVersion(counter=version), **fields}
-    return Registration(identity=who, **given)  # type: ignore[arg-type]
+    return Registration(identity=broker, **given)  # type: ignore[arg-type]
 
 
 class FakePeer:

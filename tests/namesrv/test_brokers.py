@@ -8,8 +8,8 @@ from pymq.namesrv.brokers import BrokerIdentity, BrokerManager, LiveBroker
 from tests.namesrv.support import identity
 
 
-def live(who: BrokerIdentity, clock: ManualClock, connection: object = None, timeout_ms: int = 1000) -> LiveBroker:
-    return LiveBroker(who, "127.0.0.1:1", DataVersion(), connection, timeout_ms, clock.monotonic_ms(), [])
+def live(broker: BrokerIdentity, clock: ManualClock, connection: object = None, timeout_ms: int = 1000) -> LiveBroker:
+    return LiveBroker(broker, "127.0.0.1:1", DataVersion(), connection, timeout_ms, clock.monotonic_ms(), [])
 
 
 def test_put_returns_true_for_a_new_id_only() -> None:

@@ -32,8 +32,8 @@ def figures(server: NameServer) -> Table:
 
 
 def test_brokers_by_cluster(server: NameServer) -> None:
-    for who in (MASTER, SLAVE, OTHER):
-        server.table.register(report(who, "orders", "bills"))
+    for broker in (MASTER, SLAVE, OTHER):
+        server.table.register(report(broker, "orders", "bills"))
     found = figures(server)
     assert found["pymq_namesrv_brokers"] == {("DefaultCluster",): 2, ("West",): 1}
     assert found["pymq_namesrv_masters"] == {("DefaultCluster",): 1, ("West",): 1}

@@ -190,7 +190,7 @@ def test_an_id_stays_with_its_living_broker(
     holder = table.conflicting_broker(report(identity(broker_id=broker_id, port=2), "T", **fields))
     assert (holder is not None and holder.identity.address == "127.0.0.1:1") == is_taken
     assert table.conflicting_broker(report(identity(broker_id=broker_id, port=1), "T")) is None, (
-        "its own, whatever it says"
+        "a broker never conflicts with itself"
     )
     assert table.conflicting_broker(report(identity(broker_id=broker_id + 5, port=2), "T")) is None
     assert table.conflicting_broker(report(identity("other", broker_id=broker_id, port=2), "T")) is None

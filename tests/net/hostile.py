@@ -81,7 +81,7 @@ def _malformed() -> list[Hostile]:
         Hostile("send whose header says it is longer", _lengthen(ask(310, V2)), "header-length"),
         Hostile("header length of 16 MiB", b"\0\0\0\x08\0\xff\xff\xffabcd", "header-length"),
         Hostile("empty header", b"\0\0\0\x04\0\0\0\0", "json-header"),
-        Hostile("binary header cut short", frame(bytes(20), kind=1), "binary-header"),
+        Hostile("truncated binary header", frame(bytes(20), kind=1), "binary-header"),
         Hostile("binary remark of -1 bytes", frame(bytes(13) + b"\xff" * 4 + bytes(4), kind=1), "binary-header"),
         Hostile("binary fields of 2 GiB", frame(bytes(17) + b"\x7f\xff\xff\xff", kind=1), "binary-header"),
         Hostile("binary key of -1 bytes", frame(bytes(17) + b"\0\0\0\x02\xff\xff", kind=1), "binary-header"),
@@ -135,20 +135,22 @@ def _common_requests() -> list[Hostile]:
 
 def _namesrv_requests() -> list[Hostile]:
     """Return attacks on a name server: bombs, illegal names, config injection and missing fields."""
-    who = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
+    identity = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
     bomb = zlib.compress(bytes(64 * MIB), 9)
     lie = zlib.compress(b"\0\0\0\x02{}\x7f\xff\xff\xff")
     return [
         Hostile("route without a topic", ask(105), None, (1,)),
         Hostile("route of a path", ask(105, {"topic": "../../etc/passwd\0\n"}), None, (17,)),
         Hostile("registration without fields", ask(103), None, (1,)),
-        Hostile("registration that inflates", ask(103, {**who, "compressed": "true"}, bomb), None, (1,)),
-        Hostile("registration with wrong counts", ask(103, {**who, "compressed": "true"}, lie), None, (1,)),
-        Hostile("registration of deep JSON", ask(103, who, b"[" * MIB), None, (1,)),
-        Hostile("registration of 1 MiB odd JSON", ask(103, who, b"{" + b"0:0," * (MIB // 4)), None, (1,)),
-        Hostile("registration with keys of keys", ask(103, who, b"{" * 60 + b'"a":1' + b"}:1" * 59 + b"}"), None, (1,)),
-        Hostile("registration under a name with a newline", ask(103, {**who, "brokerName": "a\nb"}), None, (29,)),
-        Hostile("broker id of 2^63", ask(103, {**who, "brokerId": str(2**63)}), None, (1,)),
+        Hostile("registration that inflates", ask(103, {**identity, "compressed": "true"}, bomb), None, (1,)),
+        Hostile("registration with wrong counts", ask(103, {**identity, "compressed": "true"}, lie), None, (1,)),
+        Hostile("registration of deep JSON", ask(103, identity, b"[" * MIB), None, (1,)),
+        Hostile("registration of 1 MiB fastjson", ask(103, identity, b"{" + b"0:0," * (MIB // 4)), None, (1,)),
+        Hostile(
+            "registration with keys of keys", ask(103, identity, b"{" * 60 + b'"a":1' + b"}:1" * 59 + b"}"), None, (1,)
+        ),
+        Hostile("registration under a name with a newline", ask(103, {**identity, "brokerName": "a\nb"}), None, (29,)),
+        Hostile("broker id of 2^63", ask(103, {**identity, "brokerId": str(2**63)}), None, (1,)),
         Hostile(
             "a value beyond its limit", ask(100, {"namespace": "n", "key": "k", "value": "v" * 70_000}), None, (29,)
         ),
@@ -156,7 +158,7 @@ def _namesrv_requests() -> list[Hostile]:
         Hostile(
             "an escape into the settings", ask(318, body=b"orderMessageEnable=true\\u000alistenPort=1"), None, (16,)
         ),
-        Hostile("a data version that is none", ask(322, who, b"[[["), None, (1,)),
+        Hostile("an unreadable data version", ask(322, identity, b"[[["), None, (1,)),
         Hostile(
             "a topic with 10^9 queues",
             ask(

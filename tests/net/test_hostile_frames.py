@@ -178,8 +178,8 @@ async def fill_table(target: Target, topic_count: int) -> None:
     """Register a broker with many topics over the good client's connection."""
     topics = ",".join(f'"topic-{i:05}":{{"topicName":"topic-{i:05}"}}' for i in range(topic_count))
     body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}}}}}}'.encode()
-    who = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
-    assert (await target.good.call(ask(103, who, body))).code == 0
+    identity = {"brokerName": "b", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "brokerId": "0"}
+    assert (await target.good.call(ask(103, identity, body))).code == 0
 
 
 def queued_bytes(target: Target) -> int:

@@ -137,7 +137,7 @@ def test_other_paths_are_named() -> None:
 def test_a_page_that_fails_half_way_stays_unterminated() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         answer = await get(port, "/torn")
-        assert not answer.endswith(b"0\r\n\r\n"), "a client would take it for a whole page"
+        assert not answer.endswith(b"0\r\n\r\n"), "a client would take it for a complete page"
 
     serve(talk)
 

@@ -137,7 +137,7 @@ def test_each_want_writable_gets_one_callback(run: Any) -> None:
     async def scenario() -> None:
         pair = await connected()
         pair.ours.want_writable()
-        assert pair.here.writable_count == 0, "never from inside"
+        assert pair.here.writable_count == 0, "never within the call"
         pair.ours.want_writable()
         await pair.here.until(lambda: pair.here.writable_count)
         pair.ours.write(b"x")
@@ -213,7 +213,7 @@ def test_a_failed_connect_is_reported(run: Any, address: str, text: str) -> None
     async def scenario() -> None:
         handler = Handler()
         SocketNetwork(RemotingClient(clock=SystemClock())).connect(address, handler)
-        assert handler.why is None, "later, not from inside"
+        assert handler.why is None, "later, not within the call"
         await handler.until(lambda: handler.why)
         assert handler.why is not None and text in handler.why
         assert handler.stream is None

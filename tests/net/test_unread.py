@@ -65,7 +65,7 @@ def served_after_leaving(new_loop: NewLoop, last_words: bytes) -> tuple[list[byt
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         server = runner.run(main())
-    assert events[-1] == b"gone", "a role must hear of the end last"
+    assert events[-1] == b"gone", "the handler gets the end last"
     return events[:-1], server
 
 

@@ -19,7 +19,7 @@ from tests.store.support import SMALL, bodies, make_store, put
 SETTINGS = StoreSettings(**SMALL)
 
 
-def cut_at(root: Path, number: int) -> TruncationState:
+def truncated_at(root: Path, number: int) -> TruncationState:
     """Make a store of 150 messages and truncate its log."""
     store = make_store(RealFiles(), root=str(root))
     store.open()
@@ -31,7 +31,7 @@ def cut_at(root: Path, number: int) -> TruncationState:
 @pytest.mark.parametrize("number", [0, 10, 60, 149])
 def test_every_truncated_message_is_listed(number: int, tmp_path: Path) -> None:
     """The tail spans several segments with blank records between them."""
-    state = cut_at(tmp_path, number)
+    state = truncated_at(tmp_path, number)
     log = open_kept_log(ReadOnlyFiles(), state.path, SETTINGS.segment_size_bytes)
     complaints: list[str] = []
     found = [(message.queue_offset, message.body) for message, _ in Messages(log, DumpSelection(), complaints.append)]

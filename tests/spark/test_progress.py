@@ -32,10 +32,10 @@ def test_counts_of_all_tasks_are_summed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_unrelated_senders_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
     sums: queue.Queue[int] = queue.Queue()
-    with RowListener(sums.put) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+    with RowListener(sums.put) as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         host, port = listener.target.rpartition("/")[0].split(":")
         for message in (b"\xff", b"[]", json.dumps(["wrong", "a", 99]).encode()):
-            stranger.sendto(message, (host, int(port)))
+            other.sendto(message, (host, int(port)))
         sender = RowSender(listener.target, "a")
         sender.add(1)
         assert sums.get(timeout=WAIT_S) == 1

@@ -81,7 +81,7 @@ def test_where_on_properties_is_pushed_to_the_broker(spark: Any, filled: FakeClu
     rows = frame(
         spark, filled, topic="orders", columns="queueOffset,keys,property_KEYS,property_none", pushFilters="true"
     )
-    for where, told, count in (
+    for where, pushed, count in (
         ("keys = 'k7'", "KEYS = 'k7'", 2),
         ("property_KEYS in ('k7', 'k8', 'x')", "KEYS IN ('k7', 'k8', 'x')", 4),
         ("keys like 'k9%' and property_none is null", "none IS NULL", 22),
@@ -91,7 +91,7 @@ def test_where_on_properties_is_pushed_to_the_broker(spark: Any, filled: FakeClu
     ):
         filled.pulls.clear()
         assert rows.where(where).count() == count, where
-        assert all(told in pull["subscription"] for pull in filled.pulls), filled.pulls[0]
+        assert all(pushed in pull["subscription"] for pull in filled.pulls), filled.pulls[0]
 
 
 @pytest.mark.spark
@@ -106,8 +106,8 @@ def test_sql_and_filters_by_option(spark: Any, filled: FakeCluster) -> None:
     read = {"topic": "json", "columns": "queueOffset"}
     here = frame(spark, filled, **read, **wanted)
     assert [row["queueOffset"] for row in here.collect()] == [3, 4, 5]
-    told = frame(spark, filled, **read, **wanted, filterOnError="deliver").collect()
-    assert [row["queueOffset"] for row in told] == [0, 3, 4, 5]
+    delivered = frame(spark, filled, **read, **wanted, filterOnError="deliver").collect()
+    assert [row["queueOffset"] for row in delivered] == [0, 3, 4, 5]
     stopped = frame(spark, filled, **read, **wanted, filterOnError="stop")
     with pytest.raises(FilterStopError, match="json broker-a/0@0"), translated():
         stopped.collect()

@@ -50,8 +50,8 @@ class Group:
         return self.old if address == A else self.new
 
     async def change_role(self, address: str, request: RoleRequest) -> RoleAnswer:
-        who = "old" if address == A else "new"
-        deed = f"{who} {request.action}"
+        role = "old" if address == A else "new"
+        deed = f"{role} {request.action}"
         if deed == self.refuses:
             raise RefusedError(29, f"{deed} refused", address)
         self.done.append(deed)
@@ -167,8 +167,8 @@ def test_an_unseen_promotion_times_out() -> None:
 
 def test_each_step_is_reported() -> None:
     group = Group()
-    told: list[str] = []
-    tell: Callable[[str], None] = told.append
+    messages: list[str] = []
+    tell: Callable[[str], None] = messages.append
     promotion = Promotion(group, group.clock, group.pause, tell=tell)
     asyncio.run(promotion.run(plan_promotion("b", group.members)))
-    assert len(told) == 4 and A in told[0] and "becomes the master" in told[2]
+    assert len(messages) == 4 and A in messages[0] and "becomes the master" in messages[2]

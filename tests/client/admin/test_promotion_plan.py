@@ -13,7 +13,7 @@ from tests.client.admin.groups import A, B, C, away, ha_client, master, plan, sl
 def test_with_a_live_master_nothing_is_at_risk() -> None:
     found = plan(master(), slave(B, 1, 900), slave(C, 2, 1000))
     assert found.master is not None and found.master.address == A
-    assert found.target.address == C, "the one that has most"
+    assert found.target.address == C, "the one with the longest log"
     assert not found.risks and not found.obstacles
     assert [found.lag_bytes(member) for member in found.members] == [0, 100, 0]
     found.check(force=False)

@@ -110,8 +110,8 @@ class ApacheServer:
     def close_store(self) -> None:
         """Stop the broker cleanly, so that its files are complete, and the name server; takes about 15 s."""
         code = self._broker.stop(STOP_TIMEOUT_S)
-        assert code == TERMINATED, f"the broker ended with {code}, not in order:\n{self._broker.log_tail()}"
-        assert not (self.store / "abort").exists(), "the broker ended in order but left its abort file"
+        assert code == TERMINATED, f"the broker ended with {code}, not cleanly:\n{self._broker.log_tail()}"
+        assert not (self.store / "abort").exists(), "the broker stopped cleanly but left its abort file"
         self._namesrv.kill()
 
     def stop(self) -> None:

@@ -41,7 +41,7 @@ class RunningJava:
         """Return the exit code; None while it runs."""
         return self._process.poll()
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write one line to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
