@@ -1,4 +1,4 @@
-"""MessageRequests: sends and pulls, the plain ways and the fast ones, and pulls that wait for an arrival."""
+"""MessageRequests: sends and pulls, their plain and fast paths, and pulls that wait for an arrival."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class FastSends:
         raw = properties.encode()
         if raw and raw[-1] != _SEPARATOR:
             raw += b"\x02"
-        # The value of the last property of that name, as the plain parser takes it.
+        # The last property of that name counts, as in the plain parser.
         at = raw.rfind(_UNIQUE)
         if at >= 0:
             unique_key = raw[at + 9 : raw.find(b"\x02", at)]

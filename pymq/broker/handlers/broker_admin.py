@@ -158,7 +158,7 @@ class BrokerAdminHandlers:
         gone = [queue for queue in self._store.expired_queues() if not self._is_in_use(*queue)]
         self._store.delete_queues(gone)
         for topic, queue_id in gone:
-            if not self._config.is_slave:  # its offsets are its master's
+            if not self._config.is_slave:  # a slave's offsets are its master's
                 self._cursors.forget_queue(topic, queue_id)
             log.info("%s removed the expired queue %d of %s", peer.address, queue_id, topic)
         return Reply()

@@ -105,7 +105,7 @@ class ConsumptionHandlers:
     def correction_offsets(self, request: Command, header: CorrectionOffsetHeader, peer: Peer) -> Reply:
         """Return by queue the least offset of all groups but the filtered ones (Java: queryMinOffsetInAllGroup).
 
-        Long.MAX_VALUE where the compared group is behind that.
+        It is Long.MAX_VALUE where the compared group is further behind.
         """
         left_out = set(filter(None, (header.filter_groups or "").split(",")))
         least: dict[int, int] = {}

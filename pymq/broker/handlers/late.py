@@ -14,8 +14,7 @@ from pymq.wire.dispatch import Peer, Reply, error_reply
 def answer_when_saved(request: Command, peer: Peer, finish: Callable[[], Reply | None]) -> Saved:
     """Return a callback for the save of a change. It answers with what ``finish`` returns, or why the save failed.
 
-        ``finish`` runs once the change is saved. It returns None when it sends the answer itself.
-    --
+    ``finish`` runs once the change is saved. It returns None when it sends the answer itself.
     """
 
     def saved(error: StoreError | OSError | None) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LockHandlers:
-    """Takes and returns leases at the Leaser."""
+    """Passes requests for leases to the Leaser."""
 
     def __init__(self, *, config: BrokerConfig, topics: TopicManager, groups: GroupManager, leaser: Leaser) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The log, to rebuild or compare a copy of it: digests (9105) and raw bytes (9106), a little in each answer."""
+"""The log, for rebuilding or comparing a copy: digests (9105) and raw bytes (9106), in small pieces."""
 
 from __future__ import annotations
 

@@ -55,8 +55,10 @@ class OffsetHandlers:
         self._is_fenced = is_fenced
 
     def query(self, request: Command, header: QueryConsumerOffsetHeader, peer: Peer) -> Reply:
-        """Return the committed offset. Without one code 22 has a group start where its settings say; 0 is a young
-        queue's start."""
+        """Return the committed offset.
+
+        A group without one starts at 0 in a young queue; elsewhere code 22 tells it to start where its settings say.
+        """
         _check_queue_id(header.queue_id)
         offset = self._cursors.query(header.consumer_group, header.topic, header.queue_id)
         if offset >= 0:

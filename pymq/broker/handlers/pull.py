@@ -1,6 +1,6 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, read, and parking when there is nothing yet.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks pulls, reads for them, and parks those that find nothing.
 
-Checks in the order of Java's PullMessageProcessor.
+The checks come in the order of Java's PullMessageProcessor.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PullHandlers:
         """
         self._check_target(header)
         message_filter = self._filter_of(header)
-        # A filter of records may read many of them and accept none: that work is not to be done twice.
+        # A filter of records may read many of them and accept none: don't do that work twice.
         if self._cursors.has_resets or message_filter.accept is not None:
             return None
         outcome = self._read(header, message_filter)

@@ -1,4 +1,4 @@
-"""Request codes that Apache's broker knows and this one refuses, each with the reason in the answer."""
+"""Request codes that RocketMQ's broker knows and this one refuses, each with the reason in the answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320).
 
-Checks in the order of Java's SendMessageProcessor; the answer waits in the writer for the turn's commit.
+The checks come in the order of Java's SendMessageProcessor. Answers wait in the writer for the turn's commit.
 """
 
 from __future__ import annotations

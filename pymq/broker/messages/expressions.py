@@ -65,7 +65,7 @@ class Expressions:
 
 
 class _RecordTest:
-    """Evaluates an expression for stored records. A message that it can't be evaluated for does not match."""
+    """Evaluates an expression for stored records. A message for which that fails does not match."""
 
     __slots__ = ("_expression", "_failed", "_stats", "_test")
 

@@ -58,7 +58,7 @@ class ConsumerGroup:
 
 
 class ClientManager:
-    """The connected clients. Members of a group get a notice (code 40) when the group or its subscriptions change."""
+    """The connected clients. Notifies a group's members (code 40) when its members or subscriptions change."""
 
     def __init__(self, *, clock: Clock, config: BrokerConfig, groups: GroupManager) -> None:
         self._clock = clock
@@ -87,7 +87,7 @@ class ClientManager:
         self._membership(client.peer)[0].add(group)
 
     def register_consumer(self, client: Client, data: ConsumerData, *, keep_subscriptions: bool = False) -> bool:
-        """Note that a consumer is alive. When members or subscriptions changed, send the group a notice, return True.
+        """Note that a consumer is alive. If members or subscriptions changed, notify the group and return True.
 
         ``keep_subscriptions``: the heartbeat leaves them out because they have not changed.
         """
@@ -205,7 +205,7 @@ class ClientManager:
 def _update_subscriptions(group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> bool:
     """Take newer subscriptions and drop topics without one; return True when the set of topics changed.
 
-    Java: ConsumerGroupInfo.updateSubscription. A newer expression for the same topic is taken without a notice.
+    Java: ConsumerGroupInfo.updateSubscription. A newer expression for the same topic is taken without a notification.
     """
     changed = False
     topics = set()

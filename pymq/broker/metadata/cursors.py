@@ -198,7 +198,7 @@ class CursorManager:
     def changes_since(self, number: int) -> dict[str, Any] | None:
         """Return :meth:`as_table` with only the groups' topics that changed after ``number``, a past ``change_count``.
 
-        None when something was removed since: then only the whole table will do.
+        None when something was removed since then: the caller needs the whole table.
         """
         if number < self._removed_at:
             return None

@@ -38,7 +38,7 @@ class Metadata:
         """``on_filter_servers`` is called when the filter servers' addresses change."""
 
         def sync_log() -> None:
-            """Keep saved offsets from being past the log's end after a power loss. Consumers of a broken log go on."""
+            """Sync the log: no saved offset may be past its end after a power loss. A failed log stops no save."""
             with suppress(StoreUnavailableError):
                 store.sync(log_only=True)
 

@@ -42,7 +42,7 @@ class Invoker(Protocol):
 
 
 class RegistrationRequests:
-    """What is to be registered before its time, and what waits for that. It exists before the :class:`Registrar`."""
+    """Requests for a round before its time, and callbacks that wait for one. Made before the :class:`Registrar`."""
 
     def __init__(self, config: BrokerConfig, wake: Callable[[], None]) -> None:
         """``wake`` is called for each request, so that a round may begin at once."""
@@ -65,7 +65,7 @@ class RegistrationRequests:
         self.register_now()
 
     def take(self) -> list[Callable[[], None]]:
-        """A round begins: return what to call at its end."""
+        """Begin a round: return the callbacks for its end."""
         self.is_pending = False
         waiting, self._waiting = self._waiting, []
         return waiting
@@ -171,7 +171,7 @@ class Registrar:
         await self._gather(*[self._unregister(server) for server in self._config.namesrv_addresses])
 
     def registration(self) -> Command:
-        """REGISTER_BROKER with the whole topic table."""
+        """Return REGISTER_BROKER with the whole topic table."""
         config = self._config
         topics = [self._as_served(topic) for topic in self._topics.all().values()]
         body = encode_registration(topics, self._topics.data_version, filter_servers=self._filter_servers())

@@ -21,7 +21,7 @@ class Upkeep:
         self._problem_log = ProblemLog(store)
 
     def jobs(self) -> list[Job]:
-        """Each begins its work when it is time for it."""
+        """Return the jobs. Each looks whether its work is due."""
         return [
             Job("retention", TICK_PERIOD_MS, self.cleaner.tick),
             Job("old segments", TICK_PERIOD_MS, self.maintenance.tick),

@@ -1,4 +1,4 @@
-"""The short way for pulls equals the plain way, and declines whatever is not simply found."""
+"""The fast path for pulls equals the plain path, and declines pulls that don't simply find messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way for plain sends equals the plain way: the same records, the same answers, or it declines."""
+"""The fast path for plain sends equals the plain path (same records, same answers), or it declines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def vars_of(command: Command) -> dict[str, Any]:
 
 
 def send_both_ways(payload: bytes) -> tuple[bool, tuple[Any, ...], tuple[Any, ...]]:
-    """(did the short way take it, what it left, what the plain way left)."""
+    """Return (whether the fast path took it, what that left, what the plain path left)."""
     fast, plain = opened(), opened()
     fast_peer, plain_peer = FakePeer(), FakePeer()
     took = fast.parts.requests.fast_sends(fast_peer, payload)  # type: ignore[arg-type]
@@ -230,8 +230,8 @@ def test_whenever_the_short_way_takes_a_send_it_leaves_what_the_plain_way_leaves
             assert fast == plain
 
     check()
-    print(sum(taken), "of", len(taken), "took the short way")
-    assert sum(taken) >= 20, "too few of the examples took the short way to say anything"
+    print(sum(taken), "of", len(taken), "took the fast path")
+    assert sum(taken) >= 20, "too few of the examples took the fast path to say anything"
 
 
 @pytest.mark.parametrize("code", [310, 320])

@@ -200,7 +200,7 @@ def test_a_parked_pull_is_woken_by_what_is_followed() -> None:
 
 
 def test_answers_of_both_ways_are_decoded_alike() -> None:
-    """The short way's answer is made in one piece: the suggestion stands where the plain one has it."""
+    """The fast path makes its answer in one piece: the suggestion is where the plain path has it."""
     world = master()
     peer, plain = FakePeer(), FakePeer()
     command = Command(RequestCode.PULL_MESSAGE, ext={name: str(value) for name, value in PULL.items()}, opaque=7)
