@@ -81,7 +81,7 @@ class Messages:
         )
 
     def jobs(self) -> list[Job]:
-        """Return the jobs of the store, the waiting answers and the flusher. A master's side has the one for delays."""
+        """Return the jobs of the store, the waiting answers and the flusher. The master's side has the delays' job."""
         return [
             Job("store housekeeping", TICK_PERIOD_MS, self._store.tick),
             Job("late answers", TICK_PERIOD_MS, self.waiting_answers.tick),

@@ -179,7 +179,7 @@ class WaitingAnswers:
             release(waiting.popleft().held)
 
     def _refuse_if_late(self, waiting: _Waiting, now_ms: int) -> bool:
-        """Refuse it if its time is over, and return True then. When both are late, the answer names the disk."""
+        """Refuse ``waiting`` after its deadline; return True then. When disk and slaves are late, name the disk."""
         disk_ms, slaves_ms = waiting.disk_deadline_ms, waiting.slaves_deadline_ms
         if disk_ms is not None and disk_ms <= now_ms and self._lacks_disk(waiting):
             remark = (

@@ -20,13 +20,13 @@ class ConfigTables:
         self._run_in_thread = run_in_thread
 
     def table(self, file_name: str, member: str | None = None) -> JsonTable:
-        """Return the table in ``file_name``; ``member``: the object that each such table has, if it has one."""
+        """Return the table in ``file_name``; ``member`` names an object that it must have unless it is empty."""
         return JsonTable(self._files, f"{self._root}/config/{file_name}", member)
 
     def saver(self, file_name: str, member: str, before: Callable[[], object] = lambda: None) -> TableSaver:
-        """Return what loads and saves that table; ``before``: see :class:`TableSaver`."""
+        """Return the saver of that table; ``before`` as in :class:`TableSaver`."""
         return TableSaver(self.table(file_name, member), self._run_in_thread, before)
 
     def timer_check_saver(self) -> TableSaver:
-        """Return what saves the timer's check point, a file beside ``config/`` in RocketMQ's own format."""
+        """Return the saver of the timer's checkpoint, a file beside ``config/`` in RocketMQ's own format."""
         return TableSaver(TimerCheckFile(self._files, self._root), self._run_in_thread)
