@@ -57,7 +57,7 @@ class Pair:
         file.pwrite(at, bytes([file.pread(at, 1)[0] ^ 1]))
 
 
-def test_equal_replicas_pass_and_say_how_much_was_compared() -> None:
+def test_equal_replicas_pass_and_the_compared_size_is_reported() -> None:
     pair = Pair()
     record = pair.check(full=True)
     assert record["ok"] and record["problems"] == [] and record["notes"] == []

@@ -66,12 +66,12 @@ def test_no_group(pymq: Pymq) -> None:
 
 def test_get_by_each_id(pymq: Pymq) -> None:
     pymq("topic", "create", "by_id")
-    sent = pymq("send", "by_id", "hello", "--tag", "t", "--key", "k", "--property", "colour=red", "-o", "json").json()
+    sent = pymq("send", "by_id", "hello", "--tag", "t", "--key", "k", "--property", "color=red", "-o", "json").json()
     [message] = pymq("message", "get", sent["offset_message_id"], "-o", "json").json_lines()
     assert (message["body"], message["broker"], message["queue"]) == ("hello", "broker-a", sent["queue"])
     assert pymq("message", "get", sent["offset_message_id"], "-o", "raw").out == "hello\n"
     text = pymq("message", "get", sent["message_id"], "--topic", "by_id").out
-    for words in (sent["message_id"], sent["offset_message_id"], "colour=red", "hello"):
+    for words in (sent["message_id"], sent["offset_message_id"], "color=red", "hello"):
         assert words in text
 
 

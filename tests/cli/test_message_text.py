@@ -54,7 +54,7 @@ def test_text_of_bytes_that_are_not_text() -> None:
     assert b"<3 bytes: ff fe 00>" in text_line(stored(b"\xff\xfe\x00"))
 
 
-def test_a_message_can_not_steer_the_terminal() -> None:
+def test_a_message_cannot_control_the_terminal() -> None:
     line = text_line(stored(b"\x1b[2J", {"TAGS": "\x1b[31m", "KEYS": "\x07"}))
     assert b"\x1b" not in line
     assert b"\x07" not in line
@@ -87,27 +87,27 @@ def test_other_text_is_a_string(body: bytes) -> None:
     assert json.loads(json_line(stored(body)))["body"] == body.decode()
 
 
-def test_bytes_are_base64_and_say_so() -> None:
+def test_bytes_are_marked_base64() -> None:
     record = json.loads(json_line(stored(b"\xff\x00")))
     assert record["body_encoding"] == "base64"
     assert record["body"] == "/wA="
 
 
 def test_json_carries_the_whole_message() -> None:
-    record = json.loads(json_line(stored(b"b", {"TAGS": "t", "KEYS": "k", "UNIQ_KEY": "U", "colour": "red"})))
+    record = json.loads(json_line(stored(b"b", {"TAGS": "t", "KEYS": "k", "UNIQ_KEY": "U", "color": "red"})))
     assert (record["topic"], record["broker"], record["queue"], record["offset"]) == ("orders", "broker-a", 3, 42)
     assert (record["tags"], record["keys"], record["message_id"]) == ("t", "k", "U")
     assert record["offset_message_id"] == "7F00000100002A9F00000000000003E8"
     assert record["store_timestamp_ms"] == 1_700_000_000_123
-    assert record["properties"]["colour"] == "red"
+    assert record["properties"]["color"] == "red"
 
 
 @given(st.binary(min_size=1, max_size=200), st.text("abc", max_size=5))
 def test_send_accepts_what_tail_prints(body: bytes, tag: str) -> None:
-    again = message_from_json("copy", json_line(stored(body, {"TAGS": tag, "UNIQ_KEY": "U", "colour": "red"})))
+    again = message_from_json("copy", json_line(stored(body, {"TAGS": tag, "UNIQ_KEY": "U", "color": "red"})))
     assert again.topic == "copy"
     assert again.tags == tag
-    assert again.properties == {"colour": "red"}
+    assert again.properties == {"color": "red"}
     if body.strip()[:1] in (b"{", b"["):
         assert again.body in (body, body.strip().replace(b"\r", b" ").replace(b"\n", b" "))
     else:

@@ -202,7 +202,7 @@ def test_a_master_its_slave_and_their_name_server(servers: Servers) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_scrapes_go_on_while_roles_change(servers: Servers) -> None:
+def test_scrapes_continue_while_roles_change(servers: Servers) -> None:
     servers.namesrv = servers.start("namesrv", "namesrv", "--port", "0")["namesrv"]
     ready = [servers.broker(0), servers.broker(1)]
     assert cli.run(["send", "orders", "x", "--namesrv", servers.namesrv]) == EXIT_OK

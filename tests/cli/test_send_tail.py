@@ -34,12 +34,12 @@ def lines(count: int, start: int = 0) -> str:
 
 def test_one_message(pymq: Pymq) -> None:
     topic = make(pymq, "single")
-    outcome = pymq("send", topic, "hello", "--tag", "new", "--key", "k1", "--key", "k2", "--property", "colour=red")
+    outcome = pymq("send", topic, "hello", "--tag", "new", "--key", "k1", "--key", "k2", "--property", "color=red")
     assert outcome.code == EXIT_OK
     assert outcome.out.startswith(f"sent {topic} broker-a/0@0 ")
     [message] = pymq("tail", topic, "-F", "-o", "json").json_lines()
     assert (message["body"], message["tags"], message["keys"]) == ("hello", "new", "k1 k2")
-    assert message["properties"]["colour"] == "red"
+    assert message["properties"]["color"] == "red"
 
 
 def test_the_result_as_json(pymq: Pymq) -> None:
@@ -97,14 +97,14 @@ def test_a_line_that_is_not_a_message_is_named(pymq: Pymq) -> None:
     assert "line 2 of stdin" in outcome.err
 
 
-def test_what_tail_shows_can_be_sent_again(pymq: Pymq) -> None:
+def test_tail_output_can_be_sent_again(pymq: Pymq) -> None:
     source, copy = make(pymq, "copy_source"), make(pymq, "copy_target")
-    pymq("send", source, '{"a": 1}', "--tag", "t", "--key", "k", "--property", "colour=red")
+    pymq("send", source, '{"a": 1}', "--tag", "t", "--key", "k", "--property", "color=red")
     shown = pymq("tail", source, "-F", "--from", "start", "-o", "json").out
     assert pymq("send", copy, "--json-lines", stdin=shown).code == EXIT_OK
     [message] = pymq("tail", copy, "-F", "-o", "json").json_lines()
     assert (message["body"], message["tags"], message["keys"]) == ({"a": 1}, "t", "k")
-    assert message["properties"]["colour"] == "red"
+    assert message["properties"]["color"] == "red"
 
 
 def test_a_refused_send(pymq: Pymq) -> None:
@@ -159,7 +159,7 @@ def test_the_last_three(pymq: Pymq, stored: str, arguments: list[str]) -> None:
     assert pymq("tail", stored, "-F", *arguments, "-o", "raw").out == lines(3, 37)
 
 
-def test_more_than_there_are(pymq: Pymq, stored: str) -> None:
+def test_asking_for_more_messages_than_stored(pymq: Pymq, stored: str) -> None:
     assert pymq("tail", stored, "-F", "-1000", "-o", "raw").out == lines(40)
 
 

@@ -182,7 +182,7 @@ def test_namesrv_and_broker_as_two_processes(tmp_path: Path, capsys: pytest.Capt
         assert namesrv.wait(STOP_TIMEOUT_S) == EXIT_OK
 
 
-def test_a_broker_alone_says_where_its_data_is(tmp_path: Path) -> None:
+def test_the_ready_line_of_a_broker_names_its_data_directory(tmp_path: Path) -> None:
     # Port and NAMESRV_ADDR differ from the plain command: servers of the machine may use the default ports.
     with process("broker", "--id", "0", "--port", "0", home=tmp_path) as running:
         line = first_line(running)
@@ -214,6 +214,6 @@ def test_a_port_in_use_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     assert captured.err.count(f"127.0.0.1:{port} is in use") == 2
 
 
-def test_a_standalone_that_can_not_start_says_why(tmp_path: Path) -> None:
+def test_a_failed_start_of_standalone_names_the_reason(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="whole number"):
         StandaloneProcess(settings={"maxBatchNums": "many"}).start()

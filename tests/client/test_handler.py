@@ -59,7 +59,7 @@ def partial(result: Any) -> Any:
 
 @pytest.mark.parametrize("make", [plain, coroutine, CallableObject, partial])
 @pytest.mark.parametrize(("returned", "expected"), [(None, SUCCESS), (SUCCESS, SUCCESS), (LATER, LATER)])
-def test_what_a_return_value_means(make: Any, returned: Any, expected: Any) -> None:
+def test_meaning_of_return_values(make: Any, returned: Any, expected: Any) -> None:
     assert outcome(make(returned)) is expected
 
 
@@ -75,7 +75,7 @@ def test_an_exception_means_later(asynchronous: Any, caplog: Any) -> None:
     assert "boom" in caplog.text and "U0-0" in caplog.text
 
 
-def test_coroutines_run_on_the_loop_and_functions_beside_it() -> None:
+def test_coroutines_run_on_the_loop_and_functions_in_threads() -> None:
     names = []
 
     async def handle(messages: list[StoredMessage]) -> None:

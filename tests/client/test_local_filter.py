@@ -92,7 +92,7 @@ def received(inbox: Inbox) -> list[bytes]:
     return sorted(message.content() for message in inbox.messages)
 
 
-def test_the_handler_sees_what_the_filter_takes() -> None:
+def test_the_handler_gets_the_messages_that_match() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: group.offsets.get(QUEUE) == 4, "all of them are done")
         assert received(inbox) == [b"long", b"longer"]
@@ -103,7 +103,7 @@ def test_the_handler_sees_what_the_filter_takes() -> None:
     run(scenario, b"long", b"s", b"longer", b"t", expression="4")
 
 
-def test_the_broker_hears_of_no_filter() -> None:
+def test_the_broker_does_not_see_the_filter() -> None:
     async def scenario(group: FakeGroup, consumer: PushConsumer, inbox: Inbox) -> None:
         await until(lambda: inbox.messages, "the message")
         heartbeat = decode_body(HeartbeatData, group.server.requests[RequestCode.HEART_BEAT][-1].body)
@@ -164,7 +164,7 @@ def pulling(scenario: Any, *bodies: bytes) -> None:
     asyncio.run(main())
 
 
-def test_a_pull_has_what_the_filter_takes_and_moves_past_the_rest() -> None:
+def test_a_pull_returns_matches_and_skips_the_rest() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         some = await pull.pull(QUEUE, 0, 3, filter="length", expression="4")
         assert (some.status, some.next_offset) == (PullStatus.FOUND, 3)

@@ -44,7 +44,7 @@ def test_first_and_last_offset_of_the_cache() -> None:
     assert (queue.first_offset(), queue.last_offset()) == (5, 9)
 
 
-def test_pulling_waits_above_the_count_and_goes_on_below() -> None:
+def test_pulling_waits_above_the_count_and_resumes_below() -> None:
     async def main() -> None:
         queue = make(count_max=3)
         messages = fill(queue, [5, 6, 7])

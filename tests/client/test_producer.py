@@ -61,7 +61,7 @@ def run(scenario: Any, *, brokers: int = 1, **options: Any) -> None:
     asyncio.run(main())
 
 
-def test_send_says_where_the_message_is() -> None:
+def test_send_returns_the_place_of_the_message() -> None:
     async def scenario(namesrv: FakeServer, brokers: list[FakeServer], producer: Producer) -> None:
         message = Message("T", b"hello", tags="A", keys="k1 k2", properties={"city": "Köln"}, flag=5)
         result = await producer.send(message)

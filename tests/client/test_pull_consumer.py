@@ -75,7 +75,7 @@ def test_tags_that_share_a_hash_are_distinguished() -> None:
     run(scenario)
 
 
-def test_an_offset_out_of_range_is_a_status_with_the_place_to_go_on() -> None:
+def test_an_offset_out_of_range_is_a_status_with_the_next_offset() -> None:
     async def scenario(group: FakeGroup, pull: PullConsumer) -> None:
         group.put()
         result = await pull.pull(QUEUE, 99)

@@ -234,7 +234,7 @@ def test_stopping_lets_running_handlers_finish_and_leaves_the_rest() -> None:
     ("consume_from", "stored", "expected"),
     [("last", None, 3), ("first", None, 1), ("2", None, 2), ("last", 1, 1), ("first", 2, 2), ("2", 3, 3)],
 )
-def test_where_a_group_starts(consume_from: Any, stored: Any, expected: Any) -> None:
+def test_the_starting_offset_of_a_group(consume_from: Any, stored: Any, expected: Any) -> None:
     def prepare(group: FakeGroup) -> None:
         for _ in range(3):
             group.put()
@@ -617,7 +617,7 @@ def test_status_running_info_and_direct_consumption_are_answered() -> None:
     run(scenario, handler=handle)
 
 
-def test_plain_functions_run_beside_the_loop() -> None:
+def test_plain_functions_run_in_threads() -> None:
     import threading
 
     threads = set()

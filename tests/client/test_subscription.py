@@ -11,7 +11,7 @@ from pymq.errors import ExpressionError, RefusedError, UsageError
 
 
 @pytest.mark.parametrize("text", ["*", "", None, "  ", "A || *"])
-def test_everything(text: str) -> None:
+def test_the_expression_for_everything(text: str) -> None:
     subscription = parse_subscription("T", text, 1)
     assert subscription.expression == "*"
     assert subscription.accepts("") and subscription.accepts("X")
@@ -40,7 +40,7 @@ def test_sql_is_decided_by_the_broker(given: Any) -> None:
     assert subscription.accepts("anything")
 
 
-def test_wrong_sql_is_refused_before_a_broker_sees_it() -> None:
+def test_wrong_sql_is_refused_before_the_request() -> None:
     with pytest.raises(ExpressionError, match="column 5: found the end"):
         parse_subscription("T", "*", 1, sql="a > ")
 

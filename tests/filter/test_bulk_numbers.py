@@ -51,7 +51,7 @@ def test_equal_to_reading_one_by_one(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("digits", [1, 5, INTEGER_DIGITS_MAX, INTEGER_DIGITS_MAX + 1, LONG_DIGITS_MAX])
-def test_how_many_digits_are_read(digits: int) -> None:
+def test_the_number_of_digits_read(digits: int) -> None:
     text = "9" * digits
     table = table_of([text, f"-{text}", f"+{text}", text + "x"])
     starts = table.column("n").starts

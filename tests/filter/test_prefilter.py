@@ -122,7 +122,7 @@ def test_the_last_of_several_values_counts() -> None:
     assert kept(parse("size = 5").tree, list(map(record, raws))) == {1, 2}
 
 
-def test_a_text_with_a_separator_is_no_value() -> None:
+def test_a_text_with_a_separator_matches_no_value() -> None:
     tree = nodes.Not(nodes.Equal(nodes.Property("a"), nodes.Constant("5\x02b", nodes.Kind.TEXT)))
     assert matches(tree, record(b"a\x015\x02b\x02"))
     assert kept(tree, [record(b"a\x015\x02b\x02")]) in (None, {0})

@@ -70,7 +70,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         registry().find("jsonpath")
 
 
-def test_a_package_that_can_not_be_imported_is_listed_with_its_error() -> None:
+def test_a_package_that_cannot_be_imported_is_listed_with_its_error() -> None:
     filters = registry(Entry("broken", ImportError("no module named y")), Entry("all", One("all")))
     assert filters.find("all") and filters.find("sql92")
     assert filters.sources()[-1].error == "ImportError: no module named y"

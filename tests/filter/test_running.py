@@ -180,7 +180,7 @@ def test_a_body_is_inflated_once_and_only_when_asked_for() -> None:
     assert message.body == message.body == b"body" and len(calls) == 1
 
 
-def test_a_body_that_can_not_be_inflated_is_an_error_of_its_message() -> None:
+def test_a_body_that_cannot_be_inflated_is_an_error_of_its_message() -> None:
     def load() -> bytes:
         raise InflateError("ends early")
 

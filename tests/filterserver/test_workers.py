@@ -55,7 +55,7 @@ def test_outcomes_come_for_each_record_with_the_first_error() -> None:
         ("hostile", "raise", "no such luck"),
     ],
 )
-def test_an_expression_that_can_not_be_used_says_why(name: str, expression: str, text: str) -> None:
+def test_an_unusable_expression_names_the_reason(name: str, expression: str, text: str) -> None:
     async def scenario(pool: WorkerPool) -> None:
         assert text in await pool.compile(Filter(name, expression))
         assert await pool.compile(Filter("tag", "a")) == ""

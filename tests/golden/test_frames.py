@@ -227,7 +227,7 @@ def test_batches_are_split_and_joined_again(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize("frame", [f for f in FRAMES if decode_command(f.payload).body[:1] in (b"{", b"[")], ids=str)
-def test_json_bodies_are_read_whatever_their_keys(frame: Frame) -> None:
+def test_json_bodies_with_any_keys_are_read(frame: Frame) -> None:
     value = fastjson.loads(decode_command(frame.payload).body)
     assert fastjson.loads(fastjson.dumps(value)) == value
 

@@ -73,7 +73,7 @@ class Seen:
         copy = {field: getattr(received, field) for field in fields}
         copy["waited_ms"] = received.store_timestamp - received.born_timestamp
         copy["store_size"] = received.store_size
-        copy["colour"] = received.get_property("colour")
+        copy["color"] = received.get_property("color")
         with self.lock:
             self.messages.append(copy)
         return copy
@@ -119,7 +119,7 @@ def stored(topic: str, *counts: Any) -> Any:
 def sync_send(topic: str) -> str:
     made = producer(topic)
     for i in range(8):
-        one = message(topic, f"body {i}", "TagA", colour="red")
+        one = message(topic, f"body {i}", "TagA", color="red")
         one.set_keys(f"key{i}")
         result = made.send_sync(one)
         assert result.status == SendStatus.OK, result
@@ -129,7 +129,7 @@ def sync_send(topic: str) -> str:
     assert {one["queue_id"] for one in found} == {0, 1, 2, 3}, "queues"
     for one in found:
         number = one["body"].decode()[-1]
-        assert one["keys"] == b"key" + number.encode() and one["tags"] == b"TagA" and one["colour"] == b"red", one
+        assert one["keys"] == b"key" + number.encode() and one["tags"] == b"TagA" and one["color"] == b"red", one
     return "8 in 4 queues"
 
 
@@ -157,7 +157,7 @@ def oneway(topic: str) -> str:
 
 def batch(topic: str) -> str:
     made = producer(topic)
-    result = made.send_batch([message(topic, str(i), colour="red") for i in range(20)])
+    result = made.send_batch([message(topic, str(i), color="red") for i in range(20)])
     assert result.status == SendStatus.OK, result
     made.shutdown()
     found = stored(topic, 1, 20)
@@ -166,7 +166,7 @@ def batch(topic: str) -> str:
         assert found[0]["store_size"] > 20 * 80, found
         return "stored as one message"
     assert [one["body"].decode() for one in found] == [str(i) for i in range(20)], "order"
-    assert all(one["colour"] == b"red" for one in found), "properties"
+    assert all(one["color"] == b"red" for one in found), "properties"
     return "20 in order"
 
 

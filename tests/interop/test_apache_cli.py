@@ -73,7 +73,7 @@ def test_topic_life(pymq: Pymq, apache: ApacheServer) -> None:
 
 
 def test_send_and_tail(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
-    sent = pymq.json("send", topic, "hello 消息", "--tag", "new", "--key", "k1", "--property", "colour=red")
+    sent = pymq.json("send", topic, "hello 消息", "--tag", "new", "--key", "k1", "--property", "color=red")
     assert (sent["status"], sent["broker"]) == ("SEND_OK", BROKER_NAME)
     pymq.ok("send", topic, "--batch", "16", stdin="".join(f"line {i}\n" for i in range(100)))
     probe.wait_for_messages(apache.broker, topic, 101)
@@ -81,7 +81,7 @@ def test_send_and_tail(pymq: Pymq, topic: str, apache: ApacheServer) -> None:
     messages = [json.loads(line) for line in lines]
     assert sorted(m["body"] for m in messages) == sorted(["hello 消息", *(f"line {i}" for i in range(100))])
     (tagged,) = pymq.ok("tail", topic, "--from", "start", "--no-follow", "--tag", "new", "-o", "json").splitlines()
-    assert json.loads(tagged)["properties"]["colour"] == "red"
+    assert json.loads(tagged)["properties"]["color"] == "red"
     assert len(pymq.ok("tail", topic, "--last", "10", "--no-follow", "-o", "raw").splitlines()) == 10
 
 
@@ -107,7 +107,7 @@ def test_groups_and_lag(pymq: Pymq, topic: str) -> None:
     assert json.loads(pymq.ok("group", "describe", group, "-o", "json"))["filters"] == []
 
 
-def test_a_topic_that_is_not_there(pymq: Pymq) -> None:
+def test_a_missing_topic_is_reported(pymq: Pymq) -> None:
     done = pymq.run("topic", "describe", "cli-not-there")
     assert done.returncode == 3
     assert "cli-not-there" in done.stderr and "Traceback" not in done.stderr

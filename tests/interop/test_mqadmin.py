@@ -192,12 +192,12 @@ def test_broker_config(world: World) -> None:
 
 def test_namesrv_config_and_kv(world: World) -> None:
     assert world.server.namesrv in world.admin.run("getNamesrvConfig")
-    update = ("updateKvConfig", "-s", "interop", "-k", "colour", "-v", "red")
+    update = ("updateKvConfig", "-s", "interop", "-k", "color", "-v", "red")
     assert "create or update kv config to namespace success" in world.admin.run(*update)
-    asked = probe.call(world.server.namesrv, 101, {"namespace": "interop", "key": "colour"})
+    asked = probe.call(world.server.namesrv, 101, {"namespace": "interop", "key": "color"})
     assert (asked.code, asked.ext["value"]) == (0, "red")
-    assert "success" in world.admin.run("deleteKvConfig", "-s", "interop", "-k", "colour")
-    assert probe.call(world.server.namesrv, 101, {"namespace": "interop", "key": "colour"}).code == 22
+    assert "success" in world.admin.run("deleteKvConfig", "-s", "interop", "-k", "color")
+    assert probe.call(world.server.namesrv, 101, {"namespace": "interop", "key": "color"}).code == 22
 
 
 def test_order_conf(world: World) -> None:

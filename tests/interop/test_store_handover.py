@@ -64,7 +64,7 @@ def _committed(server: ApacheServer | PymqServer) -> int:
     return int(probe.call(server.broker, 14, ext).ext["offset"])
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_a_directory_moves_to_pymq_and_back(tmp_path: Path) -> None:
     first = ApacheServer(tmp_path / "first")
     try:
         probe.create_topic(first.namesrv, first.broker, TOPIC)
@@ -256,7 +256,7 @@ def _wait_for_saved_offsets(store: Path, wanted: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-def test_pymq_first(tmp_path: Path, killed: bool) -> None:
+def test_a_directory_moves_to_java_and_back(tmp_path: Path, killed: bool) -> None:
     """PyMQ writes, Java serves and adds, PyMQ serves and adds; each ends cleanly or by SIGKILL.
 
     After SIGKILL both sides deliver again what the delay levels' saved offsets do not cover yet, and the Java broker,

@@ -33,7 +33,7 @@ def test_strict_json_means_the_same_to_both_parsers(value: Any) -> None:
 
 
 @given(values)
-def test_what_is_dumped_is_strict_json(value: Any) -> None:
+def test_dumped_text_is_strict_json(value: Any) -> None:
     assert json.loads(dumps(value)) == value == loads(dumps(value))
 
 
@@ -76,11 +76,11 @@ def test_non_standard_json_is_read_as_fastjson_reads_it(text: str, expected: Any
         '{"topic":"T","brokerName":"broker-a","queueId":3,"more":{"x":[1]}}',
     ],
 )
-def test_queues_as_keys_whatever_the_order_of_their_members(key: str) -> None:
+def test_queues_as_keys_with_members_in_any_order(key: str) -> None:
     assert loads("{" + key + ":7}") == {QUEUE: 7}
 
 
-def test_an_object_that_is_no_key_stays_an_object() -> None:
+def test_an_object_that_is_not_a_key_stays_an_object() -> None:
     member = '{"brokerName":"broker-a","queueId":3,"topic":"T"}'
     assert loads("{0:[" + member + "]}") == {"0": [{"brokerName": "broker-a", "queueId": 3, "topic": "T"}]}
 

@@ -33,7 +33,7 @@ def test_an_offset_id_as_a_java_broker_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7F", "7F00000100002A9F000000000005832", "x" * 32, "0" * 30, "0" * 34, "0" * 58])
-def test_other_texts_are_no_offset_id(text: str) -> None:
+def test_other_texts_are_not_offset_ids(text: str) -> None:
     with pytest.raises(ValueError):
         decode_offset_id(text)
 

@@ -164,7 +164,7 @@ def test_unusable_identities_are_refused(world: World, field: str, value: str) -
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"topicConfigSerializeWrapper":[]}', b"\xff\xfe", b"[" * 100_000])
-def test_a_body_that_is_no_registration_is_refused(world: World, body: bytes) -> None:
+def test_an_invalid_registration_body_is_refused(world: World, body: bytes) -> None:
     answer = world.ask(103, {**WHO, "haServerAddr": "h:1"}, body)
     assert answer.code == 1
     assert answer.remark

@@ -60,7 +60,7 @@ def test_missing_topics_go_only_when_asked(table: RouteTable) -> None:
     assert table.topics.names() == ["U"]
 
 
-def test_an_unchanged_version_keeps_what_was_changed_here(table: RouteTable) -> None:
+def test_an_unchanged_version_keeps_local_changes(table: RouteTable) -> None:
     table.register(report(identity(), "T", "U"))
     assert table.topics.wipe_write("broker-a") == 2
     table.register(report(identity(), "T", "U"))
@@ -79,7 +79,7 @@ def test_two_brokers_share_a_topic(table: RouteTable) -> None:
     assert table.topics_of_cluster("nowhere") == []
 
 
-def test_a_slave_learns_its_master_and_brings_no_topics(table: RouteTable) -> None:
+def test_a_slave_learns_its_master_and_adds_no_topics(table: RouteTable) -> None:
     table.register(report(identity(), "T", ha_address="127.0.0.1:10912"))
     master = table.register(report(identity(broker_id=1, port=2), "T", "slave-only"))
     assert (master.address, master.ha_address) == ("127.0.0.1:10911", "127.0.0.1:10912")

@@ -37,7 +37,7 @@ def run(scenario: Any, **options: Any) -> None:
     asyncio.run(main())
 
 
-def test_answers_find_their_requests_whatever_their_order() -> None:
+def test_answers_in_any_order_find_their_requests() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         others_answered = asyncio.Event()
 
@@ -100,7 +100,7 @@ def test_no_answer_in_time_fails_only_that_request() -> None:
     run(scenario)
 
 
-def test_a_connection_that_says_nothing_gets_no_later_requests() -> None:
+def test_an_unresponsive_connection_gets_no_later_requests() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         long_wait = asyncio.ensure_future(client.invoke(server.address, request(SILENT), 0.2))
         with pytest.raises(RequestTimeoutError):
@@ -243,7 +243,7 @@ def test_a_failing_handler_answers_code_1_except_to_oneway_requests() -> None:
     run(scenario, on_request=on_request)
 
 
-def test_without_a_handler_the_server_hears_code_3() -> None:
+def test_without_a_handler_the_server_gets_code_3() -> None:
     async def scenario(server: FakeServer, client: RemotingClient) -> None:
         await client.invoke(server.address, request(ECHO))
         server.push(Command(307, opaque=2))

@@ -109,7 +109,7 @@ def test_one_way_requests_and_stray_responses_are_never_answered() -> None:
     asyncio.run(scenario())
 
 
-def test_logging_is_bounded_whatever_arrives(caplog: pytest.LogCaptureFixture) -> None:
+def test_logging_is_bounded_for_any_input(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with attacked_name_server() as target:
             for _ in range(60):

@@ -169,7 +169,7 @@ def test_an_overlong_request_is_refused(size: int, is_served: bool) -> None:
     serve(talk)
 
 
-def test_a_client_that_says_nothing_is_closed() -> None:
+def test_a_silent_client_is_disconnected() -> None:
     async def talk(server: HttpServer, port: int, pages: Pages) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /sh")

@@ -51,7 +51,7 @@ def test_a_damaged_frame_costs_its_segments_messages(root: Path, tmp_path: Path)
     assert check(tmp_path / "new").sound
 
 
-def test_a_file_that_is_no_compressed_segment_is_named(root: Path) -> None:
+def test_an_invalid_compressed_segment_is_named(root: Path) -> None:
     compress_all(root)
     path = root / "coldlog" / f"{4096:020d}.zst"
     path.write_bytes(b"nothing of the kind")

@@ -93,7 +93,7 @@ def test_a_queue_without_files_is_damage_unless_its_topic_was_deleted(tmp_path: 
     assert any("34 records of topic payments are from before its deletion" in note for note in report.notes)
 
 
-def test_queues_that_a_recovery_removed_are_no_damage(tmp_path: Path) -> None:
+def test_queues_removed_by_a_recovery_are_not_damage(tmp_path: Path) -> None:
     root = small_store(tmp_path / "s")
     shutil.rmtree(root / "consumequeue")
     assert not check(root).sound
@@ -106,7 +106,7 @@ def test_queues_that_a_recovery_removed_are_no_damage(tmp_path: Path) -> None:
     assert any("payments queue 0 has no files: the next start rebuilds its" in note for note in report.notes)
 
 
-def test_records_of_a_recreated_topics_past_are_no_damage(tmp_path: Path) -> None:
+def test_records_older_than_a_recreated_topic_are_not_damage(tmp_path: Path) -> None:
     store = make_store(RealFiles(), ManualClock(), str(tmp_path / "s"))
     store.open()
     for number in range(8):

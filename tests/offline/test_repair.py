@@ -283,7 +283,7 @@ def test_the_target_must_be_elsewhere_and_empty(inside: str, tmp_path: Path) -> 
         repair(directory, RealFiles(), str(tmp_path / "full"), ManualClock())
 
 
-def test_reading_tools_can_not_write(tmp_path: Path) -> None:
+def test_reading_tools_cannot_write(tmp_path: Path) -> None:
     files = ReadOnlyFiles()
     for change in (files.makedirs, files.remove, files.remove_tree):
         with pytest.raises(AssertionError):
@@ -307,9 +307,9 @@ def test_lost_offsets_of_the_first_segment_have_placeholders(tmp_path: Path) -> 
     store.open()
     queue = store._queues.get("orders", 1)
     assert queue is not None
-    neighbours = {0: 2, 1: 2, 10: 12, 11: 12, len(found) - 1: len(found) - 2}
-    for offset, neighbour in neighbours.items():
-        assert queue.unit(offset) == (found[neighbour].offset, found[neighbour].size, PLACEHOLDER_CODE)
+    neighbors = {0: 2, 1: 2, 10: 12, 11: 12, len(found) - 1: len(found) - 2}
+    for offset, neighbor in neighbors.items():
+        assert queue.unit(offset) == (found[neighbor].offset, found[neighbor].size, PLACEHOLDER_CODE)
     left = [record.queue_offset for record in found if record not in victims]
     assert [message.queue_offset for message in read_all(store, "orders", 1)] == left
     for accept in (None, lambda _: True):

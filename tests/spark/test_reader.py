@@ -168,14 +168,14 @@ def test_a_broker_that_refuses_pushed_sql_is_asked_without_it() -> None:
             read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
 
 
-def test_gaps_of_pushed_sql_are_no_losses() -> None:
+def test_gaps_of_pushed_sql_are_not_losses() -> None:
     with filled(300) as cluster:
         cluster.select = lambda raw, wanted: wanted == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
         offsets, reader, _ = read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
         assert offsets == [7] and reader.lost == 0
 
 
-def test_a_filter_of_the_reader_sees_all_and_losses_stay_losses() -> None:
+def test_a_filter_of_the_reader_does_not_hide_losses() -> None:
     wanted = {"filter": "regex", "expression": "^x{190,}$"}
     with filled(1000) as cluster:
         offsets, reader, _ = read(cluster.range(), selected(**wanted))

@@ -156,7 +156,7 @@ def test_the_number_of_named_fields_is_capped(serialize: int, count: int) -> Non
         assert reason(frame[4:]) == ("ext-count" if serialize == 0 else "binary-header")
 
 
-def test_brackets_inside_strings_are_no_nesting() -> None:
+def test_brackets_inside_strings_do_not_count_as_nesting() -> None:
     text = '{{{{{{{{{{[[[[[[[[[["\\' * 50
     command = Command(1, opaque=1, ext={"properties": text})
     assert decode_command(encode_command(command)[4:]).ext == {"properties": text}

@@ -49,7 +49,7 @@ final class RetryScenarios {
         consumer.start();
         DefaultMQProducer producer = harness.producer(topic);
         Message message = new Message(topic, "TagR", "retry-key", utf8("try me"));
-        message.putUserProperty("colour", "red");
+        message.putUserProperty("color", "red");
         SendResult sent = producer.send(message);
         await("the third delivery", () -> seen.size() >= 3);
         for (int times = 0; times < 3; times++) {
@@ -57,7 +57,7 @@ final class RetryScenarios {
             same(times, delivered.getReconsumeTimes(), "reconsumeTimes");
             same(topic, delivered.getTopic(), "topic");
             same("try me", text(delivered.getBody()), "body");
-            same("red", delivered.getProperty("colour"), "property");
+            same("red", delivered.getProperty("color"), "property");
             same("TagR", delivered.getTags(), "tag");
             same(sent.getMsgId(), delivered.getMsgId(), "message id");
         }
