@@ -27,7 +27,7 @@ class StoreSettings:
     index_enabled: bool = True  # messageIndexEnable
     check_crc_on_recover: bool = True  # checkCRCOnRecover
     query_count_max: int = 64  # maxMsgsNumBatch
-    filter_scan_bytes: int = 16_000  # maxFilterMessageSize: consume queue bytes looked at for one filtered pull
+    filter_scan_bytes: int = 16_000  # maxFilterMessageSize: consume queue bytes read for one filtered pull
     transfer_bytes_in_memory: int = 262_144  # maxTransferBytesOnMessageInMemory
     transfer_count_in_memory: int = 32  # maxTransferCountOnMessageInMemory
     transfer_bytes_on_disk: int = 65_536  # maxTransferBytesOnMessageInDisk
@@ -38,7 +38,7 @@ class StoreSettings:
     delay_levels_ms: tuple[int, ...] = parse_delay_levels(DELAY_LEVELS)  # messageDelayLevel
     queue_write_interval_ms: int = 1000  # flushIntervalConsumeQueue: tails go to the page cache
     checkpoint_interval_ms: int = 10_000  # flushConsumeQueueThoroughInterval, shorter: it bounds an unclean start
-    checkpoint_bytes: int = 256 << 20  # so much more in the log moves the checkpoint early: a start reads little more
+    checkpoint_bytes: int = 256 << 20  # log bytes that move the checkpoint early, so that a start reads little more
     queue_tail_bytes: int = 65_536  # a queue's tail is written early when it grows beyond this
     index_batch_count: int = 2048  # records whose keys one tick inserts
     resident_bytes_max: int = 32 << 20  # mapped bytes read before their pages are given back

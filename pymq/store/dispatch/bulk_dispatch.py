@@ -133,5 +133,5 @@ def record_keys(records: Records) -> KeyColumns:
 
 def _with_entries(records: Records) -> Records:
     """Without rollbacks, which can't be looked up by key."""
-    shown = records.sys_flags & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK
-    return records if shown.all() else records.select(np.flatnonzero(shown))
+    visible = records.sys_flags & sysflag.TRANSACTION_MASK != sysflag.TRANSACTION_ROLLBACK
+    return records if visible.all() else records.select(np.flatnonzero(visible))

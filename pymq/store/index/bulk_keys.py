@@ -1,6 +1,6 @@
-"""Finds properties of thousands of records at once with numpy, and makes the index' keys of them.
+"""Finds the properties of thousands of records at once with numpy, and makes the keys of the index of them.
 
-The same keys as :meth:`pymq.store.index.keyed_records.KeyRows.add_record` finds; a property test holds both equal.
+A property test holds the keys equal to those of :meth:`pymq.store.index.keyed_records.KeyRows.add_record`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Int64s = NDArray[np.int64]
 _NONE: Int64s = np.empty(0, np.int64)
 _SEPARATOR = 2
 _SPACE = 32
-_PROBE_STEP = 64  # one in so many records is asked whether it shares its properties before all are
-_PADDING = bytes(16)  # so that a name can be compared at every place
+_PROBE_STEP = 64  # one in this many records is checked for shared properties before all are
+_PADDING = bytes(16)  # lets a name be compared at every place
 
 
 class Found(NamedTuple):
-    """Values of one property: numbers of the records that have it, ascending, and where the values lie in the text."""
+    """Values of one property: the numbers of the records that have it, ascending, and the places of the values."""
 
     owners: Int64s
     starts: Int64s
@@ -34,10 +34,10 @@ class Found(NamedTuple):
 
 
 class Properties:
-    """The properties of many records, joined into one text so that all are searched at once.
+    """The properties of many records, joined into one text that is searched at once.
 
-    Those of one producer often have one size and their names in the same places: then a look at the first record and
-    a comparison of columns finds what otherwise takes a look at every separator.
+    The properties of one producer often have equal sizes, and their names in equal places. Then the first record and a
+    comparison of columns tell what otherwise takes a search at every separator.
     """
 
     def __init__(self, properties: list[bytes]) -> None:
@@ -47,7 +47,7 @@ class Properties:
 
     @cached_property
     def _starts(self) -> Int64s:
-        """Of the separator before each record's."""
+        """The place of the separator before each record's properties."""
         return np.arange(self._count) + np.cumsum(self._sizes) - self._sizes
 
     @cached_property
@@ -56,23 +56,23 @@ class Properties:
 
     @cached_property
     def _rows(self) -> NDArray[np.uint8] | None:
-        """Each record's properties and the separator before them, when all have the same size."""
+        """The separator and the properties of each record, a row each; None when the sizes differ."""
         if not self._count or (self._sizes != self._sizes[0]).any():
             return None
         stride = int(self._sizes[0]) + 1
         return np.frombuffer(self.text, np.uint8, self._count * stride).reshape(self._count, stride)
 
     def find(self, name: bytes) -> Found:
-        """The property of each record that has it: the last one of that name which isn't empty."""
+        """The property of each record that has it: the last one of that name that is not empty."""
         head = b"\x02" + name + b"\x01"
         count = self.text.count(head)
         if not count:
             return Found(_NONE, _NONE, _NONE)
-        alike = self._find_in_columns(head) if count == self._count else None
-        return alike if alike is not None else self._find_at_separators(head)
+        in_columns = self._find_in_columns(head) if count == self._count else None
+        return in_columns if in_columns is not None else self._find_at_separators(head)
 
     def _find_in_columns(self, head: bytes) -> Found | None:
-        """For a name that occurs as often as there are records: None unless it and its value stand in equal places."""
+        """Find a name that occurs once a record. None unless name and value have equal places in all records."""
         rows = self._rows
         at = -1 if rows is None else self.text.find(head, 0, rows.shape[1])
         if rows is None or at < 0:
@@ -103,7 +103,7 @@ class Properties:
         return [text[start:end] for start, end in zip(found.starts.tolist(), found.ends.tolist(), strict=True)]
 
     def shared_value(self, found: Found) -> bytes | None:
-        """The value that all of them have; None when they differ."""
+        """The value that all of the records have; None when they differ."""
         first = self.text[found.starts[0] : found.ends[0]]
         if (found.ends - found.starts != len(first)).any():
             return None
@@ -123,7 +123,7 @@ def key_columns(properties: list[bytes], prefixes: NDArray[np.uint32], offsets: 
 
 
 def templated_keys(templated: TemplatedRecords, offsets: Int64s, times_ms: Int64s) -> KeyColumns | None:
-    """As :func:`key_columns` for records of one mold. None for keys that have to be looked at one by one."""
+    """Do as :func:`key_columns` for templated records. None for keys that must be found one by one."""
     unique, words = templated.values(b"UNIQ_KEY"), templated.values(b"KEYS")
     if words is not None and (words == _SPACE).any():
         return None
@@ -142,13 +142,13 @@ def templated_keys(templated: TemplatedRecords, offsets: Int64s, times_ms: Int64
 def waiting_keys(records: KeyedRecords) -> KeyColumns:
     """The keys of records that waited for the index.
 
-    Records of a batch have one and the same object as properties, which is read once; no other topic's have it.
+    Records of a batch share one object as properties, which is read once. Records of other topics do not share it.
     """
     count = len(records)
     prefixes = _prefixes(records.topics)
     offsets, times_ms = np.array(records.offsets, np.int64), np.array(records.times_ms, np.int64)
     properties = records.properties
-    probes = range(1, count - 1, _PROBE_STEP)  # each looks to both sides, for it may stand at a batch's begin or end
+    probes = range(1, count - 1, _PROBE_STEP)  # each looks to both sides: it may be at the begin or end of a batch
     if not any(properties[i - 1] is properties[i] or properties[i] is properties[i + 1] for i in probes):
         return key_columns(properties, prefixes, offsets, times_ms)
     firsts = [0, *compress(range(1, count), map(is_not, properties, islice(properties, 1, None)))]
@@ -167,15 +167,15 @@ def _prefixes(topics: list[str]) -> NDArray[np.uint32]:
 
 
 def _repeated(once: KeyColumns, starts: Int64s, offsets: Int64s, times_ms: Int64s) -> KeyColumns:
-    """Rows for every record of runs that share their properties; ``once`` has the run's number as offset.
+    """Rows for every record of runs that share their properties.
 
-    ``starts``: where each run begins among the records.
+    ``once``: a row for each key of a run, with the run's number as offset. ``starts``: where each run begins.
     """
     runs = once.offsets
     sizes = np.diff(starts, append=len(offsets))[runs]
     first_rows = np.cumsum(sizes) - sizes
     records = np.arange(sizes.sum()) + np.repeat(starts[runs] - first_rows, sizes)
-    order = np.argsort(records, kind="stable")  # a run with several keys stands there several times
+    order = np.argsort(records, kind="stable")  # a run with several keys has several rows
     return KeyColumns(np.repeat(once.hashes, sizes)[order], offsets[records[order]], times_ms[records[order]])
 
 
@@ -184,7 +184,7 @@ def _split(words: Found, text: bytes) -> Found:
     spaces = np.flatnonzero(np.frombuffer(text, np.uint8) == _SPACE)
     values = np.searchsorted(words.starts, spaces, side="right") - 1
     inside = spaces[(values >= 0) & (spaces < words.ends[values])]
-    # The values don't overlap, so the n-th start and the n-th end are those of one word.
+    # The values don't overlap, so the n-th start and the n-th end belong to one word.
     starts = np.sort(np.concatenate((words.starts, inside + 1)))
     ends = np.sort(np.concatenate((inside, words.ends)))
     filled = ends > starts
@@ -193,7 +193,7 @@ def _split(words: Found, text: bytes) -> Found:
 
 
 def _merged(first: Found, then: Found) -> Found:
-    """Both, ordered by record; what ``first`` has of a record comes first."""
+    """The rows of both, ordered by record. Those of ``first`` come first in each record."""
     owners = np.concatenate((first.owners, then.owners))
     order = np.argsort(owners, kind="stable")
     starts, ends = np.concatenate((first.starts, then.starts)), np.concatenate((first.ends, then.ends))

@@ -1,8 +1,8 @@
 """IndexFile: a hash table on disk from ``topic#key`` to physical offsets (Java: store.index.IndexFile).
 
-Header of 40 bytes, S slots of 4 bytes, N entries of 20 bytes; a slot holds its newest entry's number, an entry the
-number of the one before it. Entry 0 is never used. Written through a mapping whose disk space is reserved first, so
-that a full disk is an error code and not a signal.
+A file has a header of 40 bytes, S slots of 4 bytes and N entries of 20 bytes. A slot holds the number of its newest
+entry, an entry the number of the entry before it. Entry 0 is never used. The file is written through a mapping whose
+disk space is reserved first, so that a full disk is an error code and not a signal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ALLOCATE_BYTES = 4 << 20
 _REPAIR_COUNT = 1 << 18
 _CLEAR_BYTES = 1 << 16
-_PLAIN_COUNT_MAX = 1 << 13  # entries that a roll back goes through one by one
+_PLAIN_COUNT_MAX = 1 << 13  # with more entries a roll back uses numpy
 
 IndexEntry = tuple[int, int, int]  # key hash, physical offset, store timestamp ms
 
@@ -37,7 +37,7 @@ class IndexFile:
     """One file. ``count`` is the number of the next entry: 1 when empty, the entry limit when full. Times are ms."""
 
     def __init__(self, files: Files, path: str, slot_count: int, entry_count: int, *, create: bool = False) -> None:
-        """Opens or makes the file. Raises StoreError for another geometry, OSError when there is no space."""
+        """Open or make the file. Raises StoreError for another geometry, OSError when there is no space."""
         self.path = path
         self.name = int(path.rpartition("/")[2])
         self._slot_count = slot_count
@@ -66,22 +66,22 @@ class IndexFile:
 
     @property
     def sane(self) -> bool:
-        """False when the header can't be true: the file is to be made again."""
+        """False when the header can't be true: then the file has to be made again."""
         return self.count <= self._entry_limit and self.begin_ms >= 0 and 0 <= self.begin_offset <= self.end_offset
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def preset(self, begin_ms: int, begin_offset: int) -> None:
-        """What a following file inherits from the end of the one before it."""
+        """Set the begin of a new file to the end of the one before it."""
         self.begin_ms = self.end_ms = begin_ms
         self.begin_offset = self.end_offset = begin_offset
         self._prepare(1)
         self._write_header()
 
     def insert(self, entries: list[IndexEntry]) -> int:
-        """Adds as many as there is room for, one by one: the plain way. Returns how many.
+        """Add entries one by one, as many as there is room for; return their number.
 
-        Raises OSError; then none is in.
+        Raises OSError; then none is added.
         """
         taken = min(len(entries), self._entry_limit - self.count)
         if taken <= 0:
@@ -103,7 +103,7 @@ class IndexFile:
         return taken
 
     def insert_bulk(self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]) -> int:
-        """The same as :meth:`insert`, vectorised: chains inside the batch are found by a stable sort by slot."""
+        """Do as :meth:`insert` with numpy: a stable sort by slot finds the chains inside the batch."""
         import numpy as np  # noqa: PLC0415 - only stores with keys pay for it
 
         taken = min(len(hashes), self._entry_limit - self.count)
@@ -143,7 +143,7 @@ class IndexFile:
         return taken
 
     def roll_back(self, count: int) -> None:
-        """Keeps entries below number ``count`` and makes the slots again from them, whatever they held."""
+        """Keep the entries below number ``count``, and make all slots again from them."""
         count = min(count, self.count)
         view = self._prepare(count)
         self._clear_slots(view)
@@ -160,7 +160,7 @@ class IndexFile:
         self._write_header()
 
     def _clear_slots(self, view: memoryview) -> None:
-        """Writes only where something is: a table of a few keys is nearly all zeros."""
+        """Zero the slots. Writes only where they are not zero: a table of a few keys is nearly empty."""
         for at in range(INDEX_HEADER_SIZE_BYTES, self._entries_at, _CLEAR_BYTES):
             size = min(_CLEAR_BYTES, self._entries_at - at)
             zeros = bytes(size)
@@ -168,7 +168,7 @@ class IndexFile:
                 view[at : at + size] = zeros
 
     def _fill_slots_plain(self, view: memoryview, count: int) -> int:
-        """As :meth:`_fill_slots`, without numpy: most starts have few entries to look at."""
+        """Do as :meth:`_fill_slots` without numpy: most starts find few entries."""
         raw = self._file.pread(self._entries_at + INDEX_ENTRY_SIZE_BYTES, INDEX_ENTRY_SIZE_BYTES * (count - 1))
         newest = {entry[0] % self._slot_count: number for number, entry in enumerate(INDEX_ENTRY.iter_unpack(raw), 1)}
         for place, number in newest.items():
@@ -176,7 +176,7 @@ class IndexFile:
         return len(newest)
 
     def _fill_slots(self, count: int) -> int:
-        """Makes each slot the number of its newest entry below ``count``; returns how many are used."""
+        """Set each slot to the number of its newest entry below ``count``; return the number of slots in use."""
         import numpy as np  # noqa: PLC0415
 
         slots, entries = self._tables()
@@ -187,12 +187,12 @@ class IndexFile:
                 self._entries_at + INDEX_ENTRY_SIZE_BYTES * start, INDEX_ENTRY_SIZE_BYTES * (end - start)
             )
             places = np.frombuffer(raw, entries.dtype)["hash"].astype(np.int64) % self._slot_count
-            # Numbers ascend and the last assignment to a slot counts: the newest entry of each chain.
+            # Numbers ascend, and the last assignment to a slot counts: that of the newest entry.
             slots[places] = np.arange(start, end)
         return int(np.count_nonzero(slots))
 
     def count_below(self, physical_offset: int) -> int:
-        """The entry count of a file without entries of records from ``physical_offset`` on (offsets ascend)."""
+        """The entry count that the file has without the records from ``physical_offset`` on. Offsets ascend."""
         low, high = 1, self.count
         while low < high:
             middle = (low + high) // 2
@@ -213,7 +213,7 @@ class IndexFile:
         self.end_ms, self.end_offset = store_ms, physical_offset
 
     def _prepare(self, count: int) -> memoryview:
-        """Reserves the space of the table and of entries below ``count``; returns the writable mapping."""
+        """Reserve the space of the table and of entries below ``count``; return the writable mapping."""
         needed = self._entries_at + INDEX_ENTRY_SIZE_BYTES * count
         if needed > self._allocated_to:
             limit = self._entries_at + INDEX_ENTRY_SIZE_BYTES * self._entry_limit
@@ -265,7 +265,7 @@ class IndexFile:
             if entry_hash == key_hash and store_ms <= end_ms:
                 found.append(physical_offset)
             if before >= number:
-                break  # a damaged chain: numbers only go down
+                break  # the chain is damaged: numbers must descend
             number = before
         return found
 
@@ -275,7 +275,7 @@ class IndexFile:
         return self._view
 
     def release(self) -> None:
-        """Gives the mapped pages back to the system."""
+        """Give the mapped pages back to the system."""
         if self._view is not None:
             self._file.release(self._view)
 

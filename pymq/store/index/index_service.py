@@ -1,4 +1,4 @@
-"""The key index: queues up keys of committed records, inserts them in bulk off the answer's path, finds by key."""
+"""IndexService: the key index. Keys of committed records wait, and are inserted in bulk after the answer is sent."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pymq.store.log.log_record import Scanned, has_index_entries, parse_record
 from pymq.store.scan.scanner import End, scan
 from pymq.store.settings import StoreSettings
 
-_BULK_COUNT_MIN = 32  # below this numpy costs more than it saves, and a quiet broker need not import it
-_PLAIN_COUNT_MAX = 512  # keys inserted one by one in a go, while numpy is not there yet
-_PENDING_COUNT_MAX = 1 << 16  # more than this waits in the log instead of in memory
-_COLUMNS_COUNT = 4096  # hashed keys inserted in one go, which costs the less for each the more there are
+_BULK_COUNT_MIN = 32  # with fewer keys numpy costs more than it saves, and a quiet broker need not import it
+_PLAIN_COUNT_MAX = 512  # keys inserted one by one at a time, while numpy is not loaded
+_PENDING_COUNT_MAX = 1 << 16  # more records do not wait in memory: they are read from the log again
+_COLUMNS_COUNT = 4096  # hashed keys inserted together: more keys cost less each
 _RELEASE_COUNT = 1 << 18  # entries inserted before the mapped pages are given back
 
 
 class IndexService:
-    """All index files of a store. One thread calls it, :meth:`sync` may run in another."""
+    """All index files of a store. One thread calls everything; only :meth:`sync` may run in another."""
 
     def __init__(self, files: Files, directory: str, log: CommitLog, clock: Clock, settings: StoreSettings) -> None:
         self._files = files
@@ -37,14 +37,14 @@ class IndexService:
         self._clock = clock
         self._settings = settings
         self.files: list[IndexFile] = []
-        self.bulk_ready = True  # a server turns it off until numpy is loaded, for loading it holds up the event loop
+        self.bulk_ready = True  # a server turns it off until numpy is loaded, which would block the event loop
         self.problem: str | None = None  # why keys wait; None when all is well
-        self._columns: list[KeyColumns] = []  # hashed keys that wait, before those of:
+        self._columns: list[KeyColumns] = []  # hashed keys that wait; their records come before the pending ones
         self._pending = KeyedRecords()
-        self._behind_from: int | None = None  # keys of records from here on are read from the log again
-        self._sealed_ms = 0  # end time of the newest file that is full: RocketMQ's indexMsgTimestamp
+        self._behind_from: int | None = None  # the index can't follow: it reads records from here on from the log
+        self._sealed_ms = 0  # end time of the newest full file: RocketMQ's indexMsgTimestamp
         self._inserted = 0
-        self._lock = Lock()  # guards the two below; never held while the disk works, for the owning thread takes it
+        self._lock = Lock()  # guards the two sets below; never held while the disk works
         self._sync_lock = Lock()  # a file being synced must not be closed
         self._unsynced: set[IndexFile] = set()
         self._directory_unsynced = False
@@ -52,7 +52,7 @@ class IndexService:
     # -- opening ------------------------------------------------------------------------------------------------
 
     def load(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
-        """Opens the files and takes back what may not have reached the disk.
+        """Open the files and drop entries that may not have reached the disk.
 
         Returns the physical offset from which on keys have to be inserted. Raises StoreError for another geometry.
         """
@@ -78,7 +78,7 @@ class IndexService:
         return self._load_foreign(checkpoint, log_min_offset, clean=clean)
 
     def _is_stillborn(self, name: str) -> bool:
-        """True for a file whose maker died before giving it its size; it is removed."""
+        """True for a file without a size, left by a crash while it was made. The file is removed."""
         file = self._files.open(f"{self._directory}/{name}")
         size = file.size()
         file.close()
@@ -87,7 +87,7 @@ class IndexService:
         return size == 0
 
     def _load_foreign(self, checkpoint: Checkpoint, log_min_offset: int, *, clean: bool) -> int:
-        """Files that PyMQ's checkpoint doesn't vouch for: RocketMQ's rule, but what is deleted is made again."""
+        """Keep files by RocketMQ's rule where PyMQ's checkpoint does not vouch for them. The others are made again."""
         start = None
         while not clean and self.files and self.files[-1].end_ms > checkpoint.index_ms:
             start = self.files[-1].begin_offset
@@ -120,7 +120,7 @@ class IndexService:
             file.close()
 
     def truncate(self, log_end: int) -> None:
-        """Entries of records from ``log_end`` on are dropped, so that no key leads behind the log."""
+        """Drop the entries of records from ``log_end`` on, so that no key points behind the log."""
         self._pending.truncate(log_end)
         self._columns = [columns.below(log_end) for columns in self._columns]
         while self.files and self.files[-1].count > 1 and self.files[-1].end_offset >= log_end:
@@ -133,7 +133,7 @@ class IndexService:
     # -- inserting ----------------------------------------------------------------------------------------------
 
     def add(self, topic: str, properties: bytes, physical_offset: int, store_ms: int) -> None:
-        """Queues one record's keys; inserts at once when many wait."""
+        """Let one record's keys wait; insert at once when many wait."""
         if self._behind_from is not None:
             return
         self._pending.add(topic, properties, physical_offset, store_ms)
@@ -142,8 +142,9 @@ class IndexService:
             self._bound_pending()
 
     def add_columns(self, columns: KeyColumns) -> None:
-        """Queues the keys of many records; inserts at once when many wait. When the index can't follow, they are left
-        to the log.
+        """Let the keys of many records wait; insert at once when many wait.
+
+        When the index can't follow, it reads them from the log later.
         """
         self.bulk_ready = True  # numpy is loaded: it made the columns
         if self._behind_from is not None or not len(columns.offsets):
@@ -159,7 +160,7 @@ class IndexService:
             self._bound_pending()
 
     def extend(self, records: KeyedRecords) -> None:
-        """Queues the records of one commit. When the index can't follow, they are left to the log."""
+        """Let the records of one commit wait. When the index can't follow, it reads them from the log later."""
         if self._behind_from is not None:
             return
         self._pending.extend(records)
@@ -193,9 +194,9 @@ class IndexService:
         return bool(self._pending or self._columns) or self._behind_from is not None
 
     def work(self) -> None:
-        """Inserts one batch of what waits. On a full disk it pauses (:attr:`problem` says so) and tries again.
+        """Insert one batch of the keys that wait. A full disk pauses it (:attr:`problem`), and it tries again.
 
-        So it does after an error that only a bug can cause: messages are stored and served without their keys.
+        An error that only a bug can cause pauses it too: messages are stored and served without their keys.
         """
         if self._behind_from is not None and not self._pending:
             self._read_behind()
@@ -229,7 +230,7 @@ class IndexService:
         )
 
     def drain(self) -> None:
-        """Inserts everything that waits, unless the disk is full."""
+        """Insert all keys that wait, unless the disk is full."""
         while self.waiting:
             before = self.next_offset, self.pending_count
             self.work()
@@ -237,7 +238,7 @@ class IndexService:
                 return
 
     def release(self) -> None:
-        """Gives the mapped pages of the newest file back to the system."""
+        """Give the mapped pages of the newest file back to the system."""
         if self.files:
             self._inserted = 0
             self.files[-1].release()
@@ -256,7 +257,7 @@ class IndexService:
                     return
 
     def _insert(self, records: KeyedRecords) -> None:
-        """Inserts the records' keys. Raises OSError; those in already stay then: a key found twice is answered once."""
+        """Insert the records' keys. Raises OSError; inserted keys stay then, and :meth:`find` skips their doubles."""
         if len(records) < _BULK_COUNT_MIN or not self.bulk_ready:
             self._insert_plain(records)
             return
@@ -288,19 +289,19 @@ class IndexService:
         self._note_inserted(done)
 
     def _note_inserted(self, count: int) -> None:
-        """Gives the mapped pages back now and then."""
+        """Give the mapped pages back from time to time."""
         self._inserted += count
         if self._inserted >= _RELEASE_COUNT:
             self.release()
 
     def _writable_file(self) -> IndexFile:
-        """The newest file, or a new one when that is full."""
+        """The newest file, or a new one when it is full."""
         newest = self.files[-1] if self.files else None
         return newest if newest is not None and not newest.full else self._make_file(newest)
 
     @contextmanager
     def _changing(self, file: IndexFile) -> Iterator[None]:
-        """Counts the file as changed afterwards: a sync that runs meanwhile may have come too early for the change."""
+        """Count the file as changed afterwards: a sync that runs meanwhile may miss the change."""
         try:
             yield
         finally:
@@ -329,10 +330,10 @@ class IndexService:
     # -- finding ------------------------------------------------------------------------------------------------
 
     def find(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """Records of the topic that have the key, newest first; both are compared with the record itself.
+        """Records of the topic that have the key, newest first. The record itself proves topic and key.
 
-        Damaged records are left out. When nothing else is found, raises CorruptRecordError or UnreadableError: it may
-        have been the one looked for.
+        Damaged records are left out. If they are all there is, raises CorruptRecordError or UnreadableError: one of
+        them may be the record that is looked for.
         """
         self.drain()
         key_hash = index_key_hash(topic, key)
@@ -341,7 +342,7 @@ class IndexService:
         seen: set[int] = set()
         damage: StoreError | None = None
         for file in reversed(self.files):
-            # Other keys may share the hash, so the file is asked for more than is wanted.
+            # Other keys may share the hash, so more entries are looked up than records are wanted.
             for offset in file.find(key_hash, begin_ms, end_ms, count_max * 4 + 64):
                 if offset in seen:
                     continue
@@ -367,12 +368,12 @@ class IndexService:
     # -- durability, cleaning -----------------------------------------------------------------------------------
 
     def position(self) -> tuple[int, int, int, int]:
-        """(next offset, newest file's name, its entry count, RocketMQ's indexMsgTimestamp) as of now."""
+        """(next offset, newest file's name, its entry count, RocketMQ's indexMsgTimestamp) as they are now."""
         newest = self.files[-1] if self.files else None
         return self.next_offset, newest.name if newest else 0, newest.count if newest else 0, self._sealed_ms
 
     def sync(self) -> None:
-        """What was inserted before the call is on the disk. Safe from another thread; raises OSError."""
+        """Bring what was inserted before the call to the disk. Safe from another thread. Raises OSError."""
         with self._sync_lock:
             with self._lock:
                 changed, self._unsynced = self._unsynced, set()
@@ -389,9 +390,9 @@ class IndexService:
                 raise
 
     def take_old_files(self, log_min_offset: int, durable_name: int) -> list[IndexFile]:
-        """Takes files out of use whose records are all gone: for :meth:`delete_file`.
+        """Take files out of use whose records are all deleted, for :meth:`delete_file`.
 
-        Never the newest one, nor that which the last checkpoint names (``durable_name``): recovery starts from it.
+        The newest file stays, and the one that the last checkpoint names (``durable_name``): recovery starts from it.
         """
         old: list[IndexFile] = []
         while len(self.files) > 1 and self.files[0].end_offset < log_min_offset and self.files[0].name < durable_name:
@@ -399,7 +400,7 @@ class IndexService:
         return old
 
     def delete_file(self, file: IndexFile) -> None:
-        """Closes and removes a file that was taken out. Safe from another thread; raises OSError."""
+        """Close and remove a file that was taken out of use. Safe from another thread. Raises OSError."""
         self._close_file(file)
         self._files.remove(file.path)
 

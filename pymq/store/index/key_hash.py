@@ -1,4 +1,4 @@
-"""Key hashes in bulk: the same numbers as ``index_key_hash``, thousands at a time with numpy."""
+"""Calculates key hashes in bulk with numpy. The numbers equal those of ``index_key_hash``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_KEY_SIZE_MAX_BYTES = 256  # longer keys, and those with other than ASCII characters, take the plain way
+_KEY_SIZE_MAX_BYTES = 256  # longer keys, and keys that are not ASCII, are hashed one by one
 
 
 @lru_cache(maxsize=1024)
 def topic_hash(topic: str) -> int:
-    """The hash of ``topic#`` as an unsigned number: what every key hash of the topic begins with."""
+    """The hash of ``topic#`` as an unsigned number. Every key hash of the topic continues it."""
     return string_hash(topic + "#") & 0xFFFFFFFF
 
 
@@ -57,15 +57,16 @@ def _hashes_of_size(
 
     if size == 0:
         return _finished(prefixes)
-    # Every place of the text as the start of a key: indexing copies the wanted ones, row by row.
+    # A view with every place of the text as the start of a key; indexing copies the wanted rows.
     rows = np.ndarray((len(text) - size + 1,), np.dtype((np.void, size)), text, 0, (1,))[starts]
     hashes = hashes_of_letters(rows.view(np.uint8).reshape(len(starts), size), prefixes)
     return _plain_hashes(text, starts, size, prefixes) if hashes is None else hashes
 
 
 def hashes_of_letters(letters: NDArray[np.uint8], prefixes: NDArray[np.uint32] | int) -> NDArray[np.int64] | None:
-    """The hashes of keys of one size, a row each; ``prefixes``: of each one's topic, or of all. None for other than
-    short ASCII keys.
+    """The hashes of keys of one size, a row each; None unless they are short ASCII keys.
+
+    ``prefixes``: the :func:`topic_hash` of each key's topic, or one for all.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -90,7 +91,7 @@ def _plain_hashes(text: bytes, starts: NDArray[np.int64], size: int, prefixes: N
 
 
 def _finished(hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """As an index entry has them: the absolute value of the signed number, 0 for the one that has none."""
+    """The hashes as in index entries: absolute values of signed numbers, 0 for the number that has none."""
     import numpy as np  # noqa: PLC0415
 
     values: NDArray[np.int64] = np.abs(hashes.view(np.int32).astype(np.int64))

@@ -1,6 +1,6 @@
-"""Records whose keys wait for the index, and the keys themselves, in columns: bulk work needs no loop over rows.
+"""Columns of records whose keys wait for the index, and of keys, so that bulk work needs no loop over rows.
 
-A send only notes its record's properties; keys are found in them when the index takes a batch, off the answer's path.
+A send only notes its record's properties. The index finds the keys in them later, after the answer is sent.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Java: the unique key first, then every word of KEYS. The last value of a name counts; a record has each rarely twice.
+# Java: the unique key first, then every word of KEYS. The last value of a name counts, but doubles are rare.
 _KEYS = re.compile(rb"(?:\A|(?<=\x02))(UNIQ_KEY|KEYS)\x01([^\x02]+)")
 
 
 class KeyColumns(NamedTuple):
-    """Keys that are hashed already, in the order of their records' physical offsets."""
+    """Hashed keys, in the order of their records' physical offsets."""
 
     hashes: NDArray[np.int64]
     offsets: NDArray[np.int64]
     times_ms: NDArray[np.int64]
 
     def below(self, end: int) -> KeyColumns:
-        """Those of records below physical offset ``end``."""
+        """The keys of records below the physical offset ``end``."""
         count = int(self.offsets.searchsorted(end))
         return KeyColumns(self.hashes[:count], self.offsets[:count], self.times_ms[:count])
 
 
 def joined(parts: list[KeyColumns]) -> KeyColumns:
-    """All of them, one behind the other."""
+    """All parts, joined in their order."""
     if len(parts) == 1:
         return parts[0]
     import numpy as np  # noqa: PLC0415 - it made the columns
@@ -39,7 +39,7 @@ def joined(parts: list[KeyColumns]) -> KeyColumns:
 
 
 class KeyedRecords:
-    """Records, one row each, in the order of their physical offsets. ``properties`` may leave out what is no key."""
+    """Records, one row each, in the order of their physical offsets. ``properties`` need hold the keys only."""
 
     __slots__ = ("offsets", "properties", "times_ms", "topics")
 
@@ -53,8 +53,8 @@ class KeyedRecords:
         return len(self.offsets)
 
     def add(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
-        """One record, unless it can't have keys."""
-        # Both names that are looked up by have these letters in them.
+        """Add one record, unless it can't have keys."""
+        # Both property names that hold keys contain these letters.
         if b"KEY" in properties:
             self.topics.append(topic)
             self.properties.append(properties)
@@ -62,7 +62,7 @@ class KeyedRecords:
             self.times_ms.append(store_ms)
 
     def extend(self, other: KeyedRecords) -> None:
-        """All rows of ``other`` behind these."""
+        """Append all rows of ``other``."""
         self.topics += other.topics
         self.properties += other.properties
         self.offsets += other.offsets
@@ -78,14 +78,14 @@ class KeyedRecords:
         return rows
 
     def drop_first(self, count: int) -> None:
-        """Forgets the first ``count`` rows."""
+        """Drop the first ``count`` rows."""
         del self.topics[:count]
         del self.properties[:count]
         del self.offsets[:count]
         del self.times_ms[:count]
 
     def truncate(self, end: int) -> None:
-        """Forgets records from physical offset ``end`` on."""
+        """Drop the records from the physical offset ``end`` on."""
         count = len(self)
         while count and self.offsets[count - 1] >= end:
             count -= 1
@@ -94,7 +94,7 @@ class KeyedRecords:
 
 
 class KeyRows:
-    """Keys, one row each. Rows stand in the order of their records' physical offsets."""
+    """Keys, one row each, in the order of their records' physical offsets."""
 
     __slots__ = ("keys", "offsets", "times_ms", "topics")
 
@@ -108,7 +108,7 @@ class KeyRows:
         return len(self.keys)
 
     def add_record(self, topic: str, properties: bytes, offset: int, store_ms: int) -> None:
-        """A row for each key in a record's properties."""
+        """Add a row for each key in a record's properties."""
         found = dict(_KEYS.findall(properties))
         unique_key = found.get(b"UNIQ_KEY")
         if unique_key:

@@ -16,7 +16,7 @@ from pymq.store.log.log_record import magic_positions, parse_record
 
 log = logging.getLogger(__name__)
 
-REFUSED_COUNT_MAX = 10_000  # records remembered; for a disk that loses more, a list is of no use
+REFUSED_COUNT_MAX = 10_000  # records kept in memory; for a disk that loses more, a list is of no use
 # How far before a block the search begins for a record that reaches into it.
 _SEARCH_BACK_BYTES = (1 << 13, 1 << 16, 1 << 20, 1 << 24)
 

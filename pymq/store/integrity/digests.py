@@ -31,7 +31,7 @@ from pymq.store.log.doubts import Doubts, Span
 WORK_BYTES = 8 << 20  # digested in one call of :meth:`Digests.work`: about a millisecond
 CATCH_UP_BYTES_MAX = 64 << 20  # a start that finds more without digests leaves it to the scrubber
 RESIDENT_BYTES_MAX = 8 << 20  # mapped bytes digested before their pages are given back, to keep memory small
-EXPLAINED_COUNT_MAX = 1024  # damaged blocks whose explanation is remembered
+EXPLAINED_COUNT_MAX = 1024  # damaged blocks whose explanation is cached
 
 
 def block_digests(data: memoryview) -> bytes:

@@ -32,7 +32,7 @@ FILES_PER_SWEEP = 16
 
 
 class Expiry:
-    """Deletes old data. One thread calls everything; only :meth:`work` may run in another, one call at a time."""
+    """Deletes old data. One thread calls everything; another may call :meth:`work`, one call at a time."""
 
     def __init__(
         self,

@@ -226,7 +226,7 @@ def _stands_for_damage(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool
 
 
 def unit_fits(queue: ConsumeQueue, offset: int, log: CommitLog) -> bool:
-    """True for a blank or placeholder unit, and one that points below the log or at this queue's record of the offset."""
+    """True for a blank or placeholder unit, and for one that points below the log or at its own record."""
     physical_offset, size, code = queue.unit(offset)
     if (size == BLANK_UNIT_SIZE and physical_offset == 0) or (code == PLACEHOLDER_CODE and size > 0):
         return True

@@ -64,8 +64,9 @@ class StoreReader:
         return self._log.read(offset, size_max)
 
     def tail_digest(self, end: int, tail_bytes: int) -> str:
-        """xxh3-64 in hex of the ``tail_bytes`` bytes of the log before the physical offset ``end``. Raises as read_log,
-        also when the log does not hold all of them.
+        """xxh3-64 in hex of the ``tail_bytes`` bytes of the log before the physical offset ``end``.
+
+        Raises as :meth:`read_log`, also when the log does not hold all of them.
         """
         return tail_digest(self._log, end, tail_bytes)
 
@@ -86,7 +87,7 @@ class StoreReader:
         return iter(self._queues)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """First readable offset; 0 for a queue without messages ever."""
+        """First readable offset; 0 for a queue that never had a message."""
         queue = self._queues.get(topic, queue_id)
         return queue.min_offset if queue else 0
 
@@ -96,7 +97,7 @@ class StoreReader:
         return queue.max_offset if queue else None
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The next message's offset; 0 for a queue without messages ever."""
+        """The next message's offset; 0 for a queue that never had a message."""
         queue = self._queues.get(topic, queue_id)
         return queue.max_offset if queue else 0
 

@@ -66,7 +66,7 @@ def truncate_log(
     fails.
     """
     store = MessageStore(
-        root=root, files=files, clock=clock, settings=settings, owner="pymq: cut", log_directory=log_directory
+        root=root, files=files, clock=clock, settings=settings, owner="pymq: truncate", log_directory=log_directory
     )
     store.open()
     try:
