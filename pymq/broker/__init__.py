@@ -1,1 +1,1 @@
-"""The broker: topics, groups, cursors and clients around one message store, answering one table of requests."""
+"""The broker: one message store with topics, groups, cursors and clients, and one table of requests."""

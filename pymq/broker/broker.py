@@ -1,4 +1,4 @@
-"""Broker: the composition root. Makes the parts, wires them to the table of requests, runs the periodic work."""
+"""Broker: gives the parts servers, an event loop and name servers, and changes their role."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from pymq.store.store import RecoveryReport
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-DISK_THREAD_COUNT = 6  # one for the sync of the log, others for what may take long beside it
+DISK_THREAD_COUNT = 6  # one for the sync of the log, the others for slow work beside it
 # Java clients of 4.2 to 4.4 send to this port by default (vipChannelEnabled).
 FAST_PORT_DISTANCE = 2
 
 
 class Broker:
-    """One broker on one store directory. ``parts`` holds everything it is made of while it serves in a role."""
+    """One broker on one store directory. ``parts`` is None unless it serves in a role."""
 
     def __init__(self, config: BrokerConfig, *, clock: Clock, files: Files, rng: random.Random) -> None:
         self.config = config
@@ -69,7 +69,9 @@ class Broker:
         self._files = files
         self._rng = rng
         self.parts: BrokerParts | None = None
-        self._recovered: BrokerParts | None = None  # they do not serve yet, the group is being asked
+        self._recovered: BrokerParts | None = (
+            None  # recovered parts that do not serve yet: other members are asked for the lost tail
+        )
         self.switch: RoleSwitch | None = None
         self._role_file = RoleFile(files, config.store_path_root_dir)
         self._role_file_lock = asyncio.Lock()
@@ -89,16 +91,16 @@ class Broker:
         self._disk_threads: WorkerThreads | None = None
 
     async def start(self, is_stopping: Callable[[], bool] = lambda: False) -> str:
-        """Looks for another master, listens, opens the store, registers; returns the address clients are told.
+        """Look for another master, listen, open the store and register; return the address that clients use.
 
-        Raises UsageError beside another master of its name, OSError for a port that is taken, StoreError for a
-        directory that can't be served, StoppedError when ``is_stopping`` says so during a recovery: cancelling can't
-        end that. Then call :meth:`stop`.
+        Raises UsageError beside another master of its name, OSError for a port in use, StoreError for a directory that
+        can't be served, and StoppedError when ``is_stopping`` returns True during a recovery, which can't be cancelled.
+        Then call :meth:`stop`.
         """
         config = self.config
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
-        self._client = RemotingClient(clock=self._clock)
+        self._client = RemotingClient(clock=self._clock, on_lost=self._connection_lost)
         self._network = SocketNetwork(self._client)
         self._startup_check = StartupCheck(
             config=config,
@@ -120,7 +122,9 @@ class Broker:
         self._bulk_work = BulkWork(self._disk_threads)
         config.broker_role = role_name_at_start(record, config.broker_role)
         if record.broker_id != record.configured_id:
-            log.warning("id %d is kept, not %d as configured: %s", record.broker_id, record.configured_id, record.why)
+            log.warning(
+                "this broker keeps id %d, %d is configured: %s", record.broker_id, record.configured_id, record.why
+            )
         parts = await self._open_parts(role, is_stopping)
         await self.save(self.switch.opened())
         await self._listen_for_slaves()
@@ -131,12 +135,12 @@ class Broker:
         return self.address
 
     async def wait_failed(self) -> None:
-        """Returns never; raises what keeps a broker that had started from serving on: a change of its role failed."""
+        """Wait forever, or raise the error of a change of role, after which this broker can't serve."""
         assert self._failure is not None
         await asyncio.shield(self._failure)
 
     async def stop(self) -> None:
-        """Unregisters, answers what waits, writes everything and marks the stop as clean. May be called twice."""
+        """Unregister, answer what waits, save everything and mark the stop as clean. May be called twice."""
         self._is_stopping = True
         if self._role_change is not None:
             await asyncio.wait([self._role_change])
@@ -173,10 +177,10 @@ class Broker:
         try:
             await self.save(self.switch.record)
         except StoreError as error:
-            log.warning("what the group's master is could not be noted: %s", error)
+            log.warning("the role of the group's master could not be saved: %s", error)
 
     async def _open_parts(self, role: Role, is_stopping: Callable[[], bool] = lambda: False) -> BrokerParts:
-        """Opens a store in this role."""
+        """Open the store and make the parts of this role."""
         assert self._disk_threads is not None and self._network is not None and self.switch is not None
         assert self._bulk_work is not None
         self.config.broker_id = role.broker_id
@@ -198,7 +202,7 @@ class Broker:
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
         _tell_recovery(self.recovery)
-        # What a slave lacks may come any moment, much at once.
+        # A master may send much to a slave at any moment.
         self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
         recovered_tail = None
         if parts.replication.tail_recovery.is_in_doubt:
@@ -232,7 +236,7 @@ class Broker:
             self._failure.set_exception(error)
 
     def refuse(self, why: str) -> None:
-        """See :class:`Steps`, as with all that follow."""
+        """See :class:`Steps`, also for the methods below."""
         self._stop_jobs()
         self.server.fast_path = None
         self.server.dispatcher = ClosedDispatcher(why)
@@ -263,7 +267,7 @@ class Broker:
             why=why,
         )
         log.warning(
-            "%d messages between offsets %d and %d are cut from the log and kept in %s: %s",
+            "%d messages between offsets %d and %d are truncated from the log and kept in %s: %s",
             truncate.message_count,
             truncate.start,
             truncate.end,
@@ -272,7 +276,7 @@ class Broker:
         )
 
     async def save(self, record: RoleRecord) -> None:
-        async with self._role_file_lock:  # so that no older record comes behind a newer one
+        async with self._role_file_lock:  # an older record must not replace a newer one
             await asyncio.to_thread(self._role_file.save, record)
 
     async def open(self, role: Role) -> None:
@@ -283,13 +287,13 @@ class Broker:
 
     async def announce(self) -> None:
         assert self.parts is not None
-        # Who was connected before is unknown to these parts: a new connection brings a new heartbeat.
+        # These parts know no client yet. A new connection brings a new heartbeat.
         self.server.close_connections()
         self._serve(self.parts)
         self._register_soon()
 
     def _serve(self, parts: BrokerParts) -> Registrar:
-        """Answers requests with these parts from now on; they are registered by what is returned."""
+        """Answer requests with these parts from now on; return what registers them."""
         assert self._bulk_work is not None
         self.server.dispatcher = broker_dispatcher(parts)
         self.server.fast_path = parts.requests.fast_path
@@ -315,7 +319,7 @@ class Broker:
             self._jobs = None
 
     async def _answer_all(self, parts: BrokerParts) -> None:
-        """Whatever waits for an answer gets one, the true one if slaves are quick; nothing new is taken."""
+        """Refuse new writes, and answer every request that waits; answers for slaves get their usual time first."""
         parts.end_turn()
         parts.store.refuse_writes("the broker stops, or changes its role: send again in a moment", by="stop")
         await self._answer_waiting(parts)
@@ -325,7 +329,7 @@ class Broker:
         parts.leave_group("this broker stops, or changes its role")
 
     async def _answer_waiting(self, parts: BrokerParts) -> None:
-        """SYNC_FLUSH: what was committed is brought to the disk and answered before the connections go."""
+        """SYNC_FLUSH: sync what was committed, and answer it before the connections end."""
         waiting_answers = parts.messages.waiting_answers
         if waiting_answers.is_awaiting_sync:
             try:
@@ -334,7 +338,7 @@ class Broker:
                 waiting_answers.sync_failed(str(error))
 
     async def _await_slaves(self, parts: BrokerParts) -> None:
-        """SYNC_MASTER: slaves have their usual time to confirm what was sent."""
+        """SYNC_MASTER: give slaves their usual time to confirm what was sent."""
         confirmed, sync_mode = asyncio.Event(), parts.replication.sync_mode
         parts.messages.waiting_answers.when_confirmed(confirmed.set)
         if not sync_mode.is_refusing:
@@ -362,7 +366,7 @@ class Broker:
             self.parts.metadata.filter_servers.disconnect(connection)
 
     async def _listen_for_slaves(self) -> None:
-        """A master takes connections of slaves. Raises UsageError when the port that was set is taken."""
+        """Listen for slaves of a master. Raises UsageError when the configured port is in use."""
         parts, config = self.parts, self.config
         if parts is None or not isinstance(parts.side, MasterSide):
             return
@@ -385,7 +389,7 @@ class Broker:
 
     def _make_registrar(self, parts: BrokerParts) -> Registrar:
         assert self._client is not None
-        registrar = Registrar(
+        return Registrar(
             client=self._client,
             gather=asyncio.gather,
             clock=self._clock,
@@ -398,11 +402,13 @@ class Broker:
             on_refused=parts.master_monitor.note_refused,
             filter_servers=parts.metadata.filter_servers.addresses,
         )
-        self._client.on_lost = registrar.note_lost
-        return registrar
+
+    def _connection_lost(self, address: str) -> None:
+        if self._registrar is not None:
+            self._registrar.note_lost(address)
 
     def _register_soon(self) -> None:
-        """Starts a round of registrations unless one runs."""
+        """Start a round of registrations if it is due and none runs."""
         if self._registrar is None or not self._registrar.is_due():
             return
         if self._registration is None or self._registration.done():
@@ -410,7 +416,7 @@ class Broker:
 
 
 async def _awaited(begin: Callable[[Callable[[T], None]], None]) -> T:
-    """What a callback brings, which may come when nobody waits any more."""
+    """Return the value that a callback brings. It is ignored when the wait was cancelled."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     begin(lambda value: None if future.done() else future.set_result(value))
     return await future
@@ -421,15 +427,15 @@ async def _pause(duration_ms: int) -> None:
 
 
 def _tell_recovery(report: RecoveryReport) -> None:
-    """Says what an operator should know of the start: an unclean stop, what was cut, what is damaged."""
+    """Log what an operator should know of the start: an unclean stop, a truncated log, damage."""
     if not report.clean:
         log.warning(
-            "the last stop was unclean: %d records read again, %d bytes cut, the log ends at %d",
+            "the last stop was unclean: %d records were read again, %d bytes truncated, the log ends at %d",
             report.records_scanned,
             report.truncated_bytes,
             report.log_end,
         )
     for start, end in report.damaged:
-        log.error("the log is damaged from offset %d to %d: what was there can't be read", start, end)
+        log.error("the log is damaged from offset %d to %d: its messages there can't be read", start, end)
     for note in report.notes:
         log.warning("%s", note)

@@ -25,7 +25,7 @@ from pymq.store.store import MessageStore, tags_codes
 
 
 class MessageRequests:
-    """The commonest requests. Listens to the store's arrivals."""
+    """The parts that answer the commonest requests. They listen to the store's arrivals."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class MessageRequests:
 
     @property
     def fast_path(self) -> FastSends | FastPulls:
-        """What a server offers each frame first. A slave takes no sends."""
+        """The fast path, which a server calls first with each frame. A slave takes no sends."""
         return self.fast_sends if self._is_master else self.fast_pulls
 
     def jobs(self) -> list[Job]:
-        """Answers pulls whose time is over."""
+        """Return the job that answers pulls whose time is over."""
         return [Job("parked pulls", TICK_PERIOD_MS, self.long_polls.tick)]
 
     def _on_arrival(self, topic: str, queue_id: int, max_offset: int, units: bytes) -> None:

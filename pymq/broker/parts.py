@@ -221,7 +221,7 @@ class BrokerParts:
     # -- serving -------------------------------------------------------------------------------------------------
 
     def jobs(self) -> list[Job]:
-        """The periodic work, for the event loop to run."""
+        """Return the periodic work, for the event loop to run."""
         return [
             *self.requests.jobs(),
             *self.messages.jobs(),

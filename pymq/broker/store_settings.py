@@ -1,4 +1,4 @@
-"""What of a broker's configuration its store is opened with."""
+"""store_settings: the part of a broker's configuration that its store is opened with."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pymq.store.settings import StoreSettings
 
 
 def store_settings(config: BrokerConfig) -> StoreSettings:
-    """The store's part of a broker's configuration, which is fixed while it is open.
+    """Return the store's part of a broker's configuration, which is fixed while the store is open.
 
-    Limits that may change at run time are applied by those who ask (Reader, QueryHandlers); the store has their ends.
+    Callers of the store (Reader, QueryHandlers) apply limits that may change at run time; the store has their maxima.
     """
     known = config.settings()
 

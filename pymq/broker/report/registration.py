@@ -45,7 +45,7 @@ class RegistrationRequests:
     """Requests for a round before its time, and callbacks that wait for one. Made before the :class:`Registrar`."""
 
     def __init__(self, config: BrokerConfig, wake: Callable[[], None]) -> None:
-        """``wake`` is called for each request, so that a round may begin at once."""
+        """``wake`` is called with each request, so that a round can begin at once."""
         self._config = config
         self._wake = wake
         self._waiting: list[Callable[[], None]] = []

@@ -13,7 +13,7 @@ from pymq.store.store import MessageStore
 
 
 class Upkeep:
-    """What keeps a store within its limits."""
+    """The parts that keep a store within its limits."""
 
     def __init__(self, *, config: BrokerConfig, clock: Clock, store: MessageStore, run_in_thread: RunInThread) -> None:
         self.cleaner = Cleaner(config=config, clock=clock, store=store, run_in_thread=run_in_thread)

@@ -18,6 +18,7 @@ from pymq.broker.addresses import own_address
 from pymq.broker.replication.replicated_tables import OFFSETS
 from pymq.broker.replication.slave.apache_copy import REQUEST_MODES, TIMER_METRICS, ApacheCopy, timer_check_row
 from pymq.broker.replication.slave.offset_push import OffsetPush
+from pymq.broker.replication.slave.pending_offsets import PendingOffsets
 from pymq.broker.replication.slave.table_taker import TableTaker
 from pymq.clock import Clock
 from pymq.config import BrokerConfig
@@ -56,7 +57,7 @@ class MetadataCopy:
         master: Callable[[], str],
         taker: TableTaker,
         apache: ApacheCopy,
-        push: OffsetPush,
+        pending: PendingOffsets,
         savers: Iterable[Callable[[], object]],
         on_log_end: Callable[[int], None] = lambda log_end: None,
     ) -> None:
@@ -68,8 +69,7 @@ class MetadataCopy:
         self._master = master
         self._taker = taker
         self._apache = apache
-        self._push = push
-        push.on_difference = self._ask_for_all_offsets
+        self._push = OffsetPush(network, pending, self._ask_for_all_offsets)
         self._savers = tuple(savers)
         self._on_log_end = on_log_end
         self._address = ""
@@ -294,7 +294,7 @@ def metadata_copy(
                 TIMER_METRICS: config_tables.saver("timermetrics", "timingCount"),
             },
         ),
-        push=OffsetPush(network, metadata.pending_offsets),
+        pending=metadata.pending_offsets,
         savers=(metadata.cursors.tick, delays.tick, metadata.pending_offsets.tick),
         on_log_end=ha_client.note_master_end,
     )

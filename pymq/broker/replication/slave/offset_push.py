@@ -33,7 +33,8 @@ Done = Callable[[str], None]
 class OffsetPush:
     """One round at a time, of what waits when it starts. An offset waits on until the master has answered for it."""
 
-    def __init__(self, network: Network, pending: PendingOffsets) -> None:
+    def __init__(self, network: Network, pending: PendingOffsets, on_difference: Callable[[], None]) -> None:
+        """``on_difference`` runs when the master's offset is not the one that was sent: the slave's is wrong then."""
         self._network = network
         self._pending = pending
         self._waiting: list[PendingOffset] = []
@@ -44,8 +45,7 @@ class OffsetPush:
         self._dropped_count = 0
         self._first_dropped = ""
         self._is_closed = False
-        # Called when the master's offset is another one than was sent, so that the slave's is wrong.
-        self.on_difference: Callable[[], None] = lambda: None
+        self._on_difference = on_difference
 
     @property
     def has_work(self) -> bool:
@@ -108,10 +108,10 @@ class OffsetPush:
                 self._dropped_count += 1
                 if self._dropped_count == 1:
                     self._first_dropped = f"{pending}, it is dropped: {answer.remark}"
-                self.on_difference()
+                self._on_difference()
             # A RocketMQ master takes it and answers nothing more.
             elif answer.ext and answer.ext.get("offset") != str(pending.offset):
-                self.on_difference()
+                self._on_difference()
         else:
             self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"
 

@@ -49,9 +49,8 @@ class Setup:
         for number in range(count):
             self.pending.note("g", "T", number, 7)
         self.master = Master()
-        self.push = OffsetPush(self.master, self.pending)
+        self.push = OffsetPush(self.master, self.pending, self._note_difference)
         self.differences = 0
-        self.push.on_difference = self._note_difference
         self.ended: list[str] = []
         self.push.start(MASTER, self.ended.append)
 
