@@ -12,10 +12,10 @@ import org.apache.rocketmq.filter.expression.EvaluationContext;
 import org.apache.rocketmq.filter.expression.Expression;
 
 /**
- * Runs expressions over messages with Apache RocketMQ's own classes, on the path its broker takes.
+ * Runs expressions over messages with Apache RocketMQ's own classes, on the same path as its broker.
  *
- * Input lines: "P base64" adds a message (its raw property string), "E base64" asks an expression.
- * Each expression is answered with one line: "E" when it does not compile, else one letter a message:
+ * Input lines: "P base64" adds a message (its raw property string), "E base64" evaluates an expression.
+ * The output has one line for each expression: "E" when it does not compile, else one letter per message:
  * T true, F false, N null, X an exception.
  */
 public class Make {

@@ -103,7 +103,7 @@ func once(bodies []string, from, to int) error {
 	return nil
 }
 
-// held counts the topic's queues that a consumer holds, as it tells operators; what it tells has an internal type.
+// held counts the topic's queues that a consumer reports to operators; the report has an internal type.
 func held(c rocketmq.PushConsumer, topic string) (count int) {
 	told := reflect.ValueOf(c).MethodByName("GetConsumerRunningInfo").Call([]reflect.Value{reflect.ValueOf(false)})
 	for _, queue := range told[0].Elem().FieldByName("MQTable").MapKeys() {
@@ -114,7 +114,7 @@ func held(c rocketmq.PushConsumer, topic string) (count int) {
 	return count
 }
 
-// awaitShares waits until each consumer holds count queues of the topic, and still does a while later.
+// awaitShares waits until each consumer holds count queues of the topic, and still after a while.
 func awaitShares(topic string, count int, consumers ...rocketmq.PushConsumer) error {
 	inARow := 0
 	return await(fmt.Sprintf("shares of %d queues", count), func() bool {
@@ -135,7 +135,7 @@ func clustering(h *harness, topic string) (string, error) {
 		return "", err
 	}
 	defer first.Shutdown()
-	// Its first rebalance must be over: one that still takes queues as the only member looks like one that shares them.
+	// Its first rebalance must be over: a lone member that still takes queues looks like one that shares them.
 	if err := awaitShares(topic, 4, first); err != nil {
 		return "", err
 	}
@@ -279,7 +279,7 @@ func offsetsSurvive(h *harness, topic string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		// A handler's last word is counted after it has returned: a shutdown before that commits less than was consumed.
+		// A handler's result is counted after its return: a shutdown before that commits too little.
 		counted := func() bool {
 			left, known := c.GetOffsetDiffMap()[topic]
 			return known && left == 0 && len(got.bodies()) >= part[1]-part[0]

@@ -17,7 +17,7 @@ const (
 	sideBySide  = 5
 )
 
-// A scenario returns a word about what it saw, or why the server failed it.
+// A scenario returns a word about its result, or the server's fault as an error.
 type scenario func(harness *harness, topic string) (string, error)
 
 type harness struct {
@@ -53,7 +53,7 @@ func (h *harness) print(r report) {
 	fmt.Println(string(line))
 }
 
-// await polls until the condition holds, and fails with what it waited for.
+// await polls until the condition holds, and fails with the name of the condition.
 func await(what string, condition func() bool) error {
 	deadline := time.Now().Add(waitLimit)
 	for !condition() {

@@ -63,7 +63,7 @@ func (h *harness) stored(topic string, count int) ([]*primitive.MessageExt, erro
 	if err != nil {
 		return nil, err
 	}
-	// Without a subscription it can't be started.
+	// It needs a subscription to start.
 	if err := puller.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (h *harness) stored(topic string, count int) ([]*primitive.MessageExt, erro
 	if err != nil {
 		return nil, err
 	}
-	// A pull of an empty queue stays with the broker for 20 s: the queues are read side by side, and left there.
+	// A pull of an empty queue waits at the broker for 20 s: read the queues concurrently and leave those pulls.
 	arrivals := make(chan *primitive.MessageExt)
 	enough := make(chan struct{})
 	defer close(enough)
@@ -101,7 +101,7 @@ func (h *harness) stored(topic string, count int) ([]*primitive.MessageExt, erro
 	return found, nil
 }
 
-// readQueue hands on every message of a queue from its start, until it is told that there are enough.
+// readQueue passes on every message of a queue from its start, until enough is closed.
 func readQueue(puller rocketmq.PullConsumer, queue *primitive.MessageQueue, arrivals chan<- *primitive.MessageExt,
 	enough <-chan struct{}) {
 	offset := int64(0)

@@ -4,16 +4,16 @@
 const assert = require('node:assert/strict');
 const { createRequire } = require('node:module');
 
-// The modules are kept in the cache, not beside this file.
+// The modules are in the cache, not beside this file.
 const { Consumer, Message, Producer } = createRequire(`${process.env.INTEROP_MODULES}/`)('ali-ons');
 
 const [namesrv, prefix, ...wanted] = process.argv.slice(2);
 const WAIT_MS = 120000;
-// The client's own 3 s are little on a busy machine: a second try is a second message.
+// The client's default of 3 s is too short on a busy machine, and a second try is a second message.
 const CALL_TIMEOUT_MS = 30000;
 const quiet = { info() {}, debug() {}, warn() {}, error(...words) { console.error(...words); } };
 
-// Asked for by the constructor, used only to find name servers over HTTP.
+// Required by the constructor, but used only to find name servers over HTTP.
 const httpclient = { request() { throw new Error('the name server is given, nothing should be asked over HTTP'); } };
 
 const STABLE_POLLS = 20;
@@ -96,7 +96,7 @@ const scenarios = {
     assert.equal(got.keys, 'key1');
     assert.equal(got.properties.color, 'röd');
     assert.equal(got.msgId, result.msgId);
-    // The client sets none: the broker has to.
+    // The client sets none, so the broker must.
     assert.ok(got.properties.UNIQ_KEY, 'no UNIQ_KEY');
     assert.equal(got.queueOffset, 0);
     return 'all fields';
@@ -121,7 +121,7 @@ const scenarios = {
     const seen = [ [], [] ];
     const first = await consumer(topic);
     collect(first, topic, '*', seen[0]);
-    // Its first rebalance must be over: one that still takes queues as the only member looks like one that shares them.
+    // Its first rebalance must be over: a lone member that still takes queues looks like one that shares them.
     await untilShared(topic, 4, first);
     const second = await consumer(topic);
     collect(second, topic, '*', seen[1]);
@@ -196,7 +196,7 @@ const scenarios = {
       collect(one, topic, '*', seen);
       await until('its messages', () => seen.length >= to - from);
       assert.deepEqual(bodies(seen).map(Number).sort((x, y) => x - y), numbers(from, to).map(Number));
-      // The offset of the last message is noted only after its handler has returned.
+      // The offset of the last message is recorded only after its handler has returned.
       await new Promise(resolve => setImmediate(resolve));
       await one.close();
     }
@@ -204,7 +204,7 @@ const scenarios = {
   },
 };
 
-// Waits until each consumer holds count queues of the topic, and still does a while later.
+// Waits until each consumer holds count queues of the topic, and still after a while.
 async function untilShared(topic, count, ...consumers) {
   const held = one => [ ...one.processQueueTable.values() ].filter(({ messageQueue }) => messageQueue.topic === topic);
   let inARow = 0;

@@ -17,10 +17,10 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
  * Runs mqadmin commands one after the other in one JVM: a line of tab separated words in, a line of JSON out.
- * Words that start with "!" make the clients that some commands ask about.
+ * Words that start with "!" start the clients that some commands query.
  */
 public final class AdminDriver {
-    /** The client's own 3 s are little on a busy machine. */
+    /** The client's default of 3 s is too short on a busy machine. */
     private static final int CALL_TIMEOUT_MS = 30_000;
 
     private static String namesrv;
@@ -57,7 +57,7 @@ public final class AdminDriver {
         System.exit(0);
     }
 
-    /** Some command objects hold a client that can be started once: each run gets a fresh set. */
+    /** Some command objects hold a client that starts only once: each run gets a new set. */
     private static void runCommand(String[] words) {
         FreshCommands.forget();
         MQAdminStartup.main0(words, null);
@@ -69,7 +69,7 @@ public final class AdminDriver {
         }
     }
 
-    /** Some commands never end by themselves: they are interrupted once they have printed the text. */
+    /** Some commands never end: interrupt them after they have printed the text. */
     private static void runUntil(ByteArrayOutputStream printed, String text, String[] words) throws Exception {
         Thread endless = new Thread(() -> runCommand(words));
         endless.start();
@@ -80,7 +80,7 @@ public final class AdminDriver {
         endless.join();
     }
 
-    /** A client's shutdown waits up to 3 s for a thread that polls an empty queue; waking it changes nothing else. */
+    /** A client's shutdown waits up to 3 s for a thread that polls an empty queue; waking it has no other effect. */
     private static void hurryShutdowns(Thread main) {
         Thread hurrier = new Thread(() -> {
             while (true) {

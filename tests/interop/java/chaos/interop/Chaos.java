@@ -14,11 +14,11 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Sends, whatever happens to the brokers, until its standard input ends: NAMESRV TOPIC THREADS PAUSE_MS.
+ * Sends through all broker failures until its standard input ends: NAMESRV TOPIC THREADS PAUSE_MS.
  *
  * One line for each send of COUNT messages, numbered from NUMBER on: "ok QUEUE OFFSET IDS SENDER NUMBER COUNT" when it
  * was acknowledged, "stored STATUS …" when it was stored but not confirmed, "refused CODE …", and "unknown ERROR …" when
- * no answer came. A sender never uses a number again; "end SENDER NUMBERS" says how many it used.
+ * no answer came. A sender never uses a number again; "end SENDER NUMBERS" gives their number.
  */
 public final class Chaos {
     private static final int BATCH_SIZE = 5;
@@ -40,7 +40,7 @@ public final class Chaos {
     }
 
     public static void main(String[] args) throws Exception {
-        // Whatever the client library prints must not end up among the lines of this program.
+        // Output of the client library must not mix with the lines of this program.
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
         System.setOut(System.err);
         DefaultMQProducer producer = new DefaultMQProducer("chaos-load");
@@ -62,7 +62,7 @@ public final class Chaos {
             threads.add(thread);
         }
         while (System.in.read() >= 0) {
-            // Only its end matters.
+            // Its end is the signal to stop.
         }
         isOver = true;
         for (Thread thread : threads) {

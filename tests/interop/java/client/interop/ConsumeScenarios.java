@@ -27,7 +27,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Push consumers: sharing, broadcasting, order, filters, and where a group starts and goes on. */
+/** Push consumers: sharing, broadcasting, order, filters, and where a group starts and continues. */
 final class ConsumeScenarios {
     static void addTo(Harness harness) {
         harness.add("clustering", ConsumeScenarios::clustering);
@@ -110,7 +110,7 @@ final class ConsumeScenarios {
         leaves.start();
         awaitShares(topic, 2, stays, leaves);
         leaves.shutdown();
-        // The broker must tell the one that stays: without its notice this takes a rebalance period of 20 s.
+        // The broker must notify the remaining member: otherwise this takes a rebalance period of 20 s.
         awaitShares(topic, 4, stays);
         DefaultMQProducer producer = harness.producer(topic);
         send(producer, topic, 0, 20);
@@ -224,7 +224,7 @@ final class ConsumeScenarios {
     }
 
     static String tagHashCollision(Harness harness, String topic) throws Exception {
-        // "Aa" and "BB" have the same Java hash: the queue entries alone can't tell them apart.
+        // "Aa" and "BB" have the same Java hash: the queue entries alone cannot distinguish them.
         DefaultMQProducer producer = harness.producer(topic);
         List<String> seen = list();
         DefaultMQPushConsumer consumer = harness.consumer(topic);

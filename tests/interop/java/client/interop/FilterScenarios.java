@@ -15,7 +15,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
-/** Class filter mode, through filter servers. Of ten messages 0 to 9 of a round the filter wants 2, 3, 5 and 7. */
+/** Class filter mode, through filter servers. Of the messages 0 to 9 of a round the filter matches 2, 3, 5 and 7. */
 final class FilterScenarios {
     private static final String FILTER = "pymq.filters.sql92";
     private static final String EXPRESSION = "size IN ('2', '3', '5', '7')";
@@ -64,7 +64,7 @@ final class FilterScenarios {
         return consumer;
     }
 
-    /** A backlog first, then what arrives while pulls wait. */
+    /** First a backlog, then messages that arrive during long polling. */
     private static String twice(Harness harness, String topic, String name, String source) throws Exception {
         DefaultMQProducer producer = harness.producer(topic);
         send(producer, topic, 0);
@@ -73,14 +73,14 @@ final class FilterScenarios {
         await("the backlog", () -> seen.size() >= WANTED.size());
         exactly(seen, 1);
         send(producer, topic, 1);
-        await("what came", () -> seen.size() >= 2 * WANTED.size());
+        await("the matches", () -> seen.size() >= 2 * WANTED.size());
         exactly(seen, 2);
         consumer.shutdown();
         producer.shutdown();
         return "twice " + WANTED;
     }
 
-    /** One of two filter servers is killed from outside while messages come: none is lost. */
+    /** One of two filter servers is killed from outside while messages arrive: none is lost. */
     private static String killed(Harness harness, String topic) throws Exception {
         DefaultMQProducer producer = harness.producer(topic);
         List<String> seen = list();

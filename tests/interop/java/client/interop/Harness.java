@@ -15,9 +15,9 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
-/** Runs scenarios side by side, prints one JSON line each, and makes the clients they use. */
+/** Runs scenarios concurrently, prints one JSON line for each, and creates their clients. */
 final class Harness {
-    /** Thrown by a scenario that the server under test says it does not offer. */
+    /** Thrown by a scenario when the server under test does not support it. */
     static final class NotServed extends Exception {
         NotServed(String message) {
             super(message);
@@ -29,7 +29,7 @@ final class Harness {
     }
 
     static final long WAIT_MS = 120_000;
-    /** The client's own 3 s are little on a busy machine. */
+    /** The client's default of 3 s is too short on a busy machine. */
     static final int CALL_TIMEOUT_MS = 30_000;
     private static final int STABLE_POLLS = 20;
     private static final int SIDE_BY_SIDE = 5;
@@ -153,12 +153,12 @@ final class Harness {
         consumer.setMqClientApiTimeout(CALL_TIMEOUT_MS);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(4);
-        // A shutdown stores the offsets: those of handlers that are about to return must be among them.
+        // A shutdown stores the offsets: wait for handlers that are about to return.
         consumer.setAwaitTerminationMillisWhenShutdown(WAIT_MS);
         return consumer;
     }
 
-    /** The enum lives in another package in each of the two client versions. */
+    /** The enum is in a different package in each of the two client versions. */
     static void broadcast(DefaultMQPushConsumer consumer) throws Exception {
         setEnum(consumer, "setMessageModel", "BROADCASTING");
     }
@@ -175,8 +175,8 @@ final class Harness {
     }
 
     /**
-     * Waits until the queues of the topic are shared out: each consumer holds count of them, and still does a while
-     * later. One that just joins passes through every number on its way to all queues, before it hears of the others.
+     * Waits until each consumer holds count queues of the topic, and still after a while. A consumer that just joined
+     * takes all queues step by step, passing every number, before it knows of the others.
      */
     static void awaitShares(String topic, int count, DefaultMQPushConsumer... consumers) throws InterruptedException {
         int[] inARow = {0};

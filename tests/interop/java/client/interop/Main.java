@@ -18,7 +18,7 @@ public final class Main {
         FilterScenarios.addTo(harness);
         boolean good = harness.runAll(Arrays.asList(args).subList(2, args.length));
         out.flush();
-        // Client threads that are no daemons must not keep a finished run alive.
+        // Non-daemon threads of clients must not keep a finished run alive.
         System.exit(good ? 0 : 1);
     }
 }

@@ -25,7 +25,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Consumers that ask: the pull consumer with every status, long polling, and the lite pull consumer. */
+/** Pulling consumers: the pull consumer with every status, long polling, and the lite pull consumer. */
 @SuppressWarnings("deprecation")
 final class PullScenarios {
     private static final long SEEK_AGAIN_AFTER_MS = 5_000;
@@ -111,7 +111,7 @@ final class PullScenarios {
         for (int round = 0; round < 3; round++) {
             long offset = round;
             Future<PullResult> parked = waiter.submit(() -> consumer.pullBlockIfNotFound(queue, "*", offset, 32));
-            // Gives the request a chance to be parked; the outcome is right either way.
+            // Gives the request a chance to be parked; the outcome is the same either way.
             Thread.sleep(150);
             sendTo(producer, topic, 2, "L" + round);
             PullResult result = parked.get();
@@ -158,7 +158,7 @@ final class PullScenarios {
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
         consumer.commit(new HashSet<>(queues), true);
         for (MessageQueue queue : queues) {
-            // A commit is one-way: an answered call behind it shows that it left before the connection closes.
+            // A commit is one-way: a later answered call proves that it left before the connection closes.
             consumer.offsetForTimestamp(queue, 0L);
         }
         consumer.shutdown();
@@ -189,7 +189,7 @@ final class PullScenarios {
         return "seek works";
     }
 
-    /** Seeks again when nothing or something old comes: both client versions lose a seek that meets a running pull. */
+    /** Repeats a seek without effect: both client versions lose a seek during a running pull. */
     private static void seekUntil(DefaultLitePullConsumer consumer, MessageQueue queue, long offset, List<String> wanted)
         throws Exception {
         List<String> last = new ArrayList<>();

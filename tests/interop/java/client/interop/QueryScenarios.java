@@ -17,7 +17,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Looking things up: by key, by unique key, by offset id, by time. */
+/** Look-ups by key, by unique key, by offset id and by time. */
 final class QueryScenarios {
     static void addTo(Harness harness) {
         harness.add("query_by_key", QueryScenarios::queryByKey);
@@ -43,7 +43,7 @@ final class QueryScenarios {
         return "found by both keys";
     }
 
-    /** The index is built behind the log, so a look-up may come too early. */
+    /** The index is built behind the log, so a look-up may be too early. */
     private static List<MessageExt> awaitKey(DefaultMQProducer producer, String topic, String key, int count)
         throws Exception {
         List<MessageExt> found = new ArrayList<>();

@@ -23,7 +23,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** What comes again or comes later: retries, dead letters, delayed messages, and request-reply. */
+/** Later deliveries: retries, dead letters, delayed messages, and request-reply. */
 final class RetryScenarios {
     static void addTo(Harness harness) {
         harness.add("retry", RetryScenarios::retry);
@@ -81,7 +81,7 @@ final class RetryScenarios {
         DefaultMQProducer producer = harness.producer(topic);
         producer.send(new Message(topic, utf8("poison")));
         await("two tries", () -> tries.size() >= 2);
-        // A consumer that looks for a topic without a route asks again only every 30 s: wait for the route first.
+        // A consumer of a topic without a route asks for it only every 30 s: wait for the route first.
         await("the dead letter topic", () -> {
             try {
                 return SendScenarios.stored(producer, "%DLQ%" + topic) > 0;
@@ -117,8 +117,8 @@ final class RetryScenarios {
         });
         consumer.start();
         DefaultMQProducer producer = harness.producer(topic);
-        // A consumer whose first heartbeat and first rebalance meet is told that its subscription is not the latest, and
-        // pulls again 3 seconds later: the order tells something only once every queue is being pulled.
+        // A consumer whose first heartbeat and first rebalance coincide is refused as outdated and pulls again 3 seconds
+        // later: the order is meaningful only after every queue is being pulled.
         List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
         for (MessageQueue queue : queues) {
             producer.send(new Message(topic, "TagD", "warm-up", utf8("warm-up")), queue);
@@ -133,7 +133,7 @@ final class RetryScenarios {
         await("two delayed messages", () -> seen.size() >= 2);
         same("level 1", text(seen.get(0).getBody()), "the first to come");
         same("level 2", text(seen.get(1).getBody()), "the second to come");
-        // Level 1 is one second: coming earlier is wrong, coming later only slow.
+        // Level 1 is one second: an earlier delivery is wrong, a later one only slow.
         long waited = seen.get(0).getStoreTimestamp() - seen.get(0).getBornTimestamp();
         check(waited >= 900, "a level 1 message came after " + waited + " ms");
         same(topic, seen.get(0).getTopic(), "topic");
@@ -162,7 +162,7 @@ final class RetryScenarios {
         server.start();
         Harness.awaitShares(topic, 4, server);
         DefaultMQProducer producer = harness.producer(topic);
-        // Of the four overloads only this one waits for the answer in 5.3.3: there the others return on the send.
+        // In 5.3.3 only this overload of four waits for the answer: the others return after the send.
         CompletableFuture<Message> answer = new CompletableFuture<>();
         producer.request(new Message(topic, utf8("how are you")), (queues, message, key) -> queues.get(0), null,
             new RequestCallback() {

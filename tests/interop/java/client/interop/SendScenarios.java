@@ -26,7 +26,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Every way to send, and what the broker answers to it. */
+/** Every way to send, with the broker's answers. */
 final class SendScenarios {
     static void addTo(Harness harness) {
         harness.add("sync_send", SendScenarios::syncSend);

@@ -28,7 +28,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** SQL92 with every consumer of the client. Of ten messages n0 to n9 the expression wants n2, n4, n5, n6 and n8. */
+/** SQL92 with every consumer of the client. Of the messages n0 to n9 the expression matches n2, n4, n5, n6 and n8. */
 final class SqlScenarios {
     private static final String EXPRESSION =
         "size BETWEEN 2 AND 8 AND color <> 'blue' AND TAGS IN ('even', 'five') AND missing IS NULL";
@@ -58,7 +58,7 @@ final class SqlScenarios {
         }
     }
 
-    /** A backlog first, then what arrives while pulls wait. */
+    /** First a backlog, then messages that arrive during long polling. */
     static String push(Harness harness, String topic) throws Exception {
         DefaultMQProducer producer = harness.producer(topic);
         send(producer, topic);
@@ -71,7 +71,7 @@ final class SqlScenarios {
         await("the backlog", () -> seen.size() >= WANTED.size());
         exactly(seen, 1);
         send(producer, topic);
-        await("what came", () -> seen.size() >= 2 * WANTED.size());
+        await("the matches", () -> seen.size() >= 2 * WANTED.size());
         exactly(seen, 2);
         consumer.shutdown();
         producer.shutdown();
@@ -114,7 +114,7 @@ final class SqlScenarios {
         consumer.start();
         List<String> seen = new ArrayList<>();
         Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(topic);
-        // The client takes SQL only to brokers whose version it knows, which is told by the first heartbeat to them.
+        // The client sends SQL only to brokers whose version it knows from its first heartbeat to them.
         MQClientInstance client = consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory();
         client.updateTopicRouteInfoFromNameServer(topic);
         client.sendHeartbeatToAllBrokerWithLock();

@@ -14,7 +14,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Sends until the broker is gone, again for each line ROUND on standard input: NAMESRV TOPIC THREADS.
+ * Sends until the broker is gone, once for each line ROUND on standard input: NAMESRV TOPIC THREADS.
  *
  * Prints "ok QUEUE OFFSET SENDER NUMBER" for each acknowledged message, "end SENDER NUMBERS" when a sender gives up
  * (numbers 0 to NUMBERS-1 were tried), and "done ROUND". Sender 0 only waits until the broker takes messages.
@@ -34,7 +34,7 @@ public final class Load {
     }
 
     public static void main(String[] args) throws Exception {
-        // Whatever the client library prints must not end up among the lines of this program.
+        // Output of the client library must not mix with the lines of this program.
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
         System.setOut(System.err);
         DefaultMQProducer producer = new DefaultMQProducer("java-load");

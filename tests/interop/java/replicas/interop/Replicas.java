@@ -17,7 +17,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer and a consumer that do what standard input says, on brokers whose master and slaves come and go.
+ * A producer and a consumer that take commands from standard input, on brokers whose master and slaves come and go.
  *
  * NAMESRV TOPIC. Lines: "send BODY" prints "sent BODY STATUS OFFSET" or "failed BODY CODE REMARK"; "consume GROUP" starts the
  * consumer, which prints "got BODY"; "suspend" and "resume" are its own.
