@@ -96,7 +96,7 @@ class WaitingAnswers:
     def synced(self, position: int) -> None:
         """Take note that everything up to log ``position`` is on the disk."""
         self._synced = max(self._synced, position)
-        self._store.confirm(synced=self._synced)
+        self._store.confirm(synced_offset=self._synced)
         self._release_ready()
 
     def release_confirmed(self) -> None:

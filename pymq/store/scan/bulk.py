@@ -34,7 +34,7 @@ from pymq.store.scan.scanner import End, Window, is_blank, is_torn, read_piece
 from pymq.store.scan.templates import RecordTemplate, TemplatedRecords, template_of
 
 PIECE_BYTES = 1 << 20  # columns of larger pieces don't fit the processor's caches: a third slower at 4 MiB
-_TEMPLATED_COUNT = 4  # after so many neighbors of one size, more of them are looked for at once
+_EQUAL_COUNT_MIN = 4  # after so many neighbors of one size, more of them are looked for at once
 _MAGIC = int.from_bytes(MAGIC_V1.to_bytes(4, "big", signed=True), sys.byteorder, signed=True)
 _FIT_PART_MIN = 0.75  # when a smaller part of the records fits the template, _columns reads them all
 _PROBE_COUNT = 8  # records that are compared first
@@ -108,16 +108,16 @@ def _chain(piece: bytes) -> tuple[Int64s, int]:
     """
     parts: list[Int64s] = []
     starts: list[int] = []
-    at, last, alike, before = 0, len(piece) - RECORD_OVERHEAD_BYTES, 0, 0
+    at, last, equal_count, before = 0, len(piece) - RECORD_OVERHEAD_BYTES, 0, 0
     while at <= last:
         size = _unpack_size(piece, at)[0]
         if size < RECORD_OVERHEAD_BYTES or at + size > len(piece):
             break
-        alike = alike + 1 if size == before else 0
-        if alike == _TEMPLATED_COUNT:
+        equal_count = equal_count + 1 if size == before else 0
+        if equal_count == _EQUAL_COUNT_MIN:
             more = _equal_sizes(piece, at, size)
             parts += [np.array(starts, np.int64), more]
-            starts, alike = [], 0
+            starts, equal_count = [], 0
             at = int(more[-1]) + size
             continue
         starts.append(at)

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def gather(piece: bytes, places: Int64s, kind: np.dtype[np.void] | np.dtype[np.signedinteger[Any]]) -> NDArray[Any]:
     """Return the values of type ``kind`` at these places of the piece."""
     size = kind.itemsize
-    # A view with a value at each place of the piece. Indexing then copies only the wanted ones.
+    # A view with a value at each place of the piece. Indexing then copies only the expected ones.
     every = np.ndarray((len(piece) - size + 1,), np.dtype((np.void, size)), piece, 0, (1,))
     return every[places].view(kind)
 
 
-def checksums_fit(piece: bytes, starts: Int64s, ends: Int64s, wanted: NDArray[Any]) -> NDArray[np.bool_]:
+def checksums_fit(piece: bytes, starts: Int64s, ends: Int64s, expected: NDArray[Any]) -> NDArray[np.bool_]:
     """Return for each body whether it has the CRC that its record states."""
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     checksums = np.array([crc32(piece[start:end]) for start, end in pairs], np.uint32)
-    fit: NDArray[np.bool_] = (checksums & CRC_MASK) == wanted
+    fit: NDArray[np.bool_] = (checksums & CRC_MASK) == expected
     return fit
 
 

@@ -46,21 +46,21 @@ class RecordTemplate:
                 self.values[name] = slice(end - len(value), end)
             at = end + 1
         self._constant = np.frombuffer(bytes(constant), np.uint64)
-        self._wanted = np.frombuffer(bytes(padding) + tail, np.uint64) & self._constant
+        self._expected = np.frombuffer(bytes(padding) + tail, np.uint64) & self._constant
         self._low_count = _low_count(tail[properties_at:])
         in_values = sum(_low_count(tail[at.start - padding : at.stop - padding]) for at in self.values.values())
         self.is_usable = b"\0" not in tail[properties_at:] and not in_values
 
     def all_fit(self, tails: Bytes) -> bool:
         """Return whether all records fit. ``tails``: the last bytes of the records, a row each."""
-        if ((tails.view(np.uint64) & self._constant) != self._wanted).any():
+        if ((tails.view(np.uint64) & self._constant) != self._expected).any():
             return False
         # All have the template's low bytes. Without further ones no property begins or ends anywhere else.
         return bool(np.count_nonzero(tails[:, self.properties_at :] <= _LOW) == self._low_count * len(tails))
 
     def fit(self, tails: Bytes) -> NDArray[np.bool_]:
         """Return for each row whether it fits."""
-        same: NDArray[np.bool_] = ((tails.view(np.uint64) & self._constant) == self._wanted).all(axis=1)
+        same: NDArray[np.bool_] = ((tails.view(np.uint64) & self._constant) == self._expected).all(axis=1)
         same &= np.count_nonzero(tails[:, self.properties_at :] <= _LOW, axis=1) == self._low_count
         return same
 

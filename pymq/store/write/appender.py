@@ -284,15 +284,15 @@ class Appender:
         self.unconfirmed.add(UnconfirmedCommit(start, last_store_ms, *needs, units, self.staged.take_keys()))
         self._note_unconfirmed()
 
-    def confirm(self, synced: int | None = None, confirm_offset: int | None = None) -> None:
+    def confirm(self, synced_offset: int | None = None, confirm_offset: int | None = None) -> None:
         """Make those unconfirmed commits visible that now have what they need.
 
-        The log below ``synced`` is on the disk, and enough slaves have it below ``confirm_offset``. None means that the
-        last value still holds.
+        The log below ``synced_offset`` is on the disk, and enough slaves have it below ``confirm_offset``. None leaves
+        the former value.
         """
         unconfirmed = self.unconfirmed
-        if synced is not None:
-            unconfirmed.synced = synced
+        if synced_offset is not None:
+            unconfirmed.synced_offset = synced_offset
         if confirm_offset is not None:
             unconfirmed.confirm_offset = confirm_offset
         while (commit := unconfirmed.pop_ready()) is not None:

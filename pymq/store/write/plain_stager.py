@@ -146,7 +146,7 @@ class PlainStager:
                 if len(uniform.offsets) > count_max or _is_unusual(uniform.own, unusual):
                     return None
                 own = uniform.own
-                owns = _cut(own, uniform.own_size, len(uniform.offsets)) if _KEYS in own else None
+                owns = _own_properties(own, uniform.own_size, len(uniform.offsets)) if _KEYS in own else None
                 return self._take(queue, [uniform.records], [uniform.units], uniform.offsets, owns, shared, store_ms)
         if _is_unusual(entries, unusual):
             return None
@@ -255,7 +255,7 @@ def _is_unusual(properties: bytes, words: tuple[bytes, ...]) -> bool:
     return any(properties.find(word) >= 0 for word in words)
 
 
-def _cut(own: bytes, size: int, count: int) -> list[bytes]:
+def _own_properties(own: bytes, size: int, count: int) -> list[bytes]:
     """Return each entry's own properties from those of a :class:`~pymq.store.write.uniform_batch.Encoded`."""
     if len(own) == size:
         return [own] * count

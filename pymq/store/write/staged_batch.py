@@ -1,4 +1,4 @@
-"""StagedBatch: everything staged since the last commit - bytes for the log, units for queues, keys for the index."""
+"""StagedBatch: everything staged since the last commit: bytes for the log, units for queues, keys for the index."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _pack_unit = UNIT.pack
 
 
 class StagedBatch:
-    """The appender owns it; whatever encodes records fills it.
+    """The appender owns the batch, and the encoders of records fill it.
 
-    A record's place in the log is taken first, then its bytes are added, in the order of places. ``queues`` are those
-    with staged units.
+    An encoder takes a record's place in the log first, then adds its bytes. Records are added in the order of their
+    places. ``queues`` has the queues with staged units.
     """
 
     __slots__ = ("keys", "log", "place", "queues")
@@ -34,11 +34,11 @@ class StagedBatch:
 
     @property
     def next_place(self) -> int:
-        """The physical offset of the next record if it fits into the segment at hand."""
+        """The physical offset of the next record if it fits into the current segment."""
         return self.log.staged_end
 
     def fits(self, size: int) -> bool:
-        """Return whether ``size`` bytes fit into the segment at hand."""
+        """Return whether ``size`` bytes fit into the current segment."""
         return self.log.staged_end + size + BLANK_SIZE_BYTES <= self.log.segment_end
 
     def add(self, queue: ConsumeQueue, parts: Sequence[bytes], at: int, size: int, tags_code: int) -> None:
@@ -51,7 +51,7 @@ class StagedBatch:
         queue.next_offset += 1
 
     def add_without_unit(self, parts: Sequence[bytes]) -> None:
-        """Add a record that no queue shows."""
+        """Add a record that is in no queue."""
         self.log.parts += parts
 
     def add_records(self, queue: ConsumeQueue, parts: Sequence[bytes], units: Iterable[bytes], count: int) -> None:
@@ -71,17 +71,17 @@ class StagedBatch:
         keys.times_ms += [store_ms] * count
 
     def take_queues(self) -> list[ConsumeQueue]:
-        """Hand over the queues with staged units; the batch has none of them any more."""
+        """Return the queues with staged units, and remove them from the batch."""
         queues, self.queues = self.queues, []
         return queues
 
     def take_keys(self) -> KeyedRecords:
-        """Hand over the records that may have keys."""
+        """Return the records that may have keys, and remove them from the batch."""
         keys, self.keys = self.keys, KeyedRecords()
         return keys
 
     def drop(self) -> None:
-        """Forget everything staged; the offsets will be given to others."""
+        """Drop everything staged. Later messages get its offsets."""
         self.log.rollback()
         self.keys = KeyedRecords()
         for queue in self.queues:

@@ -34,11 +34,11 @@ class UnconfirmedCommit(NamedTuple):
 
 
 class UnconfirmedCommits:
-    """Keeps unconfirmed commits in log order. ``synced`` and ``confirm_offset`` are the last known log offsets."""
+    """Keeps unconfirmed commits in log order, and the newest known ``synced_offset`` and ``confirm_offset``."""
 
     def __init__(self) -> None:
         self._commits: deque[UnconfirmedCommit] = deque()
-        self.synced = 0
+        self.synced_offset = 0
         self.confirm_offset = 0
 
     def __bool__(self) -> bool:
@@ -55,7 +55,7 @@ class UnconfirmedCommits:
         """Remove and return the oldest commit when disk and slaves have what it needs, else return None."""
         if (
             self._commits
-            and self._commits[0].needs_synced_offset <= self.synced
+            and self._commits[0].needs_synced_offset <= self.synced_offset
             and self._commits[0].needs_confirm_offset <= self.confirm_offset
         ):
             return self._commits.popleft()

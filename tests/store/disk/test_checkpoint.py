@@ -1,4 +1,4 @@
-"""The checkpoint's bytes, and that nobody trusts a block that another broker has outdated."""
+"""The checkpoint's bytes, and a block that another broker has outdated is not trusted."""
 
 from __future__ import annotations
 

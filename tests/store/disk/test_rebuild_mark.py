@@ -1,4 +1,4 @@
-"""A directory that is being rebuilt from another broker opens for nobody until it is whole."""
+"""A directory that is being rebuilt from another broker can't be opened until it is complete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.store.support import make_store
 ROOT = "/store"
 
 
-def test_a_marked_directory_opens_for_nobody_until_it_is_whole() -> None:
+def test_a_marked_directory_cannot_be_opened_until_it_is_complete() -> None:
     files = MemoryFiles()
     files.makedirs(ROOT)
     mark_unfinished(files, ROOT, b"{}")

@@ -1,4 +1,4 @@
-"""Records of one mold are read as the plain way reads them, and whatever is none of theirs is told apart."""
+"""Records that fit a template are read as the plain scanner reads them, and all others are recognized."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LETTERS = st.sampled_from([*"ab =9", "\x01", "ä"])
 
 
 @st.composite
-def alike(draw: st.DrawFn) -> list[tuple[str, int, bytes, bytes, int, bytes]]:
-    """Messages of one mold, but for letters of more than one byte and odd ones in between."""
+def templated(draw: st.DrawFn) -> list[tuple[str, int, bytes, bytes, int, bytes]]:
+    """Messages that mostly fit one template: some have letters of several bytes, some differ."""
     template, topic = draw(TEMPLATES), draw(st.sampled_from(["T", "Topic", SCHEDULE_TOPIC]))
     end = draw(st.sampled_from(["", "\x02"]))
     odd_from = draw(st.sampled_from([COUNT, COUNT, COUNT - 9, 20]))
@@ -48,8 +48,8 @@ def alike(draw: st.DrawFn) -> list[tuple[str, int, bytes, bytes, int, bytes]]:
 
 
 @settings(deadline=None)
-@given(alike(), st.data())
-def test_alike_records_are_read_as_one_by_one(messages: list, data: st.DataObject) -> None:
+@given(templated(), st.data())
+def test_templated_records_are_read_as_one_by_one(messages: list, data: st.DataObject) -> None:
     store, files = store_of(messages, 1)
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, store.physical_max_offset - 1))
@@ -60,7 +60,7 @@ def test_alike_records_are_read_as_one_by_one(messages: list, data: st.DataObjec
 
 
 @settings(deadline=None)
-@given(alike())
+@given(templated())
 def test_their_units_and_keys_are_those_of_the_plain_way(messages: list) -> None:
     store, _ = store_of(messages, 1)
     for part in scan_bulk(store._log, 0, check_crc=True):

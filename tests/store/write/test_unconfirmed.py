@@ -1,4 +1,4 @@
-"""Hidden commits: unseen until disk or slaves have them, whole after a kill, no checkpoint vouches for them early."""
+"""Unconfirmed commits: invisible until disk or slaves have them, whole after a kill, never in a checkpoint early."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_needs_disk_and_slaves_is_seen_when_both_have_it(store: MessageStor
     stage(store, "T", 0, b"1", keys="k")
     store.commit(await_sync=True, await_confirm=True)
     end = store.physical_max_offset
-    steps = [lambda: store.confirm(synced=end), lambda: store.confirm(confirm_offset=end)]
+    steps = [lambda: store.confirm(synced_offset=end), lambda: store.confirm(confirm_offset=end)]
     for step in steps if first == "disk" else reversed(steps):
         assert seen(store) == []
         step()
@@ -78,7 +78,7 @@ def test_one_mode_s_news_do_not_show_the_other_s_messages(store: MessageStore) -
         stage(store, "T", 0, body)
         store.commit(**needs)
         ends.append(store.physical_max_offset)
-    store.confirm(synced=ends[2])
+    store.confirm(synced_offset=ends[2])
     assert seen(store) == []
     store.confirm(confirm_offset=ends[0])
     assert seen(store) == [b"1", b"2"]
@@ -96,7 +96,7 @@ def test_that_slaves_have_it_may_stop_to_be_true(store: MessageStore) -> None:
     store.confirm(confirm_offset=0)
     stage(store, "T", 0, b"2")
     store.commit(await_confirm=True)
-    store.confirm(synced=store.physical_max_offset)
+    store.confirm(synced_offset=store.physical_max_offset)
     assert seen(store) == [b"1"]
 
 
@@ -120,7 +120,7 @@ def test_a_failed_commit_gives_only_its_own_offsets_back(store: MessageStore) ->
     assert seen(store) == [b"1", b"2"]
 
 
-def test_closing_shows_what_was_hidden(store: MessageStore) -> None:
+def test_closing_confirms_every_commit(store: MessageStore) -> None:
     await_sync(store, b"1", keys="k")
     store.close()
     again = make_store(store._files, segment_size_bytes=1 << 16)
