@@ -1,1 +1,1 @@
-"""A slave's side: finding, joining and following its master, its copies of tables, what it serves."""
+"""A slave's side: how it finds, joins and follows its master, copies tables, and which requests it serves."""

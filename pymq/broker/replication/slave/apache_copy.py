@@ -1,4 +1,4 @@
-"""ApacheCopy: the tables of a RocketMQ master, by the requests its own slaves use, whole each time.
+"""ApacheCopy: copies the tables of a RocketMQ master, with the requests of its own slaves; each table whole.
 
 Java: SlaveSynchronize.
 """
@@ -49,13 +49,15 @@ _STEPS = (
     _Step(RequestCode.GET_TIMER_METRICS, TIMER_METRICS),
     _Step(RequestCode.GET_TIMER_CHECK_POINT, TIMER_CHECK),
 )
-# They call messages delivered, which must be in the slave's log first.
+# These tables count messages as delivered, so the slave's log must have the messages first.
 _WAITING = frozenset({DELAYS, TIMER_CHECK})
 
 
 class ApacheCopy:
-    """One round at a time. ``kept``: savers of tables that PyMQ has no part for; a RocketMQ broker that is given the
-    directory has."""
+    """Runs one round at a time.
+
+    ``kept`` has savers for tables that PyMQ does not use; a RocketMQ broker that opens the directory later does.
+    """
 
     def __init__(
         self,
@@ -80,13 +82,13 @@ class ApacheCopy:
         self._log_end = 0
 
     def forget(self) -> None:
-        """The tables are to be taken whatever they are: of another master, or because the slave's were changed."""
+        """Take all tables in the next round, because the master is another one or the slave's tables changed."""
         self._taken.clear()
 
     def start(self, address: str, is_current: IsCurrent, done: Done) -> None:
-        """Asks ``address`` for every table; nothing is taken once ``is_current(address)`` says no.
+        """Ask ``address`` for every table; take none once ``is_current(address)`` returns False.
 
-        ``done`` gets why the round ended early, or an empty text.
+        ``done`` gets the reason of an early end, or an empty text.
         """
         self._address, self._is_current, self._done = address, is_current, done
         self._ask(0)
@@ -95,7 +97,7 @@ class ApacheCopy:
         if number == len(_STEPS):
             self._done("")
             return
-        # Records that are here before the master answers were in its log when it did.
+        # Records that are in our log before the master answers were in its log when it answered.
         self._log_end = self._store.dispatched_end
         command = request(_STEPS[number].code, None)
         self._network.ask(self._address, command, lambda answer: self._answered(number, answer), ASK_TIMEOUT_MS)
@@ -104,7 +106,7 @@ class ApacheCopy:
         if isinstance(answer, str):
             self._done(answer)
         elif not self._is_current(self._address):
-            self._done("it is not followed any more")
+            self._done("this broker no longer follows it")
         elif answer.code != ResponseCode.SUCCESS or self._taken.get(_STEPS[number].table) == answer.body:
             self._ask(number + 1)  # an older version may lack a code
         elif _STEPS[number].table in _WAITING:
@@ -113,13 +115,13 @@ class ApacheCopy:
             self._take(number, answer.body)
 
     def _ask_log_end(self, number: int, body: bytes) -> None:
-        """Asks how far the master's log goes by now, with all that the table calls delivered."""
+        """Ask where the master's log ends now: all messages that the table counts as delivered lie before that."""
 
         def answered(answer: Command | str) -> None:
             if isinstance(answer, str):
                 self._done(answer)
             elif not self._is_current(self._address):
-                self._done("it is not followed any more")
+                self._done("this broker no longer follows it")
             else:
                 self._take(number, body, answer.body)
 
@@ -144,11 +146,11 @@ class ApacheCopy:
         self._ask(number + 1)
 
     def _take_topics(self, table: dict[str, Any]) -> None:
-        """Takes the topics and deletes the queues of those that are gone.
+        """Take the topics and delete the queues of topics that are gone.
 
-        The master does not say below which offset a topic was deleted: all that was here when it was asked lies below.
-        Records that came since stay until the topic is used again, when its offsets begin anew. A version that went
-        back is no deletion: the master lost its table.
+        The master does not say below which offset a topic was deleted. All records that were here when it was asked are
+        below that offset. Later records stay until the topic is used again; its offsets then begin at 0. A version that
+        went back is not a deletion: the master lost its table.
         """
         before, mine = set(self._topics.all()), self._topics.data_version
         theirs = read_version(table)
@@ -158,7 +160,7 @@ class ApacheCopy:
         gone = sorted(name for name in before - set(self._topics.all()) if not names.is_system_topic(name))
         if gone and theirs.counter < mine.counter:
             log.warning(
-                "the master's topics went back from version %d to %d: the queues of %s are kept",
+                "the master's topics went back from version %d to %d: the queues of the missing topics %s are kept",
                 mine.counter, theirs.counter, ", ".join(gone),
             )  # fmt: skip
         elif gone:
@@ -176,7 +178,7 @@ class ApacheCopy:
 
 
 def timer_check_row(saver: TableSaver) -> ReplicatedTable:
-    """Of the table that a PyMQ master does not have."""
+    """Return the row of a table that only a RocketMQ master has."""
 
     def saved(error: StoreError | OSError | None) -> None:
         if error is not None:
@@ -190,7 +192,7 @@ def timer_check_row(saver: TableSaver) -> ReplicatedTable:
 
 
 def _log_end_in(runtime_info: bytes) -> int:
-    """Where the master's log ends, by its runtime table. Raises UnusableTableError."""
+    """Return where the master's log ends, by its runtime table. Raises UnusableTableError."""
     text = str((fastjson.loads(runtime_info).get("table") or {}).get(_LOG_END))
     if not text.isdigit():
         raise UnusableTableError(f"its runtime table (28) has no number {_LOG_END}")

@@ -1,4 +1,4 @@
-"""SlaveCursors: a master's offsets on a slave, and over them what consumers commit here while they can't reach it."""
+"""SlaveCursors: a slave's copy of its master's offsets, with the commits of consumers that use the slave."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pymq.errors import Refusal
 from pymq.model.tables import DataVersion
 from pymq.wire.codes import ResponseCode
 
-# A slave's file follows its master's offsets closely; large tables less so, for each save takes processor time.
+# A slave's file follows its master's offsets closely. A large table is saved less often, because a save takes time.
 SAVE_INTERVAL_MS = 500
 KEYS_SAVED_PER_MS = 10
 
 
 class SlaveCursors(CursorManager):
-    """Offsets here only go forward by commits: a slave can't tell a step back that is meant from an old commit that
-    comes late. The table, its version and every step back are the master's.
+    """Commits only move offsets forward here, because a slave can't tell an intended step back from a late old commit.
+    The table, its version and every step back come from the master.
 
-    A commit may lie behind the queue's end: the master may have given messages that did not reach this slave.
+    A commit may lie after the queue's end, because the master may have delivered messages that this slave lacks.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class SlaveCursors(CursorManager):
         self._next_save_ms = clock.monotonic_ms()
 
     def load(self) -> None:
-        """Reads both tables."""
+        """Read both tables."""
         super().load()
         self._pending.load()
-        # The file may have been saved with them: that it goes as far does not mean that the master does.
+        # The file may include them already; that does not mean that the master has them.
         for pending in self._pending.all():
             self.advance(pending.group, pending.topic, pending.queue_id, pending.offset)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, end: int | None = None) -> None:
-        """Takes a consumer's commit, if it goes forward, and keeps it for the master. Any ``end`` will do.
+        """Take a consumer's commit, if it goes forward, and keep it for the master. ``end`` is ignored.
 
         Raises Refusal: INVALID_PARAMETER for an offset below 0, SYSTEM_BUSY when too many wait for the master.
         """
@@ -62,9 +62,9 @@ class SlaveCursors(CursorManager):
             self._set(group, topic, queue_id, offset)
 
     def take_over(self, table: dict[str, Any], *, is_part: bool) -> None:
-        """Makes a master's persisted object, with its version, this one's, but for what waits for the master.
+        """Replace the offsets and their version by a master's persisted object; pending commits stay on top.
 
-        ``is_part``: ``table`` has only the groups' topics that changed.
+        ``is_part``: ``table`` has only the (topic, group) entries that changed.
         """
         taken = read_offsets(table.get("offsetTable"))
         self._pending.lay_over(taken, is_part=is_part)

@@ -1,7 +1,7 @@
-"""HaClient: a slave finds its master, joins it, and follows it, for as long as it is a slave.
+"""HaClient: a slave finds its master, joins it and follows it.
 
-A state machine over clock and network: :meth:`HaClient.tick` and what the network calls. Whatever goes wrong is
-tried again, soon after an outage, slowly after a refusal, and is told in :meth:`HaClient.state`.
+This is a state machine, driven by :meth:`HaClient.tick` and by the network's callbacks. It tries again after every
+problem, soon after an outage and slowly after a refusal, and shows the problem in :meth:`HaClient.state`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ TICK_PERIOD_MS = 50
 RETRY_MIN_MS = 100
 RETRY_MAX_MS = 5000
 REFUSED_RETRY_MS = 5000
-STEADY_MS = 5000  # whoever followed for so long begins anew with short pauses
-# Records go to queues and index together: when so much waits, or so long after the last time. In bulk a record costs a
-# fifth of what one in a small group does, so when much comes they are gathered for longer.
+STEADY_MS = 5000  # after so much following, retries begin with short pauses again
+# Records are dispatched to queues and index in groups: when so many bytes wait, or so long after the last time. In a
+# large group a record costs a fifth of what it costs in a small one, so the groups of a fast log are larger.
 DISPATCH_BYTES = 1024 * 1024
 DISPATCH_INTERVAL_MS = 2
-GATHER_BYTES_PER_SECOND = 9_000_000
-GATHER_INTERVAL_MS = 20
-PACE_PERIOD_MS = 100  # over which is measured whether much comes
+FAST_BYTES_PER_SECOND = 9_000_000
+FAST_DISPATCH_INTERVAL_MS = 20
+PACE_PERIOD_MS = 100  # for the measurement of how fast the log comes
 
 
 class HaClientLog(FollowingLog, Protocol):
-    """What a link does with the log: :class:`pymq.store.replica.follower.Follower`."""
+    """The log that an HaClient extends: :class:`pymq.store.replica.follower.Follower`."""
 
     @property
     def dispatched_end(self) -> int: ...
@@ -53,7 +53,7 @@ class HaClientLog(FollowingLog, Protocol):
 
 
 class HaClientStore(FollowedStore, Protocol):
-    """What a link asks of the store."""
+    """The part of the store that an HaClient needs."""
 
     def tail_digest(self, end: int, tail_bytes: int) -> str: ...
 
@@ -77,9 +77,9 @@ class HaClient:
         on_master_role: Callable[[str], None] = lambda master_role: None,
         wake_in: Callable[[int], None] = lambda delay_ms: None,
     ) -> None:
-        """``request_sync`` starts an fsync of the log, after which :meth:`end_turn` is called. ``on_master_role`` hears
-        what kind of master it is, each time one is joined. ``wake_in`` has :meth:`tick` called in so many ms, before
-        its turn."""
+        """``request_sync`` starts an fsync of the log; a call of :meth:`end_turn` follows it. ``on_master_role`` gets the
+        master's role each time this slave has joined. ``wake_in`` schedules an early call of :meth:`tick` in so many
+        milliseconds."""
         self._config = config
         self._store = store
         self._follower = follower
@@ -93,7 +93,7 @@ class HaClient:
         self._on_master_role = on_master_role
         self._wake_in = wake_in
         self._master_address = role.master_address
-        self._ha_address = ""  # as the name servers say
+        self._ha_address = ""  # from the name servers
         self._address = own_address(config)
         self._joining: Joining | None = None
         self._session: HaClientSession | None = None
@@ -108,16 +108,15 @@ class HaClient:
         self._connected_to = ""
         self._master_end = -1
         self._last_heard_wall_ms = -1
-        self._was_even_ms = now_ms  # when we last had all the master told of
-        self.has_caught_up = False  # had all that the master had when it was joined
+        self._was_even_ms = now_ms  # the last time when we had all of the master's log
+        self.has_caught_up = False  # has had all of the master's log once since the start
         self._rate = Rate(now_ms, 0)
         self._pace = Rate(now_ms, 0, PACE_PERIOD_MS)
 
-    # -- from outside ------------------------------------------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------------------------------------
 
     def note_master(self, master_address: str, ha_address: str) -> None:
-        """Where name servers say that the master is: "host:port", empty when they know none (then what was known
-        stays)."""
+        """Note the master's addresses ("host:port") from a name server. Empty ones change nothing."""
         if not master_address and not ha_address:
             return
         is_other = master_address != self._master_address or self._ha_address not in ("", ha_address)
@@ -131,11 +130,11 @@ class HaClient:
                 self._drop(f"the master is now at {master_address}")
 
     def note_master_end(self, log_end: int) -> None:
-        """The master's log goes to ``log_end``, somebody was told."""
+        """Note that the master's log ends at ``log_end`` or later."""
         self._master_end = max(self._master_end, log_end)
 
     def end_turn(self) -> None:
-        """At the end of each turn: what a sync brought to the disk is reported."""
+        """Report what a sync brought to the disk. Call it at the end of each turn."""
         if self._session is not None and self._state == FOLLOWING and self._config.flush_disk_type == SYNC_FLUSH:
             self._session.report()
 
@@ -152,7 +151,7 @@ class HaClient:
             self._try()
 
     def close(self) -> None:
-        """The parts are closed, or the role changes."""
+        """Stop following: the parts are closed, or the role changes."""
         self._is_closed = True
         self._drop("this broker stops following")
 
@@ -162,7 +161,7 @@ class HaClient:
 
     @property
     def master_address(self) -> str:
-        """Where the master answers requests, as far as known."""
+        """The address for requests to the master; empty while it is unknown."""
         return self._master_address
 
     def state(self) -> HaClientState:
@@ -181,22 +180,22 @@ class HaClient:
             last_heard_ms=self._last_heard_wall_ms,
         )
 
-    # -- one try after the other -------------------------------------------------------------------------------------
+    # -- joining and following ---------------------------------------------------------------------------------------
 
     def _try(self) -> None:
-        """Joins, or waits for what that needs."""
+        """Join, or wait for what joining needs."""
         ha_address = self._config.ha_master_address or self._ha_address
         if self._config.flush_disk_type == SYNC_FLUSH and self._store.synced_offset < self._follower.end:
-            self._request_sync()  # the first report promises what it says
+            self._request_sync()  # the first report confirms all of our log
             self._again_in(RETRY_MIN_MS)
             return
         if self._master_address and self._master_address != self._address:
             self._join()
         elif ha_address and not self._master_address:
-            # haMasterAddress without a name server: as RocketMQ does it, nothing is compared.
+            # haMasterAddress without a name server: like RocketMQ's slave, this one compares nothing.
             self._connect(Joined(None, ha_address, None, EpochHistory()))
         else:
-            self._wait("no master is known yet: is one registered at the name servers?")
+            self._wait("no master is known yet: check that one is registered at the name servers")
 
     def _join(self) -> None:
         config, store = self._config, self._store
@@ -239,8 +238,8 @@ class HaClient:
             self._connect(outcome)
 
     def _ask_for_truncation(self, start: int, end: int) -> None:
-        why = f"the log goes on behind {start}, where the master's differs, to {end}"
-        self._refuse(f"{why}: it is cut, then this broker joins again")
+        why = f"the log from {start} to {end} differs from the master's"
+        self._refuse(f"{why}: it is truncated, then this broker joins again")
         self._change_role(RoleChange(self._role, why, truncate_to=start))
 
     def _connect(self, joined: Joined) -> None:
@@ -248,7 +247,7 @@ class HaClient:
             self._on_master_role(joined.master_role)
         ha_address = self._config.ha_master_address or joined.ha_address or self._ha_address
         if not ha_address:
-            self._wait(f"{self._master_address} did not tell its HA address, and the name servers don't know it")
+            self._wait(f"{self._master_address} did not give its HA address, and the name servers don't know it")
             return
         self._state = CONNECTING
         self._connected_to = ha_address
@@ -269,7 +268,7 @@ class HaClient:
         self._network.connect(ha_address, self._session)
 
     def _look(self, session: HaClientSession, now_ms: int) -> None:
-        """What the session has come to since the last tick."""
+        """Note what the session did since the last tick."""
         if self._session is not session or not session.has_heard:
             return
         if self._state != FOLLOWING:
@@ -288,14 +287,14 @@ class HaClient:
             self._retry_ms = RETRY_MIN_MS
 
     def _dispatch(self) -> None:
-        """Hands on what has come, when it is time for that."""
+        """Dispatch the new records when it is time."""
         end, now_ms = self._follower.end, self._clock.monotonic_ms()
         self._pace.look(now_ms, end)
         waiting = end - self._follower.dispatched_end
         if not waiting:
             return
-        comes_much = self._pace.per_second >= GATHER_BYTES_PER_SECOND
-        interval_ms = GATHER_INTERVAL_MS if comes_much else DISPATCH_INTERVAL_MS
+        is_fast = self._pace.per_second >= FAST_BYTES_PER_SECOND
+        interval_ms = FAST_DISPATCH_INTERVAL_MS if is_fast else DISPATCH_INTERVAL_MS
         left_ms = interval_ms - (now_ms - self._dispatched_ms)
         if waiting >= DISPATCH_BYTES or left_ms <= 0:
             self._follower.dispatch()
@@ -303,7 +302,7 @@ class HaClient:
         else:
             self._wake_in(left_ms)
 
-    # -- ends --------------------------------------------------------------------------------------------------------
+    # -- failures ----------------------------------------------------------------------------------------------------
 
     def _drop(self, why: str) -> None:
         if self._joining is not None:
@@ -319,21 +318,21 @@ class HaClient:
             self._wait(why)
 
     def _wait(self, why: str) -> None:
-        """After an outage: soon again, then ever later."""
-        self._tell(WAITING, why)
+        """Try again after an outage, with growing pauses."""
+        self._set_state(WAITING, why)
         self._again_in(self._retry_ms)
         self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
 
     def _refuse(self, why: str) -> None:
-        """After a refusal, which only an operator ends."""
-        self._tell(REFUSED, f"refused: {why}")
+        """Try again slowly after a refusal, because only an operator can resolve it."""
+        self._set_state(REFUSED, f"refused: {why}")
         self._again_in(REFUSED_RETRY_MS)
 
     def _again_in(self, delay_ms: int) -> None:
-        # All slaves of a master that restarts would come at once.
+        # A random part: otherwise all slaves of a master that restarts would come together.
         self._next_try_ms = self._clock.monotonic_ms() + delay_ms // 2 + self._rng.randrange(delay_ms // 2 + 1)
 
-    def _tell(self, state: str, problem: str) -> None:
+    def _set_state(self, state: str, problem: str) -> None:
         if problem != self._problem and not self._is_closed:
             log.warning("%s %s", "not following the master:" if state == WAITING else "the master", problem)
         self._state, self._problem = state, problem

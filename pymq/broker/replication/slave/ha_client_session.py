@@ -1,4 +1,4 @@
-"""HaClientSession: a slave's side of one HA connection. Frames become bytes of the log, reports go back."""
+"""HaClientSession: a slave's side of one HA connection. It appends frames to the log and sends reports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pymq.errors import ProtocolViolation, StoreError
 from pymq.wire.ha import FrameReader, encode_report
 from pymq.wire.streams import Stream
 
-# Of every log: the highest of the four bytes that say how long the first record is. Whoever has it reports 1 and gets
-# the whole log of a RocketMQ master, which takes a report of 0 for a wish for the last segment alone.
+# The first byte of every log, the highest of the four bytes of the first record's size. With it the slave reports 1 and
+# gets the whole log of a RocketMQ master, which answers a report of 0 with its last segment only.
 _FIRST_BYTE = b"\0"
 
 
 class FollowingLog(Protocol):
-    """A log that grows by another's bytes: :class:`pymq.store.replica.follower.Follower`."""
+    """A log that grows by the bytes of its master's: :class:`pymq.store.replica.follower.Follower`."""
 
     @property
     def end(self) -> int: ...
@@ -31,7 +31,7 @@ class FollowingLog(Protocol):
 
 
 class FollowedStore(Protocol):
-    """What is asked of the store behind it."""
+    """The part of the store that a session needs."""
 
     @property
     def physical_min_offset(self) -> int: ...
@@ -43,8 +43,8 @@ class FollowedStore(Protocol):
 class HaClientSession:
     """A :class:`~pymq.wire.streams.StreamHandler`.
 
-    ``joined``: what the joining came to. Without a place to start from an empty log begins where the first frame does.
-    ``dispatch`` is called when bytes have come; ``on_end(session, why)`` once.
+    ``joined`` is the result of the joining. If it has no start offset, an empty log begins where the first frame does.
+    ``dispatch`` runs after new bytes, ``on_end(session, why)`` once.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class HaClientSession:
         now_ms = clock.monotonic_ms()
         self.heard_ms = self._sent_ms = now_ms
         self.has_heard = False
-        self.began_at = -1  # where in the log following began
-        self.master_end = -1  # the furthest offset the master has told of
+        self.began_at = -1  # the log offset where this session began
+        self.master_end = -1  # the highest log offset that the master has named
 
-    # -- of the stream ---------------------------------------------------------------------------------------------
+    # -- StreamHandler -----------------------------------------------------------------------------------------------
 
     def opened(self, stream: Stream) -> None:
         if self._is_over:
@@ -95,12 +95,12 @@ class HaClientSession:
                     self._follower.append(0, _FIRST_BYTE)
             self._epoch_file.follow(self._joined.epoch_history, self._follower.end)
         except (StoreError, OSError) as error:
-            self.end(f"the log can't be made ready: {error}")
+            self.end(f"the log can't be prepared: {error}")
             return
         if token is not None:
             stream.write(encode_report(token))
         self.began_at = self._follower.end
-        # A RocketMQ master gives who reports 0 its last segment.
+        # A RocketMQ master answers a report of 0 with its last segment.
         self._report(0 if start is None and self._is_empty else self._follower.end)
 
     def received(self, data: bytes) -> None:
@@ -144,14 +144,14 @@ class HaClientSession:
         if start % segment:
             raise ProtocolViolation(
                 "ha-start",
-                f"the master begins at offset {start}, which is no multiple of the segment size {segment}: is "
-                f"mappedFileSizeCommitLog another on the master?",
+                f"the master begins at offset {start}, which is no multiple of the segment size {segment}: check "
+                f"mappedFileSizeCommitLog on the master",
             )
         self._follower.start_at(start)
         self.began_at = start
 
     def _append(self, start: int, data: memoryview) -> None:
-        """Epochs are claimed before their first byte is there."""
+        """Append bytes. An epoch is saved before its first byte is written."""
         while (border := self._epoch_file.next_start) is not None and border < start + len(data):
             if border > start:
                 self._follower.append(start, data[: border - start])
@@ -163,7 +163,7 @@ class HaClientSession:
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def report(self) -> None:
-        """Tells the master how far we have the log, when that is further than it knows. Call it after a sync too."""
+        """Report the end of our log to the master if it grew. Call it after a sync, too."""
         offset = self._follower.end
         if self._config.flush_disk_type == SYNC_FLUSH:
             synced = self._store.synced_offset
@@ -179,22 +179,22 @@ class HaClientSession:
             self._sent_ms = self._clock.monotonic_ms()
             self._stream.write(encode_report(offset))
 
-    # -- now and then ----------------------------------------------------------------------------------------------
+    # -- timers ------------------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
-        """Reports, also that nothing has changed, and gives up on a silent master."""
+        """Send a report or a heartbeat if one is due, and close the connection to a silent master."""
         if self._is_over or self._stream is None:
             return
         silence_ms_max = self._config.ha_housekeeping_interval_ms
         if now_ms - self.heard_ms >= silence_ms_max:
-            self.end(f"nothing was heard of the master for {silence_ms_max} ms (haHousekeepingInterval)")
+            self.end(f"the master sent nothing for {silence_ms_max} ms (haHousekeepingInterval)")
             return
         self.report()
         if now_ms - self._sent_ms >= self._config.ha_send_heartbeat_interval_ms:
             self._report(self._reported)
 
     def end(self, why: str) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         if self._stream is not None:
             self._stream.close()
         self._finish(why)

@@ -1,7 +1,7 @@
-"""Joining: what a slave asks its master before it opens the HA connection.
+"""Joining: a slave's requests to its master before it opens the HA connection.
 
-A PyMQ master decides itself (request 9101). A RocketMQ master doesn't know that request; then the slave compares what
-the master's configuration and runtime table tell, and goes on without a token.
+A PyMQ master decides itself (request 9101). A RocketMQ master doesn't know that request. Then the slave compares the
+master's configuration and runtime table with its own, and continues without a token.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ TIMEOUT_MS = 3000
 
 
 class Joined(NamedTuple):
-    """``start``: below the slave's end, it must cut first; None: a RocketMQ master decides, see :class:`HaClientSession`.
+    """The master accepted the slave.
 
-    ``token``: None for a RocketMQ master; ``ha_address``: empty when the master did not say; ``epoch_history``: of a RocketMQ
-    master, empty. ``log_end``: how far the master's log goes, -1 unknown.
+    ``start`` is the offset to continue at. If it is below the slave's log end, the slave must truncate its log first.
+    None means that a RocketMQ master decides, see :class:`HaClientSession`. Of a RocketMQ master ``token`` is None and
+    ``epoch_history`` empty. ``ha_address`` is empty when the master did not give it. ``log_end`` is the end of the
+    master's log, -1 if unknown.
     """
 
     token: int | None
     ha_address: str
     start: int | None
     epoch_history: EpochHistory
-    master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER, as far as it said
+    master_role: str = ""  # ASYNC_MASTER or SYNC_MASTER; empty if unknown
     log_end: int = -1
 
 
 class NotJoined(NamedTuple):
-    """``was_refused``: the master said no, or is none we can follow; otherwise there was no answer."""
+    """The slave can't follow now. ``was_refused`` is False when there was no answer, so that a retry may help soon."""
 
     why: str
     was_refused: bool
@@ -51,7 +53,7 @@ Outcome = Joined | NotJoined
 
 
 class Joining:
-    """One try. ``on_outcome`` is called once, later; not after :meth:`abandon`."""
+    """One attempt. ``on_outcome`` runs once, later; never after :meth:`abandon`."""
 
     def __init__(
         self, network: Network, address: str, request: JoinRequest, on_outcome: Callable[[Outcome], None]
@@ -66,7 +68,7 @@ class Joining:
         self._ask(RequestCode.PYMQ_JOIN_MASTER, self._answered, msgspec.json.encode(self._request))
 
     def abandon(self) -> None:
-        """Nobody wants to know any more."""
+        """Drop the outcome."""
         self._on_outcome = None
 
     def _ask(self, code: int, on_answer: Callable[[Command], None], body: bytes = b"") -> None:
@@ -81,9 +83,9 @@ class Joining:
         self._network.ask(self._address, Command(code, body=body), answered, TIMEOUT_MS)
 
     def _fail(self, why: str, *, was_refused: bool = True) -> None:
-        self._tell(NotJoined(why, was_refused))
+        self._report(NotJoined(why, was_refused))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _report(self, outcome: Outcome) -> None:
         on_outcome, self._on_outcome = self._on_outcome, None
         if on_outcome is not None:
             on_outcome(outcome)
@@ -94,7 +96,7 @@ class Joining:
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._ask(RequestCode.GET_BROKER_CONFIG, self._compare_config)
         elif answer.code != ResponseCode.SUCCESS:
-            # A broker that starts or changes its role says no to nobody for long.
+            # A broker that starts or changes its role answers so for a short time.
             is_no = answer.code != ResponseCode.SERVICE_NOT_AVAILABLE
             self._fail(answer.remark or f"code {answer.code}", was_refused=is_no)
         else:
@@ -104,17 +106,17 @@ class Joining:
         try:
             answer = decode_json(body, JoinAnswer)
         except JsonError as error:
-            self._fail(f"{self._address} answered to the joining what can't be read: {error}")
+            self._fail(f"the answer of {self._address} to the join request can't be read: {error}")
             return
         start, end = self._request.log_start, self._request.log_end
         if start < end and not start <= answer.start <= end:
-            self._fail(f"{self._address} would go on at {answer.start}, our log goes from {start} to {end}")
+            self._fail(f"{self._address} would continue at {answer.start}, but our log goes from {start} to {end}")
             return
         if answer.token == NO_TOKEN and end in (start, answer.start):
-            self._fail(f"{self._address} gave no token for the connection to its HA port, and nothing is to be cut")
+            self._fail(f"{self._address} gave no token for its HA port, although our log needs no truncation")
             return
         epoch_history = history_of_body(answer.epoch_history)
-        self._tell(
+        self._report(
             Joined(answer.token, answer.ha_address, answer.start, epoch_history, answer.master_role, answer.log_end)
         )
 
@@ -122,7 +124,7 @@ class Joining:
 
     def _compare_config(self, answer: Command) -> None:
         if answer.code != ResponseCode.SUCCESS:
-            self._fail(f"{self._address} knows no joining and refuses its configuration: {answer.remark}")
+            self._fail(f"{self._address} does not know the join request and refuses its configuration: {answer.remark}")
             return
         lines = answer.body.decode(errors="replace").splitlines()
         found = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -138,30 +140,33 @@ class Joining:
                 )
                 return
         if found.get("brokerRole") not in MASTER_ROLES:
-            self._fail(f"{self._address} is no master: its brokerRole is {found.get('brokerRole')}")
+            self._fail(f"{self._address} is not a master: its brokerRole is {found.get('brokerRole')}")
             return
         self._master_role = found["brokerRole"]
         self._ask(RequestCode.GET_BROKER_RUNTIME_INFO, self._compare_ends)
 
     def _compare_ends(self, answer: Command) -> None:
-        """Java sends to whoever reports an offset beyond its log's end nothing but heartbeats, until it gets there."""
+        """Check that our log can be a part of the master's.
+
+        Java's master sends only heartbeats to a slave that reports an offset after its log's end.
+        """
         try:
             table = decode_json(answer.body, dict[str, dict[str, str]]).get("table", {})
             start, end = int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
         except (JsonError, KeyError, ValueError):
-            # Java's broker fails to make this table for some seconds after its start.
-            why = f"{self._address} does not tell where its log begins and ends: code {answer.code}, {answer.remark}"
+            # Java's broker fails to build this table for some seconds after its start.
+            why = f"{self._address} does not say where its log begins and ends: code {answer.code}, {answer.remark}"
             self._fail(why, was_refused=False)
             return
         request, ours = self._request, self._request.log_end
         is_empty = ours == request.log_start
         if not is_empty and not start <= ours <= end:
             self._fail(
-                f"our log ends at {ours}, that of the master at {self._address} goes from {start} to {end}: it can't "
-                f"be the same; move our directory away and start with an empty one"
+                f"our log ends at {ours}, that of the master at {self._address} goes from {start} to {end}: they can't "
+                f"be equal; move our directory away and start with an empty one"
             )
             return
-        # Whoever reports 0 gets the last segment; that may be the first one.
+        # A report of 0 gets the last segment; that may be the first one.
         has_more = start < last_segment_start(start, end, request.segment_size_bytes)
         first = start if is_empty and request.full_sync and has_more else None
-        self._tell(Joined(None, "", first, EpochHistory(), self._master_role, end))
+        self._report(Joined(None, "", first, EpochHistory(), self._master_role, end))

@@ -1,9 +1,11 @@
-"""MetadataCopy: keeps a slave's topics, groups, offsets and progress equal to its master's, and sends back what
-consumers committed here. A PyMQ master answers once something differs, so a change is here in some milliseconds.
+"""MetadataCopy: keeps a slave's topics, groups, offsets and delivery progress equal to its master's.
 
-A round is: the tables that differ, in one request or more, then the offsets that wait for the master. One round runs
-at a time. Offsets are sent after tables were taken, so that nothing is sent that the tables make void. A round that
-waits for a change is given up for offsets that came meanwhile, and when the master is another one.
+It also sends the offsets that consumers committed on the slave. A PyMQ master answers as soon as something differs, so
+a change arrives in some milliseconds.
+
+A round copies the tables that differ, in one or more requests, and then sends the pending offsets. One round runs at a
+time. The offsets are sent after the tables, which may make some of them void. A round that waits for a change ends
+early for new pending offsets and for a new master.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_TIMEOUT_MS = 3000
-WAIT_MS = 10_000  # for a change, at the master, which waits no longer than table_requests.HOLD_MS_MAX
-APACHE_INTERVAL_MS = 3000  # a RocketMQ master is asked for whole tables each time; its own slaves do so every 10 s
+WAIT_MS = 10_000  # how long the master may wait for a change; it waits at most table_requests.HOLD_MS_MAX
+APACHE_INTERVAL_MS = 3000  # a RocketMQ master sends whole tables each time; its own slaves ask every 10 s
 
 
 class MetadataCopy:
-    """``master`` tells the address of the master whose log is being followed, empty while there is none: tables are
-    taken from no other. ``savers`` are called by each :meth:`tick`; they save what was taken.
+    """Copies from the master at ``master()``, the one whose log this slave follows; empty without one.
+
+    Each :meth:`tick` calls ``savers``, which save what was taken.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class MetadataCopy:
         savers: Iterable[Callable[[], object]],
         on_log_end: Callable[[int], None] = lambda log_end: None,
     ) -> None:
-        """``on_log_end`` hears how far the master's log goes."""
+        """``on_log_end`` gets the end of the master's log."""
         self._network = network
         self._clock = clock
         self._config = config
@@ -74,11 +77,11 @@ class MetadataCopy:
         self._on_log_end = on_log_end
         self._address = ""
         self._is_apache = False
-        self._versions: dict[str, str] = {}  # as the master told them with the tables that were taken
+        self._versions: dict[str, str] = {}  # by table, as the master sent them
         self._start_id = ""
         self._is_busy = False
-        self._question: object = None  # the one for tables that is under way
-        self._is_waiting = False  # it may be held until something changes
+        self._question: object = None  # identifies the present request for tables
+        self._is_waiting = False  # the master may answer it late
         self._is_closed = False
         self._next_ms = clock.monotonic_ms()
         self._asked_ms = 0
@@ -87,17 +90,19 @@ class MetadataCopy:
 
     @property
     def age_ms(self) -> int:
-        """How long ago the tables were equal to the master's for sure; -1: never since this start. It grows while the
-        master has nothing to tell, to ``WAIT_MS`` and a little."""
+        """The time since the tables were known to equal the master's, in milliseconds; -1 if never since the start.
+
+        It grows up to a little more than ``WAIT_MS`` while nothing changes.
+        """
         return -1 if self._equal_ms is None else self._clock.monotonic_ms() - self._equal_ms
 
     def tick(self) -> None:
-        """Starts a round when it is time. Call it some times a second."""
+        """Start a round when one is due. Call it several times a second."""
         self._take_reached()
         for save in self._savers:
             save()
-        if self._is_waiting and self._is_to_be_given_up():
-            self._give_up()
+        if self._is_waiting and self._should_end_early():
+            self._end_early()
         if self._is_busy or self._is_closed or self._clock.monotonic_ms() < self._next_ms:
             return
         self._note_master(self._master())
@@ -106,22 +111,22 @@ class MetadataCopy:
             self._start_round()
 
     def close(self) -> None:
-        """From now on nothing is asked, nor taken from what was asked."""
+        """Send no further requests, and ignore their answers."""
         self._is_closed = True
         self._push.close()
 
-    def _is_to_be_given_up(self) -> bool:
+    def _should_end_early(self) -> bool:
         is_time = self._clock.monotonic_ms() >= self._next_ms
         return not self._is_current(self._address) or (is_time and self._push.has_work)
 
-    def _give_up(self) -> None:
-        """Its answer is not waited for any more. What it would tell is told to the next one."""
+    def _end_early(self) -> None:
+        """Ignore the answer to the present request. The next one gets the same changes."""
         self._question = None
         self._is_waiting = self._is_busy = False
 
     def _note_master(self, address: str) -> None:
         if address != self._address:
-            # The same address may be another broker's by now.
+            # Another broker may have the same address by now.
             self._is_apache = False
             self._address = address
 
@@ -152,7 +157,7 @@ class MetadataCopy:
         if isinstance(answer, str):
             self._end_round(answer)
         elif not self._is_current(address):
-            self._end_round("it is not followed any more")
+            self._end_round("this broker no longer follows it")
         elif answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._is_apache = True
             self._taker.drop_held()
@@ -185,14 +190,17 @@ class MetadataCopy:
             self._tables_done("")
 
     def _note_held(self, held_ms: int, *, had_news: bool) -> None:
-        """The master looked so much later than it was asked. The next question keeps its distance to news."""
+        """Account for the time that the master held the request: it read its tables that much later."""
         held_ms = max(0, min(held_ms, self._clock.monotonic_ms() - self._asked_ms))
         self._asked_ms += held_ms
         if had_news:
             self._next_ms += held_ms
 
     def _note_start(self, versions: dict[str, str]) -> None:
-        """Versions begin with an id of the master's start. What it told of its log before may be untrue by now."""
+        """Drop waiting tables after a restart of the master, which may have lost a part of its log.
+
+        Versions begin with an id of the master's start.
+        """
         for version in versions.values():
             start_id = version.partition(".")[0]
             if start_id != self._start_id:
@@ -200,7 +208,7 @@ class MetadataCopy:
                 self._taker.drop_held()
 
     def _ask_for_all_offsets(self) -> None:
-        """With the next round: what the slave has beside its master's is no change that the master could tell."""
+        """Ask for all offsets in the next round: the slave differs, but no change of the master shows it."""
         self._versions.pop(OFFSETS, None)
         self._apache.forget()
 
@@ -239,7 +247,7 @@ class HaClientView(Protocol):
 
 
 class HaClientAndTables:
-    """What a slave's status tells of its master: the link's state with the tables' age, and what ails either."""
+    """A slave's state for the status: that of the HaClient, with the tables' age and the problem of either."""
 
     def __init__(self, ha_client: HaClientView, copy: MetadataCopy) -> None:
         self._ha_client = ha_client
@@ -254,7 +262,7 @@ class HaClientAndTables:
 
 
 class FollowedMaster(Protocol):
-    """What is asked of :class:`pymq.broker.replication.slave.ha_client.HaClient`."""
+    """The part of :class:`pymq.broker.replication.slave.ha_client.HaClient` that is needed here."""
 
     @property
     def is_following(self) -> bool: ...
@@ -275,7 +283,7 @@ def metadata_copy(
     tables: Sequence[ReplicatedTable],
     config_tables: ConfigTables,
 ) -> MetadataCopy:
-    """Return what copies ``tables`` of the master that ``ha_client`` follows."""
+    """Return the copier of ``tables`` from the master that ``ha_client`` follows."""
     taker = TableTaker([*tables, timer_check_row(config_tables.timer_check_saver())], lambda: store.physical_max_offset)
     return MetadataCopy(
         network=network,

@@ -1,4 +1,4 @@
-"""OffsetPush: sends the offsets that were committed on a slave to its master, which may be a RocketMQ broker."""
+"""OffsetPush: sends offsets that were committed on a slave to its master, which may be a RocketMQ broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 ASKED_AT_ONCE = 64
 ASK_TIMEOUT_MS = 3000
-# The master knows better: the topic is gone, it makes no such group or has its limit of them, or has no such offset.
+# The master's answer is final: the topic is gone, it can't create the group, or the offset is not possible.
 _FINAL = frozenset(
     {
         ResponseCode.SUCCESS,
@@ -26,12 +26,12 @@ _FINAL = frozenset(
     }
 )
 
-# Gets why the round ended early, empty when all was sent.
+# Gets the reason of an early end; empty when all offsets were sent.
 Done = Callable[[str], None]
 
 
 class OffsetPush:
-    """One round at a time, of what waits when it starts. An offset waits on until the master has answered for it."""
+    """Sends the offsets that are pending when a round starts. An offset stays pending until the master has answered."""
 
     def __init__(self, network: Network, pending: PendingOffsets, on_difference: Callable[[], None]) -> None:
         """``on_difference`` runs when the master's offset is not the one that was sent: the slave's is wrong then."""
@@ -41,7 +41,7 @@ class OffsetPush:
         self._asked_count = 0
         self._problem = ""
         self._is_apache = False
-        self._unmet: set[str] = set()  # groups that a RocketMQ master has not met, and that were told
+        self._unmet: set[str] = set()  # groups that a RocketMQ master does not know yet, and that were logged
         self._dropped_count = 0
         self._first_dropped = ""
         self._is_closed = False
@@ -49,13 +49,13 @@ class OffsetPush:
 
     @property
     def has_work(self) -> bool:
-        """True while offsets wait for the master."""
+        """True while offsets are pending."""
         return bool(len(self._pending))
 
     def start(self, address: str, done: Done, *, is_apache: bool = False) -> None:
-        """Sends all to ``address``; ``done`` is called at once when there is nothing to send.
+        """Send all pending offsets to ``address``. ``done`` runs at once without any.
 
-        ``is_apache``: a RocketMQ master takes no offset of a group before it has heard of one of its consumers.
+        ``is_apache``: a RocketMQ master takes no offset of a group before a consumer of that group has connected.
         """
         self._waiting = self._pending.all()
         self._problem, self._dropped_count = "", 0
@@ -64,13 +64,13 @@ class OffsetPush:
         self._ask_more(address, done)
 
     def close(self) -> None:
-        """From now on nothing is asked, and no answer counts: what waits is being saved."""
+        """Send no further requests, and ignore their answers: the pending offsets are being saved."""
         self._is_closed = True
 
     def _ask_more(self, address: str, done: Done) -> None:
         batch, self._waiting = self._waiting[:ASKED_AT_ONCE], self._waiting[ASKED_AT_ONCE:]
         if self._problem or not batch:
-            self._tell_dropped()
+            self._log_dropped()
             done(self._problem)
             return
         self._asked_count = len(batch)
@@ -99,30 +99,30 @@ class OffsetPush:
         if isinstance(answer, str):
             self._problem = answer
         elif answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
-            pass  # it hands over to another, or to us: it waits for the next master
+            pass  # the master hands over: the offset stays for the next one
         elif self._is_apache and answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-            self._tell_unmet(pending.group)
+            self._log_unmet(pending.group)
         elif answer.code in _FINAL:
             self._pending.settle(pending)
             if answer.code != ResponseCode.SUCCESS:
                 self._dropped_count += 1
                 if self._dropped_count == 1:
-                    self._first_dropped = f"{pending}, it is dropped: {answer.remark}"
+                    self._first_dropped = f"{pending}, which is dropped: {answer.remark}"
                 self._on_difference()
-            # A RocketMQ master takes it and answers nothing more.
+            # A RocketMQ master's answer has no offset.
             elif answer.ext and answer.ext.get("offset") != str(pending.offset):
                 self._on_difference()
         else:
             self._problem = f"offsets were not taken: code {answer.code}: {answer.remark}"
 
-    def _tell_dropped(self) -> None:
-        """Once a round: a deleted topic may have many."""
+    def _log_dropped(self) -> None:
+        """Log the dropped offsets once a round: a deleted topic may have many."""
         if self._dropped_count:
-            others = f" (and so are {self._dropped_count - 1} others)" if self._dropped_count > 1 else ""
+            others = f" (and {self._dropped_count - 1} others)" if self._dropped_count > 1 else ""
             log.warning("the master did not take %s%s", self._first_dropped, others)
 
-    def _tell_unmet(self, group: str) -> None:
-        """It makes the group when one of its consumers comes; what they committed here is kept for that."""
+    def _log_unmet(self, group: str) -> None:
+        """Log a group that the master does not have before a consumer connects; its offsets stay pending until then."""
         if group not in self._unmet:
             self._unmet.add(group)
-            log.info("the master has not met group %s yet: what it committed here waits until then", group)
+            log.info("the master does not know group %s yet: its offsets wait until a consumer connects there", group)

@@ -1,6 +1,6 @@
-"""PendingOffsets: what consumers committed on a slave and its master does not know yet; ``config/pendingOffsets.json``.
+"""PendingOffsets: consumers' commits on a slave that its master lacks, in ``config/pendingOffsets.json``.
 
-They win over the table copied from the master until it has them. A slave that becomes master makes them its own.
+Until the master has them, they override the table that is copied from it. A slave that becomes the master keeps them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PendingOffset(NamedTuple):
 
 
 class PendingOffsets:
-    """By (topic, group) and queue. Saved by :meth:`tick` in a worker thread, not by each commit: as a master's are."""
+    """Keeps them by (topic, group) and queue. :meth:`tick` saves them in a worker thread, not each commit."""
 
     def __init__(self, table: TableSaver, *, clock: Clock, count_max: int = PENDING_COUNT_MAX) -> None:
         self._table = table
@@ -47,7 +47,7 @@ class PendingOffsets:
         self._next_save_ms = clock.monotonic_ms()
 
     def load(self) -> None:
-        """Reads the file. Raises StoreError."""
+        """Read the file. Raises StoreError."""
         self._offsets = read_offsets(self._table.load().get(MEMBER))
         self._count = sum(map(len, self._offsets.values()))
 
@@ -55,7 +55,7 @@ class PendingOffsets:
         return self._count
 
     def all(self) -> list[PendingOffset]:
-        """All of them."""
+        """Return all pending offsets."""
         return [
             PendingOffset(group, topic, queue_id, offset)
             for (topic, group), queues in self._offsets.items()
@@ -63,13 +63,13 @@ class PendingOffsets:
         ]
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Takes a commit in place of an older one. Raises Refusal(SYSTEM_BUSY) when there are too many."""
+        """Keep a commit in place of an older one. Raises Refusal(SYSTEM_BUSY) when there are too many."""
         queues = self._offsets.get((topic, group), {})
         if queue_id not in queues:
             if self._count >= self._count_max:
                 raise Refusal(
                     ResponseCode.SYSTEM_BUSY,
-                    f"{self._count} offsets wait on this slave for its master, no more than {self._count_max} can: "
+                    f"{self._count} offsets wait on this slave for its master, the limit is {self._count_max}: "
                     "commit again when the master is back",
                 )
             self._count += 1
@@ -78,7 +78,7 @@ class PendingOffsets:
         self._dirty = True
 
     def settle(self, known: PendingOffset) -> None:
-        """The master has that one, or will not take it; a later commit of the same queue goes on waiting."""
+        """Drop an offset that the master has, or has rejected. A later commit of the same queue stays."""
         queues = self._offsets.get((known.topic, known.group), {})
         if queues.get(known.queue_id) == known.offset:
             del queues[known.queue_id]
@@ -88,17 +88,17 @@ class PendingOffsets:
                 del self._offsets[known.topic, known.group]
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: what was committed in it says nothing of a new one of that name."""
+        """Drop the offsets of a deleted topic: they don't fit a new topic with that name."""
         self._forget(lambda key: key[0] == topic)
 
     def forget_group(self, group: str) -> None:
-        """The group was deleted."""
+        """Drop the offsets of a deleted group."""
         self._forget(lambda key: key[1] == group)
 
     def lay_over(self, offsets: dict[tuple[str, str], dict[int, int]], *, is_part: bool) -> None:
-        """Puts what waits over a master's offsets, and settles what the master has.
+        """Write the pending offsets into a master's ``offsets``, and drop those that the master has.
 
-        ``is_part``: the keys that aren't in ``offsets`` have not changed there.
+        ``is_part``: keys that are missing in ``offsets`` have not changed there.
         """
         for pending in self.all():
             key = (pending.topic, pending.group)
@@ -111,7 +111,7 @@ class PendingOffsets:
                 self.settle(pending)
 
     def tick(self) -> None:
-        """Saves from time to time when something changed."""
+        """Save changes from time to time."""
         now_ms = self._clock.monotonic_ms()
         if not self._dirty or self._table.is_busy or now_ms < self._next_save_ms:
             return
@@ -121,20 +121,20 @@ class PendingOffsets:
         self._table.save_soon(lambda: {MEMBER: as_offset_table(offsets)}, self._saved)
 
     def save(self) -> None:
-        """Saves now if anything changed. Raises StoreError."""
+        """Save changes now. Raises StoreError."""
         if self._dirty or self._table.is_busy:
             self._table.save({MEMBER: as_offset_table(self._offsets)})
             self._dirty = False
 
     def hand_over(self, cursors: CursorManager) -> None:
-        """This broker is the master now: they are its own. :meth:`clear` them once ``cursors`` are saved."""
+        """Commit them to ``cursors`` of a new master. :meth:`clear` them once the cursors are saved."""
         for pending in self.all():
             cursors.advance(pending.group, pending.topic, pending.queue_id, pending.offset)
         if self._count:
-            log.info("%d offsets that were committed on this broker as a slave are its own now", self._count)
+            log.info("%d offsets that were committed on this broker as a slave are now the master's", self._count)
 
     def clear(self) -> None:
-        """Forgets all of them, also on the disk. Raises StoreError."""
+        """Drop all of them, also on the disk. Raises StoreError."""
         if self._count:
             self._offsets.clear()
             self._count = 0

@@ -1,7 +1,7 @@
-"""What a slave serves and what it refuses: each request code of the table stands here once; a test holds it.
+"""Which requests a slave serves and which it refuses. A test checks that each request code is here once.
 
-A slave's log and tables are its master's: nothing but copying may write them. What only reads is served, and so is what
-clients say of themselves and of how far they have consumed. Java: DefaultMessageStore.checkStoreStatus refuses sends
+A slave's log and tables are its master's, so only copying may write them. A slave serves requests that read, clients'
+heartbeats and consumers' commits. Java: DefaultMessageStore.checkStoreStatus refuses sends
 (SERVICE_NOT_AVAILABLE), AdminBrokerProcessor.validateSlave and resetOffset administration (SYSTEM_ERROR).
 """
 
@@ -34,19 +34,19 @@ CHANGES: Final = (
     RequestCode.CLONE_GROUP_OFFSET,
 )
 
-# Request code -> (response code, what a slave doesn't do).
+# Request code -> (response code, what the slave does not do).
 REFUSED: Final[dict[int, tuple[int, str]]] = {
     **dict.fromkeys(_SENDS, (ResponseCode.SERVICE_NOT_AVAILABLE, "takes no messages")),
     **dict.fromkeys(_LOCKS, (ResponseCode.SERVICE_NOT_AVAILABLE, "gives no locks")),
     **dict.fromkeys(CHANGES, (ResponseCode.SYSTEM_ERROR, "changes no topics, groups or offsets")),
 }
 
-# mqadmin asks every broker of a cluster for these and gives up at the first that refuses.
+# mqadmin sends these to every broker of a cluster and stops at the first refusal.
 LEFT_TO_MASTER: Final = frozenset({RequestCode.CLEAN_UNUSED_TOPIC})
 
 SERVED: Final = frozenset(
     {
-        # Reading. slaveReadEnable has its say in the pull's own handler.
+        # Reading. The pull handler applies slaveReadEnable.
         RequestCode.PULL_MESSAGE,
         RequestCode.LITE_PULL_MESSAGE,
         RequestCode.QUERY_MESSAGE,
@@ -56,10 +56,10 @@ SERVED: Final = frozenset(
         RequestCode.GET_EARLIEST_MSG_STORETIME,
         RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
         RequestCode.QUERY_CONSUME_QUEUE,
-        # How far consumers are: commits are kept and brought to the master.
+        # Consumers' offsets: commits are kept and sent to the master.
         RequestCode.QUERY_CONSUMER_OFFSET,
         RequestCode.UPDATE_CONSUMER_OFFSET,
-        # Who is connected. No group is made for them.
+        # Connected clients. No group is created for them.
         RequestCode.HEART_BEAT,
         RequestCode.UNREGISTER_CLIENT,
         RequestCode.CHECK_CLIENT_CONFIG,
@@ -107,9 +107,9 @@ SERVED: Final = frozenset(
 
 
 def routes_on_slave(routes: Iterable[Route], text: Callable[[str], str]) -> list[Route]:
-    """The table of a slave: what it refuses is answered so before its header is looked at.
+    """Return a slave's routes: a refused request is answered before its header is decoded.
 
-    ``text`` makes the remark of what a slave doesn't do, see :func:`refusal_text`.
+    ``text`` makes the remark of a refusal, see :func:`refusal_text`.
     """
     return [_on_slave(route, text) for route in routes]
 
@@ -127,8 +127,12 @@ def _leave_to_master(request: Command, header: None, peer: Peer) -> Reply:
 
 
 def refusal_text(broker_name: str, broker_id: int, master_address: str, what: str) -> str:
-    """``what`` the slave doesn't do, and who does; ``master_address`` is empty while it isn't known."""
-    master = f"at {master_address}" if master_address else "(not known yet: is one registered at the name servers?)"
+    """Return the text of a refusal; ``what`` the slave does not do. ``master_address`` is empty while it is unknown."""
+    master = (
+        f"at {master_address}"
+        if master_address
+        else "(not known yet: check that one is registered at the name servers)"
+    )
     return f"{broker_name} is a slave (id {broker_id}) and {what}: ask its master {master}"
 
 

@@ -1,4 +1,4 @@
-"""TableTaker: puts a master's tables in place on a slave, those that speak of messages once the messages are there."""
+"""TableTaker: takes over a master's tables on a slave; a table that refers to messages waits for the messages."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pymq.errors import PymqError
 
 
 class UnusableTableError(PymqError):
-    """What a master sent is no table of the kind that was asked for."""
+    """The master sent something that is not the requested table."""
 
 
 class TableTaker:
-    """``log_end`` tells how far the slave's log goes, in the bytes it has."""
+    """Takes over the given tables. ``log_end`` returns the end of the slave's log."""
 
     def __init__(self, tables: Iterable[ReplicatedTable], log_end: Callable[[], int]) -> None:
         self._tables = {table.name: table for table in tables}
         self._log_end = log_end
-        # Tables that came before their messages, with the log's end they wait for. Of each at most two: the oldest,
-        # so that it has its turn while newer ones keep coming, and the newest.
+        # Tables that came before their messages, with the log end that they wait for. At most two of each: the oldest,
+        # because newer ones may keep coming, and the newest.
         self._held: dict[str, list[tuple[int, dict[str, Any]]]] = {}
 
     def take(self, name: str, table: Any, *, is_part: bool = False, master_log_end: int = -1) -> None:
-        """Puts it in place, or holds it until the log goes to ``master_log_end``. A table of no known name is left out.
+        """Take the table over, now or when the log reaches ``master_log_end``. A table with an unknown name is ignored.
 
-        Raises UnusableTableError for one that is no such table, StoreError or OSError when the disk fails.
+        Raises UnusableTableError for an unusable table, StoreError or OSError when the disk fails.
         """
         row = self._tables.get(name)
         if row is None:
@@ -42,7 +42,7 @@ class TableTaker:
             self._put(row, table, is_part)
 
     def take_reached(self) -> None:
-        """Puts in place what waited for a log that is here now. Call it some times a second."""
+        """Take over the waiting tables whose messages are here. Call it several times a second."""
         for name, held in list(self._held.items()):
             log_end = self._log_end()
             reached = [number for number, (end, _) in enumerate(held) if end <= log_end]
@@ -53,7 +53,7 @@ class TableTaker:
                 self._put(self._tables[name], held[reached[-1]][1], is_part=False)
 
     def drop_held(self) -> None:
-        """Forgets what waits: it was of another master, or of the time before it lost a part of its log."""
+        """Drop the waiting tables: they came from another master, or from before it lost a part of its log."""
         self._held.clear()
 
     def _put(self, row: ReplicatedTable, table: dict[str, Any], is_part: bool) -> None:

@@ -61,7 +61,7 @@ def test_a_log_goes_on_at_its_end_or_is_cut_within(start: int) -> None:
 
 @pytest.mark.parametrize("start", [0, 999, 2001])
 def test_no_log_is_cut_before_its_begin_or_goes_on_behind_its_end(start: int) -> None:
-    assert f"would go on at {start}, our log goes from 1000 to 2000" in refused(1000, 2000, start=start)
+    assert f"would continue at {start}, but our log goes from 1000 to 2000" in refused(1000, 2000, start=start)
 
 
 @pytest.mark.parametrize(("log_start", "log_end", "start"), [(1000, 2000, 2000), (0, 0, 0), (1000, 1000, 5000)])
@@ -91,7 +91,7 @@ def test_who_is_to_go_on_needs_a_token(log_start: int, log_end: int, start: int)
 )
 def test_numbers_and_texts_beyond_their_limits_are_not_gone_by(fields: dict[str, Any]) -> None:
     why = refused(**fields)
-    assert f"{MASTER} answered to the joining what can't be read: not a JoinAnswer: Expected" in why
+    assert f"the answer of {MASTER} to the join request can't be read: not a JoinAnswer: Expected" in why
 
 
 def test_at_their_limits_they_are() -> None:
@@ -111,7 +111,7 @@ def test_at_their_limits_they_are() -> None:
 def test_what_can_not_be_read_is_told(body: bytes) -> None:
     outcome = outcome_of(Command(ResponseCode.SUCCESS, body=body))
     assert isinstance(outcome, NotJoined)
-    assert "what can't be read: not a JoinAnswer" in outcome.why
+    assert "can't be read: not a JoinAnswer" in outcome.why
 
 
 @pytest.mark.parametrize(

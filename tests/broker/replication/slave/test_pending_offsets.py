@@ -263,7 +263,7 @@ def test_too_many_are_refused() -> None:
     pending.note("g", "T", 1, 2)
     with pytest.raises(Refusal) as error:
         pending.note("g", "T", 2, 1)
-    assert error.value.code == ResponseCode.SYSTEM_BUSY and "no more than 2" in error.value.remark
+    assert error.value.code == ResponseCode.SYSTEM_BUSY and "the limit is 2" in error.value.remark
     pending.settle(PendingOffset("g", "T", 1, 1))
     assert len(pending) == 2, "a later commit waits on"
     pending.settle(PendingOffset("g", "T", 1, 2))
@@ -277,7 +277,7 @@ def test_so_many_wait_at_most() -> None:
     for queue_id in range(PENDING_COUNT_MAX):
         pending.note("g", "T", queue_id, 1)
     pending.note("g", "T", 0, 2)
-    with pytest.raises(Refusal, match=f"no more than {PENDING_COUNT_MAX} can: commit again when the master is back"):
+    with pytest.raises(Refusal, match=f"the limit is {PENDING_COUNT_MAX}: commit again when the master is back"):
         pending.note("g", "T", PENDING_COUNT_MAX, 1)
     assert len(pending) == PENDING_COUNT_MAX
 
