@@ -56,7 +56,7 @@ def test_sends_wait_for_the_slave_that_was_there(tmp_path: Path) -> None:
                     and a.parts is not None
                     and f"slave 1 at {theirs}" in a.parts.replication.tail_recovery.fenced_for
                 )
-                with pytest.raises(RefusedError, match="nothing is stored until"):
+                with pytest.raises(RefusedError, match="nothing is stored without"):
                     await producer.send(Message("T", b"2"))
                 async with running(b):
                     await until(lambda: is_following(b))

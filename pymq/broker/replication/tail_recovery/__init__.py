@@ -1,1 +1,1 @@
-"""A log's end after an unclean stop: whether it is whole, and how a master gets it back from its slaves."""
+"""Tail recovery: after an unclean stop a master gets the end of its log back from its slaves."""

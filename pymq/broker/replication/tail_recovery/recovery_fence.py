@@ -1,8 +1,9 @@
-"""RecoveryFence: a master that may lack what it promised takes no writes, and no slave, until it knows.
+"""RecoveryFence: a write fence of a master that may lack confirmed messages after an unclean stop.
 
-After an unclean stop somebody who may have more of this log did not answer. What is written now would stand where the
-others have confirmed messages, which they then had to cut. Reads go on. Once those who are missing answer, the broker
-is opened anew in its role, which fetches what they have; or when the operator promises less.
+A member that may have more of this log did not answer. New writes would take the place of confirmed messages, and the
+slaves would have to truncate those. So the master takes no writes and no slaves; reads continue. Once the missing
+members answer, or the operator allows to go on without them, the broker's parts are opened again in the same role. That
+fetches what the members have.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from pymq.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-_REFUSER = "held epoch"
+_REFUSER = "tail recovery"
 
 
 def is_promise_at_risk(config: BrokerConfig, sync_mode: SyncMode, missing: Mapping[int, str]) -> bool:
-    """Whether messages that were answered may be where nobody answers: those who do may have lost them as we did.
+    """Return True when the ``missing`` members alone may have acknowledged messages.
 
-    Not with SYNC_FLUSH: then the own disk has all that was answered; nor where sends are taken without slaves.
+    That can't be with SYNC_FLUSH, because our own disk has all of them, nor when sends need no slaves.
     """
     return bool(missing) and sync_mode.needed_slaves > 0 and config.flush_disk_type != SYNC_FLUSH
 
 
 class RecoveryFence:
-    """Closes the store to writes while it lives. Call :meth:`tick` about every second."""
+    """Closes the store to writes from its construction on. Call :meth:`tick` about every second."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class RecoveryFence:
         group_probe: GroupProbe,
         change_role: ChangeRole,
     ) -> None:
-        """``address``: our own; ``change_role`` is asked to open this broker anew."""
+        """``address`` is our own; ``change_role`` opens this broker's parts again."""
         self._unsynced = unsynced
         self._config = config
         self._sync_mode = sync_mode
@@ -62,23 +63,23 @@ class RecoveryFence:
         self._is_asking = False
         self._is_closed = False
         self.why = (
-            f"{recovered_tail.newer} has followed a newer master: nothing is stored until this broker has stepped down"
+            f"{recovered_tail.newer} has followed a newer master: nothing is stored until this broker steps down"
             if recovered_tail.newer
-            else f"nothing is stored until {named(recovered_tail.missing)} can be asked for messages that this master "
-            "answered for and may have lost when it was not stopped in order: start them, or go on without what they "
-            "alone have by brokerRole=ASYNC_MASTER"
+            else f"nothing is stored without an answer of {named(recovered_tail.missing)}: after its unclean stop this "
+            "master may lack acknowledged messages that they have: start them, or give up what they alone have by "
+            "brokerRole=ASYNC_MASTER"
         )
         store.refuse_writes(self.why, by=_REFUSER)
         log.error("%s", self.why)
 
     def tick(self) -> None:
-        """Looks whether the epoch can begin now."""
+        """Check whether the fence can be lifted."""
         if not self._is_asking:
             self._is_asking = True
             self._group_probe.take(self._config.namesrv_addresses, self._address, self._taken, self._unsynced.values())
 
     def close(self) -> None:
-        """What is answered from now on asks for no role: this broker may have another one by then."""
+        """Ignore answers that come from now on: this broker may have another role by then."""
         self._is_closed = True
 
     def _taken(self, members: list[Member]) -> None:
@@ -88,9 +89,11 @@ class RecoveryFence:
         config = self._config
         ours = [member for member in members if member.is_of(config.broker_cluster_name, config.broker_name)]
         missing = missing_of(self._unsynced, ours)
-        is_newer_there = any(member.epoch > self._epoch_history.epoch for member in ours)  # the watch steps down for it
+        is_newer_there = any(
+            member.epoch > self._epoch_history.epoch for member in ours
+        )  # the master monitor steps down for it
         if is_newer_there or is_promise_at_risk(self._config, self._sync_mode, missing):
             return
-        self._is_asking = True  # once is enough
-        why = f"it goes on without {named(missing)}" if missing else "those who may have more of this log answer"
+        self._is_asking = True  # no further probe
+        why = f"it continues without {named(missing)}" if missing else "all unsynced replicas answer"
         self._change_role(RoleChange(replace(self._role, begins_epoch=False), why))

@@ -1,4 +1,4 @@
-"""TailRecovery: the end of a master's log after an unclean stop: whether it is in doubt, who has more, what came of it."""
+"""TailRecovery: after an unclean stop a master gets the lost end of its log from its slaves, or takes no writes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ class ConnectedSlaves(Protocol):
 
 
 class TailRecovery:
-    """Of one broker in one role; a slave's is never in doubt, for its master's decides.
+    """Serves one broker in one role. A slave's log is never in doubt, because its master's log decides.
 
-    After the store was opened: :meth:`load`; while it :attr:`is_in_doubt` the group is asked with :meth:`search`; then
-    :meth:`begin`.
+    Call :meth:`load` after the store is open, :meth:`search` if the log's end :attr:`is_in_doubt`, then :meth:`begin`.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class TailRecovery:
         change_role: ChangeRole,
         clock: Clock,
     ) -> None:
-        self.recovered_tail: RecoveredTailState | None = None  # what slaves gave at this start
+        self.recovered_tail: RecoveredTailState | None = None  # what slaves returned at this start
         self._config = config
         self._store = store
         self._role = role
@@ -71,10 +70,10 @@ class TailRecovery:
         self._change_role = change_role
         self._clock = clock
         self.was_clean = True  # the last stop
-        self._held: RecoveryFence | None = None
+        self._fence: RecoveryFence | None = None
 
     def load(self, report: RecoveryReport) -> None:
-        """Reads what this log claims, and who may have more of it. Raises StoreError."""
+        """Read the epoch history of this log and its unsynced replicas. Raises StoreError."""
         self.was_clean = report.clean
         self._epoch_file.load(self._log_end)
         if self._role.is_master:
@@ -90,19 +89,24 @@ class TailRecovery:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether messages that this master answered for may be missing at its log's end. Whoever was made master just
-        now is not asked: what is lost by that was decided before."""
+        """True when acknowledged messages may be missing at this master's log end.
+
+        It is False for a newly promoted master: the promotion has already decided what is lost.
+        """
         goes_on = self._role.is_master and not self._role.begins_epoch and bool(self._epoch_file.history.entries)
         return goes_on and not self._epoch_file.is_as_left(self._log_end, was_clean=self.was_clean)
 
     def may_lack_confirmed(self, *, has_caught_up: bool) -> bool:
-        """Whether a slave may lack messages that it had confirmed before an unclean stop: until it ``has_caught_up``,
-        that is, had all of its master's log again. What it confirms under SYNC_FLUSH is on its disk."""
+        """Return True when a slave may lack messages that it had confirmed before an unclean stop.
+
+        That lasts until it ``has_caught_up``, that is, has had all of its master's log again. With SYNC_FLUSH its disk
+        has what it confirmed.
+        """
         is_sure = has_caught_up or self._config.flush_disk_type == SYNC_FLUSH
         return not is_sure and not self.was_clean
 
     def search(self, ask: Ask, pause: Callable[[int], Awaitable[None]], members: Members) -> Awaitable[RecoveredTail]:
-        """Gets what others have of this log. ``members`` takes a group probe that includes these addresses."""
+        """Get the part of this log that other members have. ``members`` probes the group including these addresses."""
         config, unsynced = self._config, self._unsynced.slaves
         search = TailSearch(
             TailRefill(self._store),
@@ -117,16 +121,18 @@ class TailRecovery:
         return search.run(unsynced)
 
     def begin(self, recovered_tail: RecoveredTail | None) -> None:
-        """Begins an epoch where a master needs one, or holds it until more is known. ``recovered_tail``: what the search came
-        to. Raises StoreUnavailableError."""
+        """Begin an epoch if a master needs one, or raise the fence. ``recovered_tail`` is the result of the search.
+
+        Raises StoreUnavailableError.
+        """
         if recovered_tail is not None:
-            self._tell(recovered_tail)
+            self._note_recovered(recovered_tail)
             if recovered_tail.newer or is_promise_at_risk(self._config, self._sync_mode, recovered_tail.missing):
-                self._hold(recovered_tail)
+                self._raise_fence(recovered_tail)
                 return
             if recovered_tail.missing:
                 log.warning(
-                    "%s did not answer: what they alone have of the log behind %d will be cut there",
+                    "%s did not answer: they will have to truncate what they alone have of the log after %d",
                     named(recovered_tail.missing),
                     recovered_tail.end,
                 )
@@ -134,7 +140,7 @@ class TailRecovery:
             begins_epoch = self._role.begins_epoch
             self._epoch_file.open_as_master(self._log_end, was_clean=self.was_clean, begins_epoch=begins_epoch)
 
-    def _tell(self, recovered_tail: RecoveredTail) -> None:
+    def _note_recovered(self, recovered_tail: RecoveredTail) -> None:
         if recovered_tail.sources:
             self.recovered_tail = RecoveredTailState(
                 start=recovered_tail.start,
@@ -143,15 +149,15 @@ class TailRecovery:
                 time_ms=self._clock.now_ms(),
             )
             log.warning(
-                "%d bytes that were lost from the log's end are back, from offset %d to %d: %s gave them",
+                "%d bytes of the log's end that were lost are back, from offset %d to %d, from %s",
                 recovered_tail.size_bytes,
                 recovered_tail.start,
                 recovered_tail.end,
                 ", ".join(recovered_tail.sources),
             )
 
-    def _hold(self, recovered_tail: RecoveredTail) -> None:
-        self._held = RecoveryFence(
+    def _raise_fence(self, recovered_tail: RecoveredTail) -> None:
+        self._fence = RecoveryFence(
             recovered_tail,
             dict(self._unsynced.slaves),
             config=self._config,
@@ -166,27 +172,29 @@ class TailRecovery:
 
     @property
     def is_fenced(self) -> bool:
-        """True while no epoch has begun: the log's end is as it was found."""
-        return self._held is not None
+        """True while the fence is up: no epoch has begun, and the log's end is as it was found."""
+        return self._fence is not None
 
     @property
     def fenced_for(self) -> str:
-        """Why no epoch has begun, for people; empty when one has."""
-        return self._held.why if self._held is not None else ""
+        """Why the fence is up; empty without one."""
+        return self._fence.why if self._fence is not None else ""
 
     def note_slave(self, broker_id: int, address: str) -> None:
-        """A slave is about to be sent the log. Raises StoreUnavailableError; then it must not be."""
+        """Note a slave before it is sent the log. Raises StoreUnavailableError; then it must not be sent anything."""
         self._unsynced.note(broker_id, address)
 
     def close(self) -> None:
-        """Nothing is asked for any more: the broker stops, or takes another role."""
-        if self._held is not None:
-            self._held.close()
+        """Stop asking, because the broker stops or changes its role."""
+        if self._fence is not None:
+            self._fence.close()
 
     def tick(self) -> None:
-        """A master's, about once a second: looks whether an epoch that is held can begin, else who need not be asked
-        any more should this broker stop now."""
-        if self._held is not None:
-            self._held.tick()
+        """Check whether the fence can be lifted, or else drop replicas that need not be listed any more.
+
+        Call it about once a second on a master.
+        """
+        if self._fence is not None:
+            self._fence.tick()
         elif not all(map(self._slaves.live_address, self._unsynced.slaves)):
             self._unsynced.forget_needless(self._slaves.states(), self._store.synced_offset)

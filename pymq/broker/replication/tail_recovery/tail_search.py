@@ -1,9 +1,9 @@
-"""TailSearch: a master that lost its log's end with its power gets it from its slaves before it begins a new epoch.
+"""TailSearch: a master that lost the end of its log in a power loss gets it from its slaves before a new epoch begins.
 
-What it answered for may have been on no disk of its own yet, while slaves have it. Were it to go on at its shorter end,
-they would cut what lies behind. So it asks the group; whoever's log is this very one (it claims the same newest epoch,
-and the bytes before our end are the same) and goes further gives its end, verified by digests. A crash at any point
-leaves a log that is still a beginning of theirs: the next start does the same again.
+Acknowledged messages may not have been on the master's disk, while its slaves have them. If the master continued at its
+shorter end, the slaves would truncate them. So it asks the group. It takes the missing bytes from a member whose log is
+the same one and longer: the newest epoch and the bytes before our end are equal. Digests verify the bytes. A crash at
+any point leaves a log that is a prefix of that member's; the next start does the same again.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pymq.wire.command import Command
 
 log = logging.getLogger(__name__)
 
-# How long a start waits for slaves that may have more: one that was started together with its master recovers, too.
+# How long a start waits for unsynced replicas. A slave that starts together with its master has to recover first.
 WAIT_MS = 5000
 RETRY_MS = 200
 ASK_TIMEOUT_MS = 3000
-PIECE_BYTES = 1 << 20  # asked for at once
+PIECE_BYTES = 1 << 20  # per request
 
 Ask = Callable[[str, Command, int], Awaitable[Command | str]]
 Unsynced = Mapping[int, str]
 
 
 class GrowingLog(Protocol):
-    """The log that is to grow: :class:`pymq.store.replica.tail_refill.TailRefill`."""
+    """The log to extend: :class:`pymq.store.replica.tail_refill.TailRefill`."""
 
     @property
     def start(self) -> int: ...
@@ -60,10 +60,10 @@ class GrowingLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTail:
-    """The log grew from ``start`` to ``end``, with what ``sources`` gave, "host:port" each.
+    """The result: the log grew from ``start`` to ``end`` with bytes of ``sources`` ("host:port").
 
-    ``missing``: slaves that may have more and did not answer; ``newer``: another master was made meanwhile, says this
-    address, empty when nobody does.
+    ``missing`` are slaves that may have more and did not answer. ``newer`` is the address of a member with a newer
+    epoch, empty without one.
     """
 
     start: int
@@ -78,10 +78,12 @@ class RecoveredTail:
 
 
 def missing_of(unsynced: Unsynced, members: Sequence[Member]) -> dict[int, str]:
-    """Those of ``unsynced`` that did not say how far their log goes; known by their id, which moves with a slave's
-    address, or by their address, which stays when ids change."""
-    told = [member for member in members if member.status is not None]
-    ids, addresses = {member.broker_id for member in told}, {member.address for member in told}
+    """Return the slaves of ``unsynced`` without a status among ``members``.
+
+    A slave is recognized by its id, because its address may change, or by its address, because its id may change.
+    """
+    known = [member for member in members if member.status is not None]
+    ids, addresses = {member.broker_id for member in known}, {member.address for member in known}
     return {
         broker_id: address
         for broker_id, address in unsynced.items()
@@ -90,12 +92,12 @@ def missing_of(unsynced: Unsynced, members: Sequence[Member]) -> dict[int, str]:
 
 
 def named(slaves: Unsynced) -> str:
-    """For people."""
+    """Return the slaves' ids and addresses as text."""
     return ", ".join(f"slave {broker_id} at {address}" for broker_id, address in sorted(slaves.items()))
 
 
 class TailSearch:
-    """One start's search. ``members`` takes a group probe, ``ask`` a question to a broker, ``pause`` some milliseconds."""
+    """One search at a start. ``members`` probes the group, ``ask`` sends a request, ``pause`` waits milliseconds."""
 
     def __init__(
         self,
@@ -119,20 +121,20 @@ class TailSearch:
         self._clock = clock
         self._start = own.end
         self._sources: dict[str, None] = {}
-        self._useless: set[str] = set()  # addresses of those whose bytes can't be ours
+        self._useless: set[str] = set()  # addresses of members whose bytes can't be used
 
     async def run(self, unsynced: Unsynced) -> RecoveredTail:
-        """Takes what the group has, and waits up to ``WAIT_MS`` for ``unsynced`` that do not answer.
+        """Take what the group has, and wait up to ``WAIT_MS`` for members of ``unsynced`` that do not answer.
 
-        Raises StoreUnavailableError when the own disk fails.
+        Raises StoreUnavailableError when our own disk fails.
         """
         began_ms = self._clock.monotonic_ms()
         while True:
             members = [member for member in await self._members() if self._is_ours(member)]
             newer = next((member.address for member in members if member.epoch > self._epoch_history.epoch), "")
-            broken_off = await self._take_all(members) if not newer else set[str]()
-            missing = missing_of(unsynced, [member for member in members if member.address not in broken_off])
-            is_done = newer or not (missing or broken_off)
+            failed = await self._take_all(members) if not newer else set[str]()
+            missing = missing_of(unsynced, [member for member in members if member.address not in failed])
+            is_done = newer or not (missing or failed)
             if is_done or self._clock.monotonic_ms() - began_ms >= WAIT_MS:
                 break
             await self._pause(RETRY_MS)
@@ -145,21 +147,21 @@ class TailSearch:
         return status is not None and (status.cluster, status.broker_name) == (self._cluster, self._broker_name)
 
     async def _take_all(self, members: Sequence[Member]) -> set[str]:
-        """Takes from the one that goes furthest, then from the next ones what it could not give.
+        """Take bytes from the member with the longest log, then from the next ones what is still missing.
 
-        Returns who stopped answering before it had given everything.
+        Return the addresses of members that stopped answering before the end.
         """
-        broken_off = set()
+        failed = set()
         for member in sorted(members, key=self._limit, reverse=True):
             limit = self._limit(member)
             if limit <= self._own.end or member.address in self._useless:
                 continue
             if not await self._is_continuation(member) or not await self._take(member.address, limit):
-                broken_off.add(member.address)
-        return broken_off - self._useless
+                failed.add(member.address)
+        return failed - self._useless
 
     def _limit(self, member: Member) -> int:
-        """How far its log is this one: beyond our end, where its part of our newest epoch does; else 0."""
+        """Return the end of our newest epoch in its log; 0 when its log lacks that epoch."""
         assert member.status is not None
         theirs, entries = history_of_body(member.status.epoch_history), self._epoch_history.entries
         if not entries or entries[-1] not in theirs.entries:
@@ -167,7 +169,7 @@ class TailSearch:
         return theirs.end_of(theirs.entries.index(entries[-1]), member.status.log_end)
 
     async def _is_continuation(self, member: Member) -> bool:
-        """Whether the bytes before our end are the same there; False as well when it stops answering."""
+        """Return True when the bytes before our end are equal there; False also when it stops answering."""
         assert member.status is not None
         own, address, end = self._own, member.address, self._own.end
         size = tail_size(own.start, end, own.segment_size_bytes)
@@ -179,16 +181,16 @@ class TailSearch:
             return True
         digest = await self._digest(address, end - size, end, TAIL_BYTES_MAX)
         if digest is not None and digest != own.tail_digest(end, size):
-            return self._refuse(address, f"the {size} bytes before offset {end} are others there")
+            return self._refuse(address, f"the {size} bytes before offset {end} differ there")
         return digest is not None
 
     def _refuse(self, address: str, why: str) -> bool:
-        log.error("the log of %s goes on behind our end, but can't be taken: %s", address, why)
+        log.error("the log of %s is longer than ours, but can't be used: %s", address, why)
         self._useless.add(address)
         return False
 
     async def _take(self, address: str, limit: int) -> bool:
-        """Fetches piece after piece; False when it stops answering, or gives what is not whole."""
+        """Fetch piece after piece. Return False when the member stops answering or sends damaged bytes."""
         while (start := self._own.end) < limit:
             segment_end = start - start % self._own.segment_size_bytes + self._own.segment_size_bytes
             stop = min(start + PIECE_BYTES, segment_end, limit)
@@ -197,14 +199,14 @@ class TailSearch:
                 return self._refuse(address, f"it is damaged there between {start} and {stop}")
             data = await self._read(address, start, stop - start)
             if digest is None or data is None or xxh3_64_hexdigest(data) != digest:
-                log.warning("the log between %d and %d could not be had from %s", start, stop, address)
+                log.warning("the log between %d and %d could not be fetched from %s", start, stop, address)
                 return False
             self._own.append(start, data)
             self._sources[address] = None
         return True
 
     async def _digest(self, address: str, start: int, end: int, chunk_bytes: int) -> str | None:
-        """Of one piece of its log; empty where it is damaged, None when that is not told."""
+        """Return the digest of a piece of its log; empty where that is damaged, None without an answer."""
         request = LogDigestsRequest(start=start, end=end, chunk_bytes=chunk_bytes, count_max=1)
         body = await self._body(address, RequestCode.PYMQ_LIST_LOG_DIGESTS, request)
         try:

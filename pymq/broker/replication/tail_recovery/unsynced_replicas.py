@@ -1,9 +1,9 @@
-"""UnsyncedReplicas: which slaves may have messages that a power loss would take from this master.
+"""UnsyncedReplicas: slaves that may have messages that a power loss would take from this master.
 
-A master answers a send when slaves have the message, which may be before it is on its own disk. Whoever could be such
-a slave stands in ``config/unsyncedReplicas.json`` before the first byte is sent to it, and leaves it when it is gone and the
-master's disk has all that it was ever sent. So after a power loss the master knows whom to ask for what it lost, also
-when name servers have forgotten them all.
+A master may answer a send when slaves have the message and its own disk does not. So it lists each slave in
+``config/unsyncedReplicas.json`` before it sends the first byte to it. A slave leaves the list when it is gone and the
+master's disk has everything that was ever sent to it. After a power loss the master knows which slaves to ask, even
+when no name server knows them any more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 UNSYNCED_REPLICAS_FILE = "unsyncedReplicas.json"
 FORMER_FILE = "tailHolders.json"  # its name in earlier versions
 TICK_PERIOD_MS = 1000
-UNSYNCED_REPLICAS_MAX = 64  # as many as can be connected (feeds.CONNECTIONS_MAX)
+UNSYNCED_REPLICAS_MAX = 64  # as many as can be connected (ha_service.CONNECTIONS_MAX)
 _SLAVES = "slaves"
 
 
@@ -36,42 +36,44 @@ def unsynced_replicas_table(files: Files, root: str) -> RenamedTable:
 
 
 class UnsyncedReplicas:
-    """``slaves``: id -> "host:port" of each. Every change is on the disk when a method returns."""
+    """Keeps ``slaves``, id -> "host:port". A change is on the disk when its method returns."""
 
     def __init__(self, table: JsonTable, clock: Clock, joining_ms: Callable[[], int]) -> None:
-        """``joining_ms``: within which a slave that was noted must have connected."""
+        """``joining_ms`` returns the time that a noted slave has to connect."""
         self._table = table
         self._clock = clock
         self._joining_ms = joining_ms
-        self._noted_ms: dict[int, int] = {}  # monotonic; of those that joined in this life
+        self._noted_ms: dict[int, int] = {}  # monotonic; of slaves that joined since the start
         self.slaves: dict[int, str] = {}
 
     def load(self) -> None:
-        """Reads the file. Raises StoreError for one that can't be used."""
+        """Read the file. Raises StoreError for a file that can't be used."""
         table = self._table.load()
         try:
             self.slaves = msgspec.convert(table.get(_SLAVES, {}), dict[int, str], strict=False)
         except msgspec.ValidationError as error:
             raise StoreError(
-                f"config/{UNSYNCED_REPLICAS_FILE}: {error}; it says which slaves to ask after a power loss: "
-                "without the file none is waited for"
+                f"config/{UNSYNCED_REPLICAS_FILE}: {error}; it lists the slaves to ask after a power loss: "
+                "without the file this master waits for none"
             ) from error
 
     def note(self, broker_id: int, address: str) -> None:
-        """A slave is about to be sent the log. Raises StoreUnavailableError; then it must not be."""
+        """Note a slave before it is sent the log. Raises StoreUnavailableError; then it must not be sent anything."""
         if broker_id not in self.slaves and len(self.slaves) >= UNSYNCED_REPLICAS_MAX:
             raise StoreUnavailableError(
-                f"{len(self.slaves)} slaves joined lately, no more are taken: try again when some have been away for a "
-                "while (haHousekeepingInterval)"
+                f"{len(self.slaves)} slaves joined lately, which is the limit: try again when some have been away for "
+                "haHousekeepingInterval"
             )
         if self.slaves.get(broker_id) != address:
             self._save({**self.slaves, broker_id: address})
         self._noted_ms[broker_id] = self._clock.monotonic_ms()
 
     def forget_needless(self, slaves: Iterable[SlaveState], synced_offset: int) -> None:
-        """Drops those that are gone and were sent nothing behind ``synced_offset``, up to where the master's log is on
-        its disk: what they did not confirm any more they may show to consumers. ``slaves``: all that the master knows
-        of, here and gone."""
+        """Drop slaves that are gone and were sent nothing after ``synced_offset``, the end of the log on our disk.
+
+        ``slaves`` are all that the master knows, connected and gone ones. What they were sent counts, not what they
+        acknowledged: they may show it to consumers.
+        """
         needed = {slave.broker_id for slave in slaves if slave.is_connected or slave.sent_offset > synced_offset}
         now_ms, joining_ms = self._clock.monotonic_ms(), self._joining_ms()
         kept = {
@@ -83,7 +85,7 @@ class UnsyncedReplicas:
             try:
                 self._save(kept)
             except StoreError as error:
-                log.warning("slaves that are gone are still to be asked after a power loss: %s", error)
+                log.warning("slaves that are gone could not be removed from the unsynced replicas: %s", error)
                 return
         self._noted_ms = {broker_id: self._noted_ms[broker_id] for broker_id in kept if broker_id in self._noted_ms}
 

@@ -218,11 +218,7 @@ def test_nothing_is_taken_from_who_is_not_followed() -> None:
     pair.copy.tick()
     pair.ha_client.is_following = False
     pair.network.answer_all()
-<<<<<<< HEAD
-    assert pair.slave.parts.metadata.topics.get("T") is None and "not followed" in pair.copy.problem
-=======
-    assert pair.slave.parts.topics.get("T") is None and "no longer follows" in pair.copy.problem
->>>>>>> 7ab4c21 (replication/slave: docstrings, logs and refusals in plain English)
+    assert pair.slave.parts.metadata.topics.get("T") is None and "no longer follows" in pair.copy.problem
 
 
 def test_a_closed_copy_takes_no_late_answer() -> None:

@@ -89,7 +89,9 @@ def test_many_that_are_refused_are_dropped_with_one_line(caplog: pytest.LogCaptu
         setup.master.answer(ResponseCode.TOPIC_NOT_EXIST, "no topic T")
     assert setup.ended == [""] and len(setup.pending) == 0 and setup.differences > 0
     (line,) = caplog.messages
-    assert "did not take PendingOffset(group='g', topic='T', queue_id=0, offset=7), which is dropped: no topic T" in line
+    assert (
+        "did not take PendingOffset(group='g', topic='T', queue_id=0, offset=7), which is dropped: no topic T" in line
+    )
     assert f"and {2 * ASKED_AT_ONCE - 1} others" in line
 
 

@@ -54,7 +54,9 @@ def test_what_is_refused_names_slave_and_master(code: int) -> None:
 
 
 def test_a_master_that_is_not_known_yet() -> None:
-    assert "not known yet: check that one is registered at the name servers" in refusal_text("b", 2, "", "takes no messages")
+    assert "not known yet: check that one is registered at the name servers" in refusal_text(
+        "b", 2, "", "takes no messages"
+    )
 
 
 def test_a_master_refuses_none_of_it_for_its_role() -> None:

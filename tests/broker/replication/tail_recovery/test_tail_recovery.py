@@ -162,7 +162,7 @@ def test_an_operator_goes_on_without_them_by_promising_less() -> None:
     group = opened_without(machines(), FIRST)
     group.master.config.broker_role = "ASYNC_MASTER"
     (change,) = group_probe(group)
-    assert f"goes on without slave 1 at {FIRST}" in change.why
+    assert f"continues without slave 1 at {FIRST}" in change.why
     group.master.parts.close()
     group.recover(group.master.files, brokerRole="ASYNC_MASTER")
     group.begin()

@@ -102,7 +102,7 @@ def test_what_slaves_gave_back_and_a_epoch_that_is_held() -> None:
     world.parts.replication.tail_recovery.recovered_tail = RecoveredTailState(
         start=100, end=350, sources=["10.0.0.2:10911"], time_ms=1
     )
-    world.parts.replication.tail_recovery._held = SimpleNamespace(why="slave 2 did not answer")  # type: ignore[assignment]
+    world.parts.replication.tail_recovery._fence = SimpleNamespace(why="slave 2 did not answer")  # type: ignore[assignment]
     found = figures(world)
     assert (found["pymq_replication_recovered_tail_bytes"], found["pymq_replication_epoch_fenced"]) == (
         {(): 250},
