@@ -77,9 +77,11 @@ class HaClient:
         on_master_role: Callable[[str], None] = lambda master_role: None,
         wake_in: Callable[[int], None] = lambda delay_ms: None,
     ) -> None:
-        """``request_sync`` starts an fsync of the log; a call of :meth:`end_turn` follows it. ``on_master_role`` gets the
-        master's role each time this slave has joined. ``wake_in`` schedules an early call of :meth:`tick` in so many
-        milliseconds."""
+        """``request_sync`` starts an fsync of the log; a call of :meth:`end_turn` follows it.
+
+        ``on_master_role`` gets the master's role each time this slave has joined. ``wake_in`` schedules an early call
+        of :meth:`tick` in so many milliseconds.
+        """
         self._config = config
         self._store = store
         self._follower = follower
