@@ -201,7 +201,7 @@ class Broker:
         )
         self.recovery = parts.recover(is_stopping)
         self.server.note_time()
-        _tell_recovery(self.recovery)
+        _log_recovery(self.recovery)
         # A master may send much to a slave at any moment.
         self._bulk_work.prepare(parts.store, is_awaited=not parts.role.is_master)
         recovered_tail = None
@@ -426,7 +426,7 @@ async def _pause(duration_ms: int) -> None:
     await asyncio.sleep(duration_ms / 1000)
 
 
-def _tell_recovery(report: RecoveryReport) -> None:
+def _log_recovery(report: RecoveryReport) -> None:
     """Log what an operator should know of the start: an unclean stop, a truncated log, damage."""
     if not report.clean:
         log.warning(

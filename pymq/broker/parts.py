@@ -118,8 +118,9 @@ class BrokerParts:
             master_role=self.replication.master_role,
             start_id=f"{rng.getrandbits(64):016x}",
         )
-        self.side: ReplicationSide = (
-            MasterSide(
+        self.side: ReplicationSide
+        if isinstance(slaves, HaService):
+            self.side = MasterSide(
                 role=role,
                 clock=clock,
                 store=store,
@@ -130,8 +131,8 @@ class BrokerParts:
                 tables=tables,
                 schedule_turn_end=schedule_turn_end,
             )
-            if isinstance(slaves, HaService)
-            else SlaveSide(
+        else:
+            self.side = SlaveSide(
                 config=config,
                 clock=clock,
                 rng=rng,
@@ -146,7 +147,6 @@ class BrokerParts:
                 change_role=change_role,
                 hasten_job=hasten_job,
             )
-        )
         self.master_monitor = MasterMonitor(
             group_probe=self.replication.group_probe,
             clock=clock,

@@ -49,13 +49,13 @@ class FilterServers:
         self._check(peer, address)
         before = self.addresses()
         self._known[peer] = _Known(address, self._clock.monotonic_ms())
-        self._tell_if_changed(before)
+        self._report_change(before)
 
     def disconnect(self, peer: Peer) -> None:
         """Forget the filter server of a connection that has ended."""
         before = self.addresses()
         if self._known.pop(peer, None) is not None:
-            self._tell_if_changed(before)
+            self._report_change(before)
 
     def tick(self) -> None:
         """Forget servers that have not reported for too long."""
@@ -82,7 +82,7 @@ class FilterServers:
                 "stop some of them",
             )
 
-    def _tell_if_changed(self, before: list[str]) -> None:
+    def _report_change(self, before: list[str]) -> None:
         after = self.addresses()
         if after != before:
             log.info("filter servers of this broker: %s", ", ".join(after) or "none")

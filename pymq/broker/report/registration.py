@@ -206,9 +206,9 @@ class Registrar:
         self._unreachable.discard(server)
         if self._refused.pop(server, None) is not None and not self._refused:
             self._on_refused("")
-        told = decode_header(RegisterBrokerAnswer, answer.ext or {})
-        if told.master_addr:
-            self._on_answer(told.master_addr, told.ha_server_addr or "")
+        header = decode_header(RegisterBrokerAnswer, answer.ext or {})
+        if header.master_addr:
+            self._on_answer(header.master_addr, told.ha_server_addr or "")
 
     def _note_refusal(self, server: str, error: RefusedError) -> None:
         self._unreachable.discard(server)

@@ -70,7 +70,7 @@ class RuntimeInfo:
         result.update(self._delay_levels())
         result.update(self._replication.figures())
         result.update(self._stats.filters.figures())
-        result.update(_resting())
+        result.update(_idle_figures())
         return result
 
     def _traffic(self) -> dict[str, str]:
@@ -127,7 +127,7 @@ class RuntimeInfo:
         }
 
 
-def _resting() -> dict[str, str]:
+def _idle_figures() -> dict[str, str]:
     result = {
         "dispatchBehindBytes": "0",
         "dispatchMaxBuffer": "0",

@@ -106,7 +106,7 @@ class Flusher:
     def _done(self, future: Result) -> None:
         self._is_running = False
         self.sync_count += 1
-        self._tell(future)
+        self._note_result(future)
         again, self._again = self._again, False
         if again or self._waiting_answers.is_awaiting_sync:
             self.request()
@@ -114,10 +114,10 @@ class Flusher:
 
     def _checkpoint_done(self, future: Result) -> None:
         self._is_checkpointing = False
-        self._tell(future)
+        self._note_result(future)
         self._after()
 
-    def _tell(self, future: Result) -> None:
+    def _note_result(self, future: Result) -> None:
         if self._is_stopped:
             return
         try:

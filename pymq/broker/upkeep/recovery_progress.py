@@ -24,7 +24,7 @@ class RecoveryProgress:
     def __init__(self, clock: Clock, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._clock = clock
         self._is_stopping = is_stopping
-        self._started_ms = self._told_ms = clock.monotonic_ms()
+        self._started_ms = self._logged_ms = clock.monotonic_ms()
 
     def __call__(self, done_bytes: int, total_bytes: int) -> None:
         if self._is_stopping():
@@ -33,9 +33,9 @@ class RecoveryProgress:
                 f"next start recovers the store from the same place"
             )
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._told_ms < INTERVAL_MS:
+        if now_ms - self._logged_ms < INTERVAL_MS:
             return
-        self._told_ms = now_ms
+        self._logged_ms = now_ms
         rate = done_bytes * 1000 / (now_ms - self._started_ms)
         log.warning(
             "recovering the store: %d %%, %s of %s of the log read, %s/s",
