@@ -208,7 +208,7 @@ class Registrar:
             self._on_refused("")
         header = decode_header(RegisterBrokerAnswer, answer.ext or {})
         if header.master_addr:
-            self._on_answer(header.master_addr, told.ha_server_addr or "")
+            self._on_answer(header.master_addr, header.ha_server_addr or "")
 
     def _note_refusal(self, server: str, error: RefusedError) -> None:
         self._unreachable.discard(server)
