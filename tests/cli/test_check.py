@@ -167,8 +167,8 @@ def test_missing_masters_and_slaves_fail() -> None:
     assert not any(record["ok"] for record in records)
     assert any("it has no slave" in text for text in texts)
     assert any("does not answer" in text for text in texts)
-    with pytest.raises(NotFoundError, match="nobody"):
-        asyncio.run(check_replicas(admin, "nobody", 1, full=False))  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="unknown"):
+        asyncio.run(check_replicas(admin, "unknown", 1, full=False))  # type: ignore[arg-type]
 
 
 def test_missing_slaves_are_to_be_restarted() -> None:

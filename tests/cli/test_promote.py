@@ -198,7 +198,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(group: Brokers, capsys: Ca
 def test_refused_promotions_have_their_exit_code(group: Brokers, capsys: Capture) -> None:
     a = group.start("a", "--id", "0")
     for arguments, code, words in (
-        (["nobody", "--yes"], EXIT_NOT_FOUND, "broker-a"),
+        (["unknown", "--yes"], EXIT_NOT_FOUND, "broker-a"),
         (["broker-a", "--yes"], EXIT_NOT_FOUND, "no slave"),
         ([a, "--yes"], EXIT_REFUSED, "already"),
         (["127.0.0.1:1", "--yes"], EXIT_UNREACHABLE, "127.0.0.1:1"),

@@ -127,6 +127,6 @@ def test_tables_of_a_slave_process(group: Group) -> None:
     run("topic", "delete", "T", "--yes")
     wait_for("the deletion", lambda: "T" not in group.topics() and not group.queue_files(1, "T"))
     run("topic", "create", "T", "--wq", "1")
-    run("send", "T", "anew")
+    run("send", "T", "again")
     wait_for("a new queue", lambda: group.queue_files(1, "T"))
     wait_for("no offset of old", lambda: "T@g" not in group.offsets(0) and "T@g" not in group.offsets(1))

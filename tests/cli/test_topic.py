@@ -51,7 +51,7 @@ def test_a_broker_by_address(pymq: Pymq, server: StandaloneProcess) -> None:
 
 
 def test_unknown_cluster_and_broker(pymq: Pymq) -> None:
-    for where in (["-c", "Nowhere"], ["-b", "nobody"]):
+    for where in (["-c", "Nowhere"], ["-b", "unknown"]):
         outcome = pymq("topic", "create", "t", *where)
         assert outcome.code == EXIT_NOT_FOUND
         assert where[1] in outcome.err

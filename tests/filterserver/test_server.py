@@ -194,7 +194,7 @@ def test_under_stop_a_consumer_gets_the_error_and_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("class_name", "source", "fields", "why"),
     [
-        ("pymq.filters.nobody", "x", {}, "no filter 'nobody'"),
+        ("pymq.filters.unknown", "x", {}, "no filter 'unknown'"),
         ("sql92", "a >", {}, "column"),
         ("hostile", "obey", {"classCRC": "5"}, "classCRC says 5"),
         ("hostile", "obey", {"topic": "a b"}, "a b"),

@@ -50,7 +50,7 @@ def test_outcomes_come_for_each_record_with_the_first_error() -> None:
 @pytest.mark.parametrize(
     ("name", "expression", "text"),
     [
-        ("nobody", "x", "no filter 'nobody'"),
+        ("unknown", "x", "no filter 'unknown'"),
         ("sql92", "a >", "column"),
         ("hostile", "raise", "no such luck"),
     ],

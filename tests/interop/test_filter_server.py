@@ -29,7 +29,7 @@ DEADLINE_S = 300
 
 
 class FilterServerProcess:
-    """``pymq filter-server`` on a port of its own, registered with its broker."""
+    """``pymq filter-server`` on its own port, registered with its broker."""
 
     def __init__(self, directory: Path, broker: str) -> None:
         port = free_port_block(0, 0)

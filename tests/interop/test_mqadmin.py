@@ -160,7 +160,7 @@ def test_connections(world: World) -> None:
     assert "interop-producer" in printed and "V5_3_3" in printed
     assert world.producer_group in world.admin.run("producer", "-b", world.server.broker)
     # An unknown group has no retry topic, which mqadmin looks up first.
-    assert "CODE: 17" in world.admin.run("consumerConnection", "-g", world.name("nobody"))
+    assert "CODE: 17" in world.admin.run("consumerConnection", "-g", world.name("unknown"))
 
 
 def test_consumer_status_asks_the_client_through_the_broker(world: World) -> None:

@@ -179,7 +179,7 @@ def test_a_java_consumer_keeps_reading_from_a_slave(
     java.write_line("resume")
     probe.wait_until("messages from the slave", lambda: len(java.got()) == 25)
     probe.wait_until("the offset at the slave", lambda: committed(slave) == 25)
-    assert java.send("nobody").split()[0] in ("-1", "14"), "the slave takes no messages"
+    assert java.send("refused").split()[0] in ("-1", "14"), "the slave takes no messages"
 
     master.start()
     probe.wait_until("the offset back at the master", lambda: committed(master) == 25)

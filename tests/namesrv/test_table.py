@@ -264,4 +264,4 @@ def test_member_group_and_data_version(table: RouteTable) -> None:
     group = table.member_group("broker-a")
     assert group is not None
     assert group.broker_addrs == {0: "127.0.0.1:10911"}
-    assert table.member_group("nobody") is None
+    assert table.member_group("unknown") is None

@@ -57,7 +57,7 @@ def test_write_permission_is_wiped_and_given_back_on_one_broker() -> None:
     assert {(s.broker_name, s.perm) for s in manager.queues("T")} == {("a", 5), ("b", 6)}
     assert manager.add_write("a") == 2
     assert {(s.broker_name, s.perm) for s in manager.queues("T")} == {("a", 6), ("b", 6)}
-    assert manager.wipe_write("nobody") == 0
+    assert manager.wipe_write("unknown") == 0
 
 
 def test_unit_lists_follow_the_topic_flags() -> None:

@@ -244,7 +244,7 @@ def test_an_ask_yields_the_answer_or_the_reason(run: Any) -> None:
         network.ask(server.address, request(SILENT), answers.put_nowait, 1)
         late = await answers.get()
         assert isinstance(late, str) and "in time" in late
-        network.ask(server.address, request(ECHO, body=b"nobody hears this"), answers.put_nowait, 5000)
+        network.ask(server.address, request(ECHO, body=b"unread"), answers.put_nowait, 5000)
         network.close()
         await client.close()
         assert answers.empty()

@@ -139,7 +139,7 @@ def test_lag_topics_resets_and_clones(call: Call, server: StandaloneProcess) -> 
         queue = MessageQueue("progress", "broker-a", 0)
         assert (await admin.groups.lag("runners"))[queue].lag == 3
         assert (await admin.groups.lag("runners", "progress"))[queue].consumer_offset == 2
-        assert await admin.groups.lag("nobody") == {}
+        assert await admin.groups.lag("unknown") == {}
         assert "progress" in await admin.groups.topics("runners")
         targets = await admin.cluster.masters()
         moved = await admin.groups.reset_offsets("runners", "progress", targets, timestamp_ms=0)

@@ -49,7 +49,7 @@ def test_figures_of_members_and_of_filter_servers(tmp_path: Path, monkeypatch: p
             await until(lambda: len(got) == 5)
             [at_server] = await admin.filters.figures("there")
             [at_client] = await admin.filters.figures("here")
-            assert await admin.filters.figures("nobody") == []
+            assert await admin.filters.figures("unknown") == []
             assert at_server._replace(time_ms=0) == FilterFigures(
                 "T", "filter-server", made.filter_server.address, "hostile", 2, 1, 0, 0
             )
