@@ -325,7 +325,7 @@ class MessageStore(StoreReader):
 
     @property
     def problems(self) -> list[str]:
-        """What an operator should know now, a sentence each: refused writes, lagging queue files, a paused index, …"""
+        """What an operator should know now, a text each: refused writes, lagging queue files, a paused index, …"""
         found = (
             self._log.broken,
             self._appender.closed if self._serving else None,

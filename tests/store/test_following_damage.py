@@ -40,7 +40,7 @@ def log_of(count: int) -> tuple[bytearray, list[Placed]]:
     return log, places
 
 
-def dispatcher(follower: Follower, log: bytearray, size: int = 1000) -> None:
+def grow(follower: Follower, log: bytearray, size: int = 1000) -> None:
     while follower.end < len(log):
         follower.append(follower.end, bytes(log[follower.end : follower.end + size]))
         follower.dispatch()
@@ -62,7 +62,7 @@ def test_one_flipped_bit_costs_one_message(at: int) -> None:
     log[place.physical_offset + at] ^= 0x10
     slave = opened()
     follower = slave.follow()
-    dispatcher(follower, log, 77)
+    grow(follower, log, 77)
     assert follower.dispatched_end == len(log)
     assert served(slave) == without(20)
     assert list(follower.damaged) == [(place.physical_offset, place.physical_offset + place.size_bytes)]
@@ -81,7 +81,7 @@ def test_a_damaged_size_holds_nothing_up_that_its_lengths_can_disprove() -> None
     log[places[20].physical_offset + 2] ^= 0x08  # 2048 bytes more
     slave = opened()
     follower = slave.follow()
-    dispatcher(follower, log[: places[22].physical_offset], 50)
+    grow(follower, log[: places[22].physical_offset], 50)
     assert served(slave) == without(20, count=22)
 
 
@@ -96,9 +96,9 @@ def test_the_body_of_an_old_record_is_compared_with_its_checksum(age_ms: int) ->
     slave = make_store(MemoryFiles(), clock)
     slave.open()
     follower = slave.follow()
-    dispatcher(follower, log[: places[2].physical_offset])
+    grow(follower, log[: places[2].physical_offset])
     clock.set_wall(clock.now_ms() + age_ms)
-    dispatcher(follower, log)
+    grow(follower, log)
     assert (served(slave) == without(20)) == (abs(age_ms) == UNCHECKED_AGE_MS_MAX)
     assert slave.max_offset("T", 0) == COUNT // 2
 
@@ -109,10 +109,10 @@ def test_damage_at_the_end_waits_for_a_record_behind_it() -> None:
     log[end + 4] ^= 1
     slave = opened()
     follower = slave.follow()
-    dispatcher(follower, log[: places[21].physical_offset + 40], 10)
+    grow(follower, log[: places[21].physical_offset + 40], 10)
     assert follower.dispatched_end == end
     assert any(f"no record at offset {end}" in problem for problem in slave.problems)
-    dispatcher(follower, log, 10)
+    grow(follower, log, 10)
     assert served(slave) == without(20)
     assert not any("no record at" in problem for problem in slave.problems)
 
@@ -124,7 +124,7 @@ def test_a_long_damaged_place_is_not_searched_with_each_piece(monkeypatch: pytes
     monkeypatch.setattr(following, "find_later_record", lambda log, at, ms: searched.append(at) or real(log, at, ms))
     slave = opened()
     follower = slave.follow()
-    dispatcher(follower, bytearray(b"garbage." * 400), 8)
+    grow(follower, bytearray(b"garbage." * 400), 8)
     assert follower.dispatched_end == 0
     assert 10 < len(searched) < 60  # instead of 400
 
@@ -135,7 +135,7 @@ def test_a_segment_of_garbage_is_passed() -> None:
     log[4096:8192] = random.Random(1).randbytes(4096)
     slave = opened()
     follower = slave.follow()
-    dispatcher(follower, log, 333)
+    grow(follower, log, 333)
     assert served(slave) == without(*lost, count=150)
     assert list(follower.damaged) == [(4096, 8192)]
 
@@ -147,11 +147,11 @@ def test_a_restart_behind_damage_goes_on(clean: bool) -> None:
     files = MemoryFiles()
     for end in (places[20].physical_offset + 30, places[21].physical_offset + 9, places[40].physical_offset, len(log)):
         slave = opened(files)
-        dispatcher(slave.follow(), log[:end], 50)
+        grow(slave.follow(), log[:end], 50)
         slave.tick()
         slave.close() if clean else die(slave)
     slave = opened(files)
-    dispatcher(slave.follow(), log)
+    grow(slave.follow(), log)
     assert served(slave) == without(20)
     assert slave.physical_max_offset == len(log)
 
@@ -162,7 +162,7 @@ def test_blocks_with_damage_have_no_digest_and_good_records_in_them_are_served()
     log[place.physical_offset + 4] ^= 1
     slave = opened()
     follower = slave.follow()
-    dispatcher(follower, log)
+    grow(follower, log)
     slave.tick()
     with pytest.raises(CorruptRecordError):
         slave.record_at(place.physical_offset)

@@ -46,7 +46,7 @@ class Expiry:
         save_checkpoint: Callable[[], None],
         clock: Clock,
     ) -> None:
-        """``directories``: the log's first, then others. ``save_checkpoint`` syncs everything; any thread may call it."""
+        """``directories``: the log's, then others. ``save_checkpoint`` syncs everything; any thread may call it."""
         self._log = log
         self._queues = queues
         self._index = index

@@ -349,7 +349,7 @@ def _prefiltered_step(
 
     As with tags, the record of a unit that is left out is not checked further.
     """
-    from pymq.store.read.record_batch import read_record_batch  # noqa: PLC0415 - numpy is not needed before the first expression
+    from pymq.store.read.record_batch import read_record_batch  # noqa: PLC0415 - it needs numpy
 
     wanted = prefilter.count(limits.count)
     if not wanted:

@@ -58,7 +58,7 @@ def test_a_file_that_makes_no_sense_is_replaced() -> None:
     assert file.load()["masterTimerQueueOffset"] == 4 and file.load()["lastTimerQueueOffset"] == 0
 
 
-def test_a_disk_that_fails_is_told() -> None:
+def test_a_failing_disk_is_reported() -> None:
     files = files_with(b"")
 
     def fault(call: str, path: str) -> None:

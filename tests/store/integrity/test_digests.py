@@ -150,7 +150,7 @@ def test_look_ups_by_id_and_key_refuse_damage_and_find_the_rest() -> None:
     assert any(f"first at {second[3]}" in problem for problem in store.problems)
 
 
-def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     store = filled(files, 30)
     row = records(store)[7]
@@ -340,7 +340,7 @@ def test_side_files_go_with_their_segments() -> None:
     assert not files.exists(f"{SIDE}/{gone:020d}")
 
 
-def test_a_disk_that_takes_no_digests_is_told_and_costs_nothing_else() -> None:
+def test_a_disk_that_takes_no_digests_is_a_problem_and_costs_nothing_else() -> None:
     files = MemoryFiles()
     store = filled(files, 10)
 

@@ -33,7 +33,7 @@ def world() -> World:
         (70, 210, [(70, 100), (100, 140), (140, 180), (180, 200), (200, 210)]),
     ],
 )
-def test_chunks_are_cut_at_the_ends_of_segments(start: int, end: int, expected: list[tuple[int, int]]) -> None:
+def test_chunks_end_at_the_ends_of_segments(start: int, end: int, expected: list[tuple[int, int]]) -> None:
     assert list(chunk_bounds(start, end, 40, 100)) == expected
 
 

@@ -59,7 +59,7 @@ def test_a_store_with_one_segment_has_nothing_to_scrub() -> None:
 
 
 @pytest.mark.parametrize("block", range(SEGMENT_BYTES // BLOCK_SIZE_BYTES))
-def test_a_flipped_bit_in_any_block_is_found_and_told_once(block: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flipped_bit_in_any_block_is_found_and_logged_once(block: int, caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     store = filled(files, 150)
     at = block * BLOCK_SIZE_BYTES + 77 * block
@@ -131,7 +131,7 @@ def test_blocks_without_digests_and_with_damage_stay_without() -> None:
     assert unknown_blocks(store) == list(damaged)
 
 
-def test_an_unreadable_part_is_told_and_the_pass_goes_on() -> None:
+def test_an_unreadable_part_is_reported_and_the_pass_goes_on() -> None:
     files = MemoryFiles()
     store = filled(files, 300)
 

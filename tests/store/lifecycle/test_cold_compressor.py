@@ -356,7 +356,7 @@ def after(files: MemoryFiles, power: bool, seed: int) -> MemoryFiles:
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_a_crash_at_any_call_of_freezing_loses_nothing(power: bool) -> None:
+def test_a_crash_at_any_call_of_compressing_loses_nothing(power: bool) -> None:
     crashed = 0
     for number in range(1, 10_000):
         files = MemoryFiles()
@@ -405,7 +405,7 @@ def test_a_crash_at_any_call_of_thawing_loses_nothing(power: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE])
-def test_any_call_of_freezing_may_fail_and_the_next_try_succeeds(code: int) -> None:
+def test_any_call_of_compressing_may_fail_and_the_next_try_succeeds(code: int) -> None:
     failed = 0
     for number in range(1, 10_000):
         files = MemoryFiles()
@@ -498,7 +498,7 @@ def test_where_both_forms_are_there_the_plain_one_counts() -> None:
     assert not files.exists(f"{COLD}/{0:020d}.zst")
 
 
-def test_a_log_that_would_have_to_be_cut_inside_a_cold_segment_does_not_start() -> None:
+def test_a_log_that_must_be_truncated_inside_a_cold_segment_does_not_start() -> None:
     files = MemoryFiles()
     cold_store(files).close()
     for name in names(files, LOG):

@@ -105,7 +105,7 @@ def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
     assert len(read_all(store, "A", 0)) == store.max_offset("A", 0)
 
 
-def test_a_pull_that_is_under_way_stays_valid_and_the_next_is_told() -> None:
+def test_a_running_pull_stays_valid_and_the_next_one_learns_of_the_deletion() -> None:
     store = written(MemoryFiles())
     result = store.get("A", 0, 0, 3, 1 << 20)
     store._expiry.work(0)

@@ -79,7 +79,7 @@ def test_the_abort_file_is_there_while_serving() -> None:
     assert not files.exists(f"{ROOT}/abort")
 
 
-def test_a_torn_tail_is_cut_zeroed_and_overwritten() -> None:
+def test_a_torn_tail_is_truncated_zeroed_and_overwritten() -> None:
     files = MemoryFiles()
     store = filled(files)
     last = store._queues.make("T", 1).unit(9)[0]
@@ -97,7 +97,7 @@ def test_a_torn_tail_is_cut_zeroed_and_overwritten() -> None:
 
 
 @pytest.mark.parametrize("lost_count", [1, 2, 6])
-def test_a_record_whose_last_bytes_never_arrived_is_cut(lost_count: int) -> None:
+def test_a_record_whose_last_bytes_never_arrived_is_truncated(lost_count: int) -> None:
     """Only its properties lack something, which no CRC covers; a broker ends them with a separator."""
     files = MemoryFiles()
     store = filled(files)

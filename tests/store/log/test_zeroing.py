@@ -21,7 +21,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     return (MemoryFiles(), "/f") if request.param == "memory" else (RealFiles(), str(tmp_path / "f"))
 
 
-def test_everything_behind_the_cut_is_zero(place: tuple[Files, str]) -> None:
+def test_everything_behind_a_truncation_is_zero(place: tuple[Files, str]) -> None:
     files, path = place
     file = files.open(path, create=True, size=SIZE_BYTES)
     for at in (0, 70_000, 300_000, SIZE_BYTES - 3):
@@ -48,7 +48,7 @@ def test_it_takes_no_room(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_cut_that_fails_half_way_leaves_a_segment_that_opens() -> None:
+def test_a_truncation_that_fails_half_way_leaves_a_segment_that_opens() -> None:
     files = MemoryFiles()
     log = CommitLog(files, "/log", SIZE_BYTES, SIZE_BYTES)
     log.load()
@@ -69,7 +69,7 @@ def test_a_cut_that_fails_half_way_leaves_a_segment_that_opens() -> None:
     assert again.truncate(100, 1) > 0 and again.truncate(100, 1) == 0
 
 
-def test_a_disk_without_room_for_zeros_cuts_and_grows() -> None:
+def test_a_disk_without_room_for_zeros_truncates_and_grows() -> None:
     files = MemoryFiles()
     file = files.open("/f", create=True, size=SIZE_BYTES)
     file.pwrite(10, b"abc")

@@ -48,7 +48,7 @@ def truncate(files: MemoryFiles, end: int) -> TruncationState:
     return truncate_log(files, ROOT, SETTINGS, end, ManualClock(), why="a test")
 
 
-def test_what_is_cut_is_kept_and_the_rest_serves() -> None:
+def test_a_divergent_tail_is_kept_and_the_rest_serves() -> None:
     files = MemoryFiles()
     places, end = filled(files)
     place = places[50].physical_offset
@@ -108,7 +108,7 @@ def test_it_goes_back_to_the_begin_of_damage() -> None:
     assert (state.start, state.message_count) == (places[12].physical_offset, 68)
 
 
-def test_nothing_is_cut_behind_the_end() -> None:
+def test_nothing_is_truncated_behind_the_end() -> None:
     files = MemoryFiles()
     _, end = filled(files)
     for asked in (end, end + 1000):
@@ -118,7 +118,7 @@ def test_nothing_is_cut_behind_the_end() -> None:
     assert everything(opened(files)) == first(80)
 
 
-def test_everything_may_be_cut_and_nothing_before_it() -> None:
+def test_everything_may_be_truncated_and_nothing_before_it() -> None:
     files = MemoryFiles()
     filled(files, 150)
     store = opened(files)
@@ -132,7 +132,7 @@ def test_everything_may_be_cut_and_nothing_before_it() -> None:
     store.follow().start_at(begin + 2 * SETTINGS.segment_size_bytes)  # and may begin elsewhere
 
 
-def test_an_open_store_is_not_cut() -> None:
+def test_an_open_store_is_not_truncated() -> None:
     files = MemoryFiles()
     filled(files)
     opened(files)
@@ -140,7 +140,7 @@ def test_an_open_store_is_not_cut() -> None:
         truncate(files, 0)
 
 
-def test_a_full_disk_cuts_nothing() -> None:
+def test_a_full_disk_truncates_nothing() -> None:
     files = MemoryFiles()
     places, end = filled(files)
 
@@ -158,7 +158,7 @@ def test_a_full_disk_cuts_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", [b"{", b'{"path":"\xff"}'])
-def test_a_record_of_a_cut_that_is_none_is_named(text: bytes) -> None:
+def test_a_malformed_record_of_a_truncation_is_named(text: bytes) -> None:
     files = MemoryFiles()
     files.makedirs(f"{ROOT}/divergent")
     files.open(f"{ROOT}/divergent/x.json", create=True).pwrite(0, text)
@@ -167,7 +167,7 @@ def test_a_record_of_a_cut_that_is_none_is_named(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("loss", [None, DROP_ALL, KEEP_PAGES, KEEP_ALL], ids=["kill", "drop", "pages", "all"])
-def test_a_crash_leaves_a_whole_log_and_no_cut_without_its_record(loss: Loss | None) -> None:
+def test_a_crash_leaves_a_whole_log_and_no_truncation_without_its_record(loss: Loss | None) -> None:
     """At every call. Then it is asked again."""
     files = MemoryFiles()
     places, end = filled(files)

@@ -69,7 +69,7 @@ def master_with(count: int, **settings: Any) -> MessageStore:
     return master
 
 
-def dispatcher(follower: Follower, master: MessageStore, size: int, end: int | None = None) -> None:
+def grow(follower: Follower, master: MessageStore, size: int, end: int | None = None) -> None:
     """What the master has (up to ``end``), in pieces of at most ``size`` bytes."""
     end = master.physical_max_offset if end is None else end
     while follower.end < end:
@@ -150,7 +150,7 @@ def test_a_log_of_rocketmq_gives_the_same_queues_and_keys(name: str, size: int, 
     master = open_store(root)
     slave = make_store(MemoryFiles(), ManualClock(1_800_000_000_000), root="/copy", **vars_of(SETTINGS))
     slave.open()
-    dispatcher(slave.follow(), master, size)
+    grow(slave.follow(), master, size)
     assert not slave.problems
     assert raw(slave._log) == raw(master._log)
     check_all(slave, manifest)
@@ -170,7 +170,7 @@ def test_only_whole_records_are_seen() -> None:
     master, slave = master_with(3), opened()
     follower = slave.follow()
     second = master._log.max_offset // 3
-    dispatcher(follower, master, 1, end=second - 1)
+    grow(follower, master, 1, end=second - 1)
     assert (follower.end, follower.dispatched_end) == (second - 1, 0)
     assert everything(slave) == {}
     assert follower.dispatch() == 0
@@ -203,7 +203,7 @@ def test_numpy_is_left_alone_until_it_is_loaded() -> None:
         "    store.set_bulk_ready(False)\n"
         "for body in bodies(300):\n"
         "    put(master, 'T', 0, body, keys='k')\n"
-        "dispatcher(slave.follow(), master, 1 << 20)\n"
+        "grow(slave.follow(), master, 1 << 20)\n"
         "assert slave.max_offset('T', 0) == 300\n"
         "assert 'pymq.store.scan.bulk' not in sys.modules\n"
     )
@@ -220,7 +220,7 @@ def test_an_empty_log_begins_at_any_segment() -> None:
     follower.start_at(SEGMENT_BYTES)  # nothing has come yet, so it may begin elsewhere
     follower.start_at(start)
     assert follower.end == follower.dispatched_end == start
-    dispatcher(follower, master, 501)
+    grow(follower, master, 501)
     assert slave.physical_min_offset == start
     assert not slave.problems
     for queue_id in range(3):
@@ -240,7 +240,7 @@ def slave_of(master: MessageStore, start: int) -> MessageStore:
     slave = opened()
     follower = slave.follow()
     follower.start_at(start)
-    dispatcher(follower, master, 1 << 20)
+    grow(follower, master, 1 << 20)
     return slave
 
 
@@ -286,7 +286,7 @@ def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int
         slave = opened(files)
         follower = slave.follow()
         assert end - 400 < follower.end <= max(end, follower.end)
-        dispatcher(follower, master, step, end=min(wanted, master.physical_max_offset))
+        grow(follower, master, step, end=min(wanted, master.physical_max_offset))
         end = follower.end
         slave.tick()
         if clean:
@@ -294,7 +294,7 @@ def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int
         else:
             die(slave)
     slave = opened(files)
-    dispatcher(slave.follow(), master, 1000)
+    grow(slave.follow(), master, 1000)
     assert everything(slave) == everything(master)
     assert raw(slave._log) == raw(master._log)
     assert found_by_key(slave, "T", "k39") == [b"body-39"]
@@ -304,7 +304,7 @@ def test_a_clean_stop_within_a_record_vouches_for_whole_ones_alone() -> None:
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
     follower = slave.follow()
-    dispatcher(follower, master, 1 << 20, end=master.physical_max_offset - 5)
+    grow(follower, master, 1 << 20, end=master.physical_max_offset - 5)
     whole = follower.dispatched_end
     assert slave.sync() == slave.synced_offset == master.physical_max_offset - 5  # what a slave tells its master
     slave.close()
@@ -321,12 +321,12 @@ def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
     slave = opened(files)
     follower = slave.follow()
     end = master.physical_max_offset
-    dispatcher(follower, master, 1 << 20, end=end - 5)
+    grow(follower, master, 1 << 20, end=end - 5)
 
     def meanwhile(call: str, path: str) -> None:
         if call == "sync" and "commitlog" in path:
             files.fault = None
-            dispatcher(follower, master, 1 << 20)
+            grow(follower, master, 1 << 20)
 
     files.fault = meanwhile
     assert slave._log.sync() == end - 5
@@ -334,12 +334,12 @@ def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
     assert follower.dispatched_end == end
 
 
-def test_a_checkpoint_never_vouches_for_bytes_that_were_not_handed_on() -> None:
+def test_a_checkpoint_never_vouches_for_bytes_that_were_not_dispatched() -> None:
     """Queues are written out, and the checkpoint moves, between a record's arrival and its dispatch."""
     files, master, clock = MemoryFiles(), master_with(9), ManualClock()
     slave = opened(files, clock)
     follower = slave.follow()
-    dispatcher(follower, master, 1 << 20)
+    grow(follower, master, 1 << 20)
     known = follower.dispatched_end
     put(master, "T", 0, b"new", tags="TagA", keys="new")
     follower.append(follower.end, master.read_log(follower.end, 1 << 20))
@@ -360,7 +360,7 @@ def test_a_checkpoint_never_vouches_for_bytes_that_were_not_handed_on() -> None:
 def test_a_slave_becomes_the_master_behind_its_last_whole_record() -> None:
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
-    dispatcher(slave.follow(), master, 64, end=master.physical_max_offset - 5)
+    grow(slave.follow(), master, 64, end=master.physical_max_offset - 5)
     slave.close()
     slave = opened(files)
     placed = put(slave, "T", 0, b"mine")
@@ -373,7 +373,7 @@ def test_retention_and_compression_work_on_a_slave() -> None:
     files = MemoryFiles(now_ms=clock.now_ms)
     master, slave = master_with(150), opened(files, clock)
     follower = slave.follow()
-    dispatcher(follower, master, 700, end=master.physical_max_offset - 3)
+    grow(follower, master, 700, end=master.physical_max_offset - 3)
     slave.tick()
     clock.advance(3_600_000)
     slave.checkpoint()
@@ -383,7 +383,7 @@ def test_retention_and_compression_work_on_a_slave() -> None:
     assert slave.figures.cold_segment_count == len(slave._log.segments) - 1 > 3
     first = slave._log.segments[1].start
     assert drop_oldest(slave) == first == slave.physical_min_offset
-    dispatcher(follower, master, 700)
+    grow(follower, master, 700)
     for queue_id in range(3):
         wanted = [message.body for message in read_all(master, "T", queue_id)][slave.min_offset("T", queue_id) :]
         assert [message.body for message in read_all(slave, "T", queue_id)] == wanted
@@ -427,7 +427,7 @@ def test_a_full_disk_keeps_nothing_of_a_piece_and_takes_it_later() -> None:
     files, master = MemoryFiles(), master_with(60)
     slave = opened(files)
     follower = slave.follow()
-    dispatcher(follower, master, 1 << 20, end=1000)
+    grow(follower, master, 1 << 20, end=1000)
 
     def full(call: str, path: str) -> None:
         if call == "pwrite" and path.endswith(f"{SEGMENT_BYTES:020d}"):
@@ -443,7 +443,7 @@ def test_a_full_disk_keeps_nothing_of_a_piece_and_takes_it_later() -> None:
     files.fault = None
     follower.append(1000, piece)
     assert not slave.problems
-    dispatcher(follower, master, 1 << 20)
+    grow(follower, master, 1 << 20)
     assert raw(slave._log) == raw(master._log)
     assert everything(slave) == everything(master)
 

@@ -69,7 +69,7 @@ def test_a_record_in_part_goes_and_its_place_is_given_to_another() -> None:
     assert [message.body for message in read_all(again, "T", 0)] == [b"1", b"2", b"3", b"4", b"other"]
 
 
-def test_a_disk_that_fails_is_told() -> None:
+def test_a_failing_disk_is_reported() -> None:
     files = MemoryFiles()
     longer, shorter = longer_and_shorter(files)
 
