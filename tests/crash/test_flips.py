@@ -52,7 +52,7 @@ def know_the_answer(monkeypatch: pytest.MonkeyPatch, suite: FlipSuite) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_flip_in_the_log_costs_its_message_alone(
+def test_a_flip_in_the_log_costs_only_its_message(
     suite: FlipSuite, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know_the_answer(monkeypatch, suite)
@@ -67,7 +67,7 @@ def test_a_flip_in_the_log_costs_its_message_alone(
     tell(f"{number + 1:,} flips, each message refused with an error, all others served")
 
 
-def test_the_flipped_bit_is_really_searched(suite: FlipSuite) -> None:
+def test_the_flipped_bit_is_searched(suite: FlipSuite) -> None:
     for path, at in suite.positions("commitlog")[:: suite.end // 40]:
         assert len(suite.check(Flip(path, at, (at + 3) % 8, True)).refused) == 1
 

@@ -22,7 +22,7 @@ def load(count: int = 3) -> Any:
     return made
 
 
-def test_what_was_sent_and_not_answered_may_be_there_or_not() -> None:
+def test_an_unanswered_message_may_be_stored_or_not() -> None:
     compare(stored(3), load(3))
     compare(stored(4), load(3))
 
@@ -44,6 +44,6 @@ def test_faults_are_seen(change: Any, complaint: Any) -> None:
         compare(found, load())
 
 
-def test_a_place_is_acknowledged_once() -> None:
+def test_an_offset_is_acknowledged_once() -> None:
     with pytest.raises(AssertionError, match="acknowledged twice"):
         load().note(0, 1, b"another")

@@ -75,7 +75,7 @@ def test_one_flipped_bit_costs_one_message(at: int) -> None:
     assert served(again) == without(20)
 
 
-def test_a_damaged_size_holds_nothing_up_that_its_lengths_can_disprove() -> None:
+def test_a_damaged_size_that_the_lengths_disprove_delays_nothing() -> None:
     """A record that says it is thousands of bytes long is found out when what lies behind it is there."""
     log, places = log_of(COUNT)
     log[places[20].physical_offset + 2] ^= 0x08  # 2048 bytes more
@@ -174,7 +174,7 @@ def test_blocks_with_damage_have_no_digest_and_good_records_in_them_are_served()
 # -- records that break their queue's row ---------------------------------------------------------------------------
 
 
-def test_a_queue_that_begins_again_begins_again_here() -> None:
+def test_a_queue_that_restarts_on_the_master_restarts_on_the_slave() -> None:
     """Its topic was deleted and made again, and nobody told."""
     master = opened()
     for body in bodies(30):
@@ -196,7 +196,7 @@ def test_a_queue_that_begins_again_begins_again_here() -> None:
     assert not slave.problems
 
 
-def test_a_queue_that_began_again_before_a_restart_is_found_by_any_two_messages() -> None:
+def test_a_queue_that_restarted_before_a_broker_restart_is_found_by_any_two_messages() -> None:
     master = opened()
     for body in bodies(30):
         put(master, "T", 0, body)
@@ -215,7 +215,7 @@ def test_a_queue_that_began_again_before_a_restart_is_found_by_any_two_messages(
     assert [message.body for message in read_all(slave, "T", 0)] == [b"second", b"third", b"fourth"]
 
 
-def test_an_offset_too_far_on_is_believed_when_the_next_one_follows() -> None:
+def test_an_offset_jump_is_believed_when_the_next_record_follows_it() -> None:
     slave = opened()
     follower = slave.follow()
     copy(follower, with_offsets([0, 1, 7]))

@@ -86,7 +86,7 @@ def test_every_message_is_served_and_stays_after_restarts(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lost", [("consumequeue",), ("index",), ("consumequeue", "index"), ("checkpoint",)])
-def test_what_is_made_from_the_log_can_be_deleted(name: str, lost: tuple[str, ...], tmp_path: Path) -> None:
+def test_deleted_queues_and_index_are_rebuilt_from_the_log(name: str, lost: tuple[str, ...], tmp_path: Path) -> None:
     root, manifest = unpack(name, tmp_path)
     for part in lost:
         path = root / part

@@ -132,7 +132,7 @@ def test_messages_are_found_by_unique_key_and_by_each_word(count: int) -> None:
     assert len(store.find_by_key("T", "all", 64, begin_ms=middle_ms, end_ms=middle_ms)) == 1
 
 
-def test_keys_wait_for_a_tick() -> None:
+def test_keys_are_inserted_at_the_next_tick() -> None:
     store = make_store(MemoryFiles())
     store.open()
     put(store, "T", 0, b"x", keys="k")
@@ -156,7 +156,7 @@ def test_a_start_gives_back_the_pages_it_mapped(monkeypatch: pytest.MonkeyPatch)
     assert found_by_key(again, "T", "k") == [b"a"]
 
 
-def test_files_are_named_by_the_operator_s_time_and_never_by_an_earlier_one() -> None:
+def test_index_files_are_named_by_local_time_and_names_never_go_back() -> None:
     files = MemoryFiles()
     clock = ManualClock(1_700_000_000_123, timezone(timedelta(hours=8)))  # 2023-11-14 22:13:20 UTC
     store = make_store(files, clock, index_entry_count=3)
@@ -193,7 +193,7 @@ def test_a_full_disk_pauses_the_index_alone_and_it_catches_up(monkeypatch: pytes
     assert [found_by_key(again, "T", f"k{i}") for i in range(40)] == [[b"%d" % i] for i in range(40)]
 
 
-def test_a_bug_in_the_index_stops_no_message_and_no_key_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_index_loses_no_message_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(records: object) -> None:
         raise ImportError("no numpy")
 
@@ -284,7 +284,7 @@ def test_hashed_keys_wait_for_a_disk_with_room(pending_count_max: int, monkeypat
     assert index.problem is None
 
 
-def test_an_index_that_is_off_costs_nothing_and_finds_nothing() -> None:
+def test_a_disabled_index_costs_nothing_and_finds_nothing() -> None:
     store = make_store(MemoryFiles(), index_enabled=False)
     store.open()
     put(store, "T", 0, b"x", keys="k")
@@ -295,7 +295,7 @@ def test_an_index_that_is_off_costs_nothing_and_finds_nothing() -> None:
     assert found_by_key(again, "T", "k") == [b"x"]
 
 
-def test_no_flipped_byte_of_the_index_brings_a_wrong_message() -> None:
+def test_a_flipped_byte_of_the_index_never_finds_a_wrong_message() -> None:
     files = MemoryFiles()
     store = make_store(files, segment_size_bytes=1 << 16, index_entry_count=150)
     store.open()

@@ -31,7 +31,7 @@ while True:
 """
 
 
-def test_a_killed_process_loses_nothing_it_answered(tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_acknowledged_message(tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     number, answered, seen = 0, 0, 0
     for round_number in range(ROUNDS):

@@ -115,7 +115,7 @@ def filled() -> MemoryFiles:
     return files
 
 
-def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
+def test_a_power_loss_keeps_synced_data_and_what_the_callables_keep() -> None:
     files = filled()
     after = files.after_power_loss(lambda _path, page: page == 1, lambda _path: False)
     assert after.listdir("/d") == ["entry", "synced"]
@@ -124,7 +124,7 @@ def test_a_power_loss_keeps_what_was_synced_and_what_it_is_told() -> None:
     assert files.after_power_loss(lambda *_: True, lambda _path: True).listdir("/d") == ["entry", "nothing", "synced"]
 
 
-def test_a_new_size_may_be_lost_but_for_the_pages_that_survive() -> None:
+def test_a_new_size_may_be_lost_unless_a_surviving_page_needs_it() -> None:
     files = filled()
     for page, size in ((None, 0), (1, 2048)):
         after = files.after_power_loss(lambda _, p, page=page: p == page, lambda _: False, lambda _: False)
@@ -136,7 +136,7 @@ def test_a_new_size_may_be_lost_but_for_the_pages_that_survive() -> None:
         assert after.read_bytes("/d/synced") == b"1" * size
 
 
-def test_directories_are_lost_with_what_is_in_them() -> None:
+def test_a_lost_directory_takes_its_content_with_it() -> None:
     files = filled()
     files.makedirs("/d/new")
     file = files.open("/d/new/f", create=True)
@@ -152,7 +152,7 @@ def test_directories_are_lost_with_what_is_in_them() -> None:
     assert files.after_power_loss(lambda *_: True, lambda _: True).listdir("/d/new") == []
 
 
-def test_a_kept_state_stays_as_it_was() -> None:
+def test_a_snapshot_does_not_change() -> None:
     files = filled()
     frozen = files.snapshot()
     again = files.snapshot()
@@ -167,7 +167,7 @@ def test_a_kept_state_stays_as_it_was() -> None:
     assert restored.after_power_loss(lambda *_: False, lambda _: False).snapshot().image() == image
 
 
-def test_a_directory_is_made_for_good(place: tuple[Files, str]) -> None:
+def test_a_new_directory_survives_a_power_loss(place: tuple[Files, str]) -> None:
     files, root = place
     make_directory(files, f"{root}/a/b")
     make_directory(files, f"{root}/a/b")
@@ -178,7 +178,7 @@ def test_a_directory_is_made_for_good(place: tuple[Files, str]) -> None:
 
 
 @pytest.mark.parametrize(("number", "refused"), [(errno.EIO, True), (errno.EACCES, False), (errno.EINVAL, False)])
-def test_a_directory_whose_entry_an_earlier_try_left_unsynced(number: int, refused: bool) -> None:
+def test_a_directory_entry_left_unsynced_by_an_earlier_try_is_synced(number: int, refused: bool) -> None:
     files = MemoryFiles()
     failing = True
 

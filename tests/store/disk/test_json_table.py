@@ -39,7 +39,7 @@ def test_unquoted_integer_keys(files: MemoryFiles) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 40, b'{"a":', b"[1]", None])
-def test_a_bad_file_gives_way_to_its_backup(files: MemoryFiles, content: bytes | None) -> None:
+def test_a_bad_file_is_replaced_by_its_backup(files: MemoryFiles, content: bytes | None) -> None:
     table = JsonTable(files, PATH)
     table.save({"a": 1})
     table.save({"a": 2})
@@ -139,7 +139,7 @@ def test_a_failing_call_leaves_the_old_table_and_the_next_save_works(
 # -- damage ------------------------------------------------------------------------------------------------------
 
 
-def test_every_flipped_bit_is_found_and_the_backup_serves(files: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_flipped_bit_is_found_and_the_backup_used(files: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
     """No flip makes another offset: the table is the new one (a flip in what is no content) or the backup's."""
     offsets = {"dataVersion": {"counter": 3}, "offsetTable": {"T@G": {"0": 61, "1": 62}}}
     table = JsonTable(files, PATH, "offsetTable")
@@ -164,7 +164,7 @@ def test_a_file_that_another_broker_wrote_needs_no_checksum(files: MemoryFiles) 
     assert JsonTable(files, PATH, "offsetTable").load() == {"offsetTable": {"T@G": {"0": 61}}}
 
 
-def test_the_checksum_is_a_member_that_others_ignore(files: MemoryFiles) -> None:
+def test_the_checksum_is_a_member_that_rocketmq_ignores(files: MemoryFiles) -> None:
     JsonTable(files, PATH).save({"a": 1})
     raw = files.read_bytes(PATH)
     assert raw == b'{\n "pymqCrc32": "ab43ba76",\n "a": 1\n}'
@@ -187,7 +187,7 @@ def test_an_edited_file_says_what_to_do(files: MemoryFiles, caplog: pytest.LogCa
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 40, b'{"a":', b"[1]", b'{"other":{}}', b'{"offsetTable":[]}'])
 @pytest.mark.parametrize("backup", [b"", b"{", None])
-def test_nothing_is_made_of_two_bad_files(files: MemoryFiles, content: bytes, backup: bytes | None) -> None:
+def test_two_bad_files_are_an_error(files: MemoryFiles, content: bytes, backup: bytes | None) -> None:
     files.open(PATH, create=True).pwrite(0, content)
     if backup is not None:
         files.open(PATH + ".bak", create=True).pwrite(0, backup)
@@ -204,9 +204,7 @@ def test_an_empty_object_is_an_empty_table(files: MemoryFiles) -> None:
     assert JsonTable(files, PATH, "offsetTable").load() == {}
 
 
-def test_a_file_the_disk_does_not_give_back_counts_as_damaged(
-    files: MemoryFiles, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreadable_file_counts_as_damaged(files: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
     table = JsonTable(files, PATH)
     table.save({"n": 1})
     table.save({"n": 2})
@@ -223,7 +221,7 @@ def test_a_file_the_disk_does_not_give_back_counts_as_damaged(
 # -- a full disk -------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_named_and_the_old_content_stays(files: MemoryFiles) -> None:
+def test_a_full_disk_is_reported_and_the_old_content_stays(files: MemoryFiles) -> None:
     table = JsonTable(files, PATH)
     table.save({"n": 1})
 

@@ -58,7 +58,7 @@ def test_a_save_without_a_load_removes_the_former_file_too(files: MemoryFiles) -
     assert names(files) == ["new.json"]
 
 
-def test_without_a_former_file_it_is_a_table_like_any_other(files: MemoryFiles) -> None:
+def test_without_a_former_file_it_is_an_ordinary_table(files: MemoryFiles) -> None:
     for name in names(files):
         files.remove(f"/config/{name}")
     assert loaded(files) == {}
@@ -69,12 +69,12 @@ def test_without_a_former_file_it_is_a_table_like_any_other(files: MemoryFiles) 
     assert loaded(files) == {"n": 1}
 
 
-def test_a_former_file_beside_a_new_one_was_written_later(files: MemoryFiles) -> None:
+def test_a_former_file_beside_a_new_one_wins(files: MemoryFiles) -> None:
     JsonTable(files, NEW).save({"n": 0})
     assert loaded(files) == {"n": 2}
 
 
-def test_a_damaged_former_file_gives_way_to_its_backup_and_is_kept(files: MemoryFiles) -> None:
+def test_a_damaged_former_file_is_replaced_by_its_backup_and_kept(files: MemoryFiles) -> None:
     files.open(FORMER).pwrite(0, b"?")
     table = table_of(files)
     table.save(table.load())

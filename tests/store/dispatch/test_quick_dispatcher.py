@@ -90,7 +90,7 @@ def test_tags_wherever_they_stand(properties: bytes, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("at", [3, 4, 12, 20, 31, 39, 56, 87, 90, 91, 92])
-def test_a_flipped_bit_goes_the_plain_way(at: int) -> None:
+def test_a_flipped_bit_is_left_to_the_plain_dispatcher(at: int) -> None:
     """In each field of the second record's head, its topic and lengths."""
     for bit in range(8):
         master, files = store_of([("T", n % 2, b"x", b"A\x01b\x02", 0, bytes(8)) for n in range(6)], 1)

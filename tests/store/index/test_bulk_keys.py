@@ -47,7 +47,7 @@ def as_lists(columns: KeyColumns) -> list[list[int]]:
 
 
 @given(RUNS)
-def test_keys_of_batches_and_single_records_equal_the_plain_ones(runs: list[tuple[str, bytes, int]]) -> None:
+def test_keys_of_batches_and_single_records_equal_those_found_plainly(runs: list[tuple[str, bytes, int]]) -> None:
     records = records_of(runs)
     assert as_lists(waiting_keys(records)) == plain_columns(records)
 

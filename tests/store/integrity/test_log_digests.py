@@ -44,7 +44,7 @@ def test_a_chunk_s_digest_is_that_of_its_bytes(world: World) -> None:
         assert chunk_digest(log, start, end) == xxh3_64_hexdigest(raw)
 
 
-def test_a_damaged_chunk_has_none(world: World) -> None:
+def test_a_damaged_chunk_has_no_digest(world: World) -> None:
     log = world.parts.store._log
     file = log.segments[0].file
     at = 2 * BLOCK_SIZE_BYTES + 77

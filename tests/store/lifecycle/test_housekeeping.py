@@ -37,7 +37,7 @@ def calls_of(files: MemoryFiles) -> list[tuple[str, str]]:
     return calls
 
 
-def test_a_tick_writes_what_messages_brought() -> None:
+def test_a_tick_writes_queues_index_and_checkpoint() -> None:
     files, clock, store = filled()
     calls = calls_of(files)
     tick(clock, store, 3)
@@ -47,7 +47,7 @@ def test_a_tick_writes_what_messages_brought() -> None:
     assert store._checkpoints._written[2] == MESSAGE_COUNT
 
 
-def test_at_rest_ticks_touch_no_file() -> None:
+def test_ticks_without_messages_touch_no_file() -> None:
     files, clock, store = filled()
     tick(clock, store, 3)
     calls = calls_of(files)
@@ -69,7 +69,7 @@ def test_a_segment_that_was_synced_settles_without_another_message() -> None:
 
 
 @pytest.mark.parametrize("place", ["consumequeue", "digests"])
-def test_what_could_not_be_written_is_tried_again(place: str) -> None:
+def test_a_failed_write_is_tried_again(place: str) -> None:
     files, clock, store = filled()
 
     def full(call: str, path: str) -> None:
@@ -84,7 +84,7 @@ def test_what_could_not_be_written_is_tried_again(place: str) -> None:
     assert store.problems == []
 
 
-def test_keys_that_are_inserted_later_move_the_checkpoint() -> None:
+def test_keys_inserted_later_move_the_checkpoint() -> None:
     """One batch a tick: the last one comes when the queues have long been written."""
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock, index_batch_count=100_000)

@@ -61,13 +61,13 @@ def test_several_hours_of_the_day() -> None:
     assert [hour for hour in range(24) if count(run(segments(100, 0), settings, hour=hour))] == [4, 16]
 
 
-def test_an_operator_need_not_wait_for_the_hour_but_for_the_age() -> None:
+def test_a_manual_pass_ignores_the_hour_but_not_the_age() -> None:
     assert count(run(segments(100, 0), hour=9, is_manual=True)) == 1
     assert count(run(segments(50, 0), hour=9, is_manual=True)) == 0
 
 
 @pytest.mark.parametrize(("free", "expected"), [(251, 0), (250, 0), (249, 1)])
-def test_a_fuller_disk_needs_no_hour(free: int, expected: int) -> None:
+def test_a_full_disk_ignores_the_hour(free: int, expected: int) -> None:
     settings = dataclasses.replace(OFF, used_percent=75)
     assert count(run(segments(100, 50, 0), settings, hour=9, disk=DiskFacts("/data", 1000, free))) == expected
 
@@ -171,7 +171,7 @@ percents = st.integers(0, 100)
         free_bytes_min=st.integers(0, 20_000),
     ),
 )
-def test_whatever_the_facts(
+def test_decisions_hold_their_rules_for_any_facts(
     ages: list[float],
     sizes: list[int],
     total: int,

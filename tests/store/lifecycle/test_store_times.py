@@ -39,7 +39,7 @@ def test_the_time_that_counts(checkpoint_ms: int, records: list[int], last_ms: i
     assert together.last_ms == last_ms
 
 
-def test_another_reading_begins_anew() -> None:
+def test_another_scan_starts_over() -> None:
     times = StoreTimes(NOW_MS, NOW_MS)
     times.add(1, 2)
     times.restart()

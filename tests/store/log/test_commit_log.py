@@ -58,7 +58,7 @@ def test_one_commit_may_fill_several_segments() -> None:
     assert len(read_all(store, "T", 0)) == 7
 
 
-def test_a_record_that_no_segment_holds_is_refused_and_leaves_nothing() -> None:
+def test_a_record_larger_than_a_segment_is_refused_and_leaves_nothing() -> None:
     store = make_store(MemoryFiles())
     store.open()
     with pytest.raises(StoreError, match="4088"):
@@ -123,7 +123,7 @@ def test_remains_of_a_failed_write_are_zeroed_before_the_next(tmp_path: Path) ->
         (errno.EDQUOT, "make room on the disk, then restart the broker"),
     ],
 )
-def test_a_failed_fsync_makes_the_store_read_only_for_good(number: int, next_step: str) -> None:
+def test_a_failed_fsync_makes_the_store_read_only_until_a_restart(number: int, next_step: str) -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()
@@ -199,7 +199,7 @@ def test_a_second_broker_is_kept_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_a_sync_that_found_no_descriptor_is_tried_again(number: int) -> None:
+def test_a_sync_without_a_free_descriptor_is_tried_again(number: int) -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()

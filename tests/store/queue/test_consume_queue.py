@@ -41,7 +41,7 @@ def test_the_minimum_is_the_first_unit_still_in_the_log(log_min: int, expected: 
     assert queue.min_offset == expected  # it never goes back
 
 
-def test_records_that_were_lost_do_not_move_the_minimum_past_good_ones() -> None:
+def test_lost_records_do_not_move_the_minimum_past_good_ones() -> None:
     _, queue = make_queue([0, 10, 20, *[GAP] * 30, 330, 340])
     queue.raise_min(10)
     assert queue.min_offset == 1
@@ -49,7 +49,7 @@ def test_records_that_were_lost_do_not_move_the_minimum_past_good_ones() -> None
     assert queue.min_offset == 33
 
 
-def test_a_queue_that_ends_with_blank_keeps_what_is_before_them() -> None:
+def test_a_queue_that_ends_with_blank_records_keeps_the_units_before_them() -> None:
     _, queue = make_queue([0, 10, GAP, GAP])
     queue.truncate(4)
     queue.raise_min(10)
@@ -65,7 +65,7 @@ def test_a_queue_that_begins_later_begins_at_its_first_unit() -> None:
     assert queue.min_offset == 17
 
 
-def test_messages_are_counted_from_any_place_of_the_log() -> None:
+def test_messages_are_counted_from_any_log_offset() -> None:
     _, queue = make_queue(list(range(0, 250, 10)))
     for number in range(25):
         assert queue.count_from(10 * number) == 25 - number
@@ -88,7 +88,7 @@ def test_the_minimum_is_what_a_walk_finds(is_gap: list[bool], log_min: int) -> N
 
 
 @pytest.mark.parametrize(("minimum", "left"), [(0, 4), (10, 4), (11, 3), (20, 3), (21, 2), (30, 2), (31, 1), (35, 1)])
-def test_a_file_goes_when_its_successor_too_begins_below_the_minimum(minimum: int, left: int) -> None:
+def test_a_file_is_deleted_when_its_successor_too_begins_below_the_minimum(minimum: int, left: int) -> None:
     files, queue = make_queue(list(range(0, 350, 10)))
     queue.min_offset = minimum
     removed = queue.drop_old_files(100)
@@ -97,14 +97,14 @@ def test_a_file_goes_when_its_successor_too_begins_below_the_minimum(minimum: in
     assert queue.unit(34) == (340, 10, 0)
 
 
-def test_files_go_in_slices() -> None:
+def test_files_are_deleted_in_slices() -> None:
     files, queue = make_queue(list(range(0, 1000, 10)))
     queue.min_offset = 95
     assert [queue.drop_old_files(4) for _ in range(4)] == [4, 4, 1, 0]
     assert len(files.nodes) == 1
 
 
-def test_a_file_that_a_power_loss_brought_back_goes_with_the_next() -> None:
+def test_a_file_that_a_power_loss_brought_back_is_deleted_with_the_next() -> None:
     files, queue = make_queue(list(range(0, 350, 10)))
     files.remove(f"{queue.directory}/{200:020d}")
     again = ConsumeQueue(QueueFiles(files, "/q", UNITS_PER_FILE * 20, 4), "T", 0)

@@ -84,7 +84,7 @@ def test_a_start_drops_what_a_deletion_left(
     assert put(store, "Other", 0, b"next").queue_offset == int(used_again)
 
 
-def test_a_deletion_that_can_not_be_written_down_does_not_happen(files: MemoryFiles) -> None:
+def test_a_deletion_that_can_not_be_saved_does_not_happen(files: MemoryFiles) -> None:
     store = opened(files)
     failing(files, "replace")
     with pytest.raises(StoreUnavailableError, match="deletedTopics"):
@@ -95,7 +95,7 @@ def test_a_deletion_that_can_not_be_written_down_does_not_happen(files: MemoryFi
     assert everything(opened(files)) == {("T", 0): [b"new"], ("Other", 0): [*OTHERS, b"next"]}
 
 
-def test_a_topic_lives_on_when_its_deletion_may_have_reached_the_disk(files: MemoryFiles) -> None:
+def test_a_topic_is_usable_when_its_deletion_may_have_reached_the_disk(files: MemoryFiles) -> None:
     store = opened(files)
     failing(files, "sync_dir")
     with pytest.raises(StoreUnavailableError, match="deletedTopics"):

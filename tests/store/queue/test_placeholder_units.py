@@ -22,7 +22,7 @@ SEGMENT_BYTES = 4096
         (SCHEDULE_TOPIC, 0, (0, BLANK_UNIT_SIZE, 0)),
     ],
 )
-def test_what_stands_for_lost_offsets(topic: str, physical_offset: int, unit: tuple[int, int, int]) -> None:
+def test_units_of_lost_offsets(topic: str, physical_offset: int, unit: tuple[int, int, int]) -> None:
     store = make_store(MemoryFiles())
     store.open()
     queue = store._queues.make(topic, 0)

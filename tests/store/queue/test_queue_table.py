@@ -15,7 +15,7 @@ def queue_file(number: int) -> str:
 
 
 @pytest.mark.parametrize("lost", [2, 3, 4])
-def test_a_file_that_was_never_synced_takes_no_older_one_with_it(lost: int) -> None:
+def test_a_lost_unsynced_file_does_not_drop_older_ones(lost: int) -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()

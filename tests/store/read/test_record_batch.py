@@ -57,7 +57,7 @@ def test_too_few() -> None:
 @pytest.mark.parametrize(
     "unit", [BLANK_UNIT, UNIT.pack(0, 5, 0), UNIT.pack(0, 100, 0), UNIT.pack(1 << 40, 100, 0), UNIT.pack(-100, 100, 0)]
 )
-def test_odd_units_are_left_to_a_closer_look(unit: bytes) -> None:
+def test_odd_units_are_not_batched(unit: bytes) -> None:
     """No record, smaller than any, out of order, behind the log, before it."""
     store, packed = filled([b"x"] * 30)
     odd = packed[: UNIT.size * 10] + unit + packed[UNIT.size * 11 :]
@@ -65,7 +65,7 @@ def test_odd_units_are_left_to_a_closer_look(unit: bytes) -> None:
     assert batch is None or len(batch.edges) - 1 <= 10  # those before it
 
 
-def test_damage_is_left_to_a_closer_look() -> None:
+def test_damaged_records_are_not_batched() -> None:
     store, packed = filled([b"x" * 200] * 60)
     assert store._digests is not None
     store._digests.work()

@@ -60,7 +60,7 @@ def flip(store: MessageStore, files: MemoryFiles, offset: int, place: int, bits:
 
 @settings(deadline=None)
 @given(TIMES, st.sets(st.integers(0, 29)), st.integers(-2, 60), st.integers(1, 3))
-def test_records_that_can_t_be_read_hide_no_other(steps: list[int], bad: set[int], probe: int, bad_max: int) -> None:
+def test_unreadable_records_hide_no_other_record(steps: list[int], bad: set[int], probe: int, bad_max: int) -> None:
     store, files, times = stored(steps)
     bad = {offset for offset in bad if offset < len(times)}
     for offset in bad:
@@ -78,9 +78,7 @@ def test_records_that_can_t_be_read_hide_no_other(steps: list[int], bad: set[int
 
 @settings(deadline=None)
 @given(TIMES, st.data(), st.integers(-2, 60))
-def test_a_time_that_was_damaged_to_be_later_makes_no_message_missed(
-    steps: list[int], data: st.DataObject, probe: int
-) -> None:
+def test_a_time_damaged_to_be_later_hides_no_message(steps: list[int], data: st.DataObject, probe: int) -> None:
     store, files, times = stored(steps)
     flip(store, files, data.draw(st.integers(0, len(times) - 1)), 58, 0x10)  # thousands of years
     wanted_ms = START_MS + probe

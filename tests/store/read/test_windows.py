@@ -98,7 +98,7 @@ def test_messages_far_from_each_other_are_fetched_one_by_one() -> None:
     assert files.bytes_read <= count * 2 * BLOCK_SIZE_BYTES
 
 
-def test_what_several_queues_ask_for_is_fetched_for_all_of_them() -> None:
+def test_a_piece_that_several_queues_read_is_fetched_once() -> None:
     queues = 20
     store, files = sealed_store(queues, GAP_BYTES_MAX // 15)
     for queue_id in range(queues):
@@ -111,7 +111,7 @@ def test_what_several_queues_ask_for_is_fetched_for_all_of_them() -> None:
     assert files.bytes_read < first + (1 << 19)
 
 
-def test_a_piece_that_one_pull_fetches_most_of_is_kept_at_once() -> None:
+def test_a_piece_that_one_pull_reads_mostly_is_kept_at_once() -> None:
     store, files = sealed_store(8, 500)  # a pull of 32 messages reaches over more than two pieces
     pulled(store, 0, 0)
     assert len(store._windows.chunks) >= 2
@@ -184,7 +184,7 @@ def test_a_large_message_comes_whole() -> None:
     st.integers(12, 16),
     st.booleans(),
 )
-def test_any_order_of_any_sizes_is_pulled_as_it_was_put(
+def test_messages_of_any_sizes_in_any_order_are_pulled_as_stored(
     messages: list[tuple[int, int]], count: int, size: int, shift: int, closes: bool
 ) -> None:
     """In odd segment sizes, with small pieces, from the newest segment and from sealed ones, twice."""

@@ -33,7 +33,7 @@ def contents(files: MemoryFiles, directory: str) -> dict[str, bytes]:
     return {name: files.read_bytes(f"{directory}/{name}") for name in files.listdir(directory)}
 
 
-def test_an_opened_store_has_it_under_its_new_name() -> None:
+def test_opening_renames_the_former_directory() -> None:
     files, kept = with_former_directory()
     store = opened(files)
     assert contents(files, DIRECTORY) == kept and not files.is_dir(FORMER)
@@ -42,7 +42,7 @@ def test_an_opened_store_has_it_under_its_new_name() -> None:
     store.close()
 
 
-def test_files_of_both_directories_come_together() -> None:
+def test_files_of_both_directories_are_merged() -> None:
     files, kept = with_former_directory()
     files.makedirs(DIRECTORY)
     files.open(f"{DIRECTORY}/5.log", create=True).pwrite(0, b"x")

@@ -94,7 +94,7 @@ def test_columns_hold_what_the_plain_way_reads(messages: list, copies: int, data
 
 
 @pytest.mark.parametrize("host", [BORN, bytes(20)])
-def test_every_flipped_bit_of_a_record_is_seen_by_both_ways(host: bytes) -> None:
+def test_every_flipped_bit_of_a_record_is_found_by_both_scanners(host: bytes) -> None:
     store, files = store_of([("T", 0, b"body", b"UNIQ_KEY\x01k\x02", 0, host)], 20)
     size = store.physical_max_offset // 20
     in_columns = 0
@@ -109,7 +109,7 @@ def test_every_flipped_bit_of_a_record_is_seen_by_both_ways(host: bytes) -> None
 
 @settings(deadline=None)
 @given(MESSAGES.filter(bool))
-def test_keys_and_tags_are_those_of_the_plain_way(messages: list) -> None:
+def test_keys_and_tags_equal_the_plain_scanner_s(messages: list) -> None:
     store, _ = store_of(messages, 10)
     settings_ = StoreSettings()
     for part in scan_bulk(store._log, 0, check_crc=True):
@@ -161,7 +161,7 @@ def test_properties_are_found_per_record() -> None:
         [b"K\x01a\x02\x02", b"K\x01aa\x02"],
     ],
 )
-def test_equal_sizes_are_no_proof_of_equal_places(properties: list[bytes]) -> None:
+def test_equal_sizes_do_not_prove_equal_positions(properties: list[bytes]) -> None:
     joined = Properties(properties)
     found = joined.find(b"K")
     wanted = {
@@ -219,7 +219,7 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
     assert results[0][0].records_scanned > 0
 
 
-def test_numpy_is_left_alone_by_a_short_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_walk_does_not_load_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     store, _ = store_of([("T", 0, b"body", b"", 0, BORN)], 50)
     size = store.physical_max_offset // 50
     monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 20 * size)

@@ -47,7 +47,7 @@ def plain(topic: str, offset: int, physical: int, entry: tuple[int, bytes, bytes
 
 @settings(deadline=None)
 @given(TOPICS, ENTRIES)
-def test_batches_singles_and_the_short_way_equal_the_plain_encoder(topic: str, entries: list) -> None:
+def test_every_way_to_stage_equals_the_plain_encoder(topic: str, entries: list) -> None:
     for way in ("batch", "single", "short"):
         store = open_store()
         if way == "batch":
@@ -75,7 +75,7 @@ def test_batches_singles_and_the_short_way_equal_the_plain_encoder(topic: str, e
 
 @settings(deadline=None)
 @given(st.sampled_from([HOST, V6]), st.sampled_from([HOST, V6]), ENTRIES)
-def test_hosts_of_both_families(born_host: bytes, store_host: bytes, entries: list) -> None:
+def test_ipv4_and_ipv6_hosts(born_host: bytes, store_host: bytes, entries: list) -> None:
     store = open_store(store_host)
     placed = store.stage_many("T", 3, entries, sys_flag=0x31, born_timestamp_ms=5, born_host=born_host)
     store.commit()
@@ -86,7 +86,7 @@ def test_hosts_of_both_families(born_host: bytes, store_host: bytes, entries: li
     assert store.store_time("T", 3, 0) == NOW_MS
 
 
-def test_what_a_batch_returns_is_a_sequence_of_places() -> None:
+def test_a_batch_returns_a_sequence_of_places() -> None:
     placed = PlacedBatch(5, [100, 210, 330], [110, 120, 130])
     assert list(placed) == [Placed(5, 100, 110), Placed(6, 210, 120), Placed(7, 330, 130)]
     assert (len(placed), placed[-1], placed[1:]) == (3, Placed(7, 330, 130), [Placed(6, 210, 120), Placed(7, 330, 130)])
@@ -103,7 +103,7 @@ def test_half_messages_and_rollbacks_take_no_queue_offset() -> None:
     assert store.max_offset("T", 0) == 2
 
 
-def test_listeners_hear_of_each_queue_once_a_commit() -> None:
+def test_listeners_are_called_once_per_queue_and_commit() -> None:
     store, heard = open_store(), []
     store.add_arrival_listener(lambda topic, queue, end, units: heard.append((topic, queue, end, tags_codes(units))))
     store.stage_many("T", 1, [(0, b"", b"", 7), (0, b"", b"", 8)], born_timestamp_ms=0, born_host=HOST)

@@ -64,7 +64,7 @@ def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
     "own", [b"", b"UNIQ_KEY\x01x\x02", b"a\x01b\x02c\x01d\x02", b"TAGS\x01A\x02", b"a\x01b\x02TAGS\x01ABC\x02"]
 )
 @pytest.mark.parametrize("body_size", [0, 1, 128])
-def test_equal_entries(count: int, own: bytes, body_size: int) -> None:
+def test_equal_entries_give_the_same_bytes_as_the_loop(count: int, own: bytes, body_size: int) -> None:
     entries = b"".join(encode_batch_entry(bytes([i % 256]) * body_size, own, flag=i) for i in range(count))
     columns = stage(entries, by_columns=True)
     loop = stage(entries, by_columns=False)
@@ -89,7 +89,7 @@ def with_numbers(template: bytes) -> bytes:
         (b"UNIQ_KEY\x01-###\x02", False),
     ],
 )
-def test_properties_that_differ_in_the_unique_key_alone_are_looked_at_once(template: bytes, is_told_once: bool) -> None:
+def test_properties_that_differ_only_in_the_unique_key_are_parsed_once(template: bytes, is_told_once: bool) -> None:
     entries = with_numbers(template)
     encoded = encode_uniform(entries, SHARED, place())
     if encoded is not None:
@@ -108,7 +108,7 @@ def test_an_unusual_word_is_found_in_any_entry(word: bytes, number: int) -> None
     assert stage(entries, by_columns=False)[0] is None
 
 
-def test_entries_of_other_sizes_or_shapes_are_left_to_the_loop() -> None:
+def test_entries_of_different_sizes_are_left_to_the_loop() -> None:
     one = encode_batch_entry(b"body", b"a\x01b\x02")
     assert encode_uniform(one * COUNT_MIN, SHARED, place()) is not None
     for entries in (
