@@ -1,4 +1,4 @@
-"""``scripts/crash``: power losses for as long as you like, or one of them again."""
+"""``scripts/crash``: runs power losses for the given time, or replays one of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _rounds(minutes: float, seed: int, keep_going: bool) -> int:
-    """Every fixed workload and some drawn ones with each seed, until the time is over."""
+    """Run every fixed workload and some random ones with each seed, until the time is over."""
     started = time.perf_counter()
     tally, failures = Tally(), 0
     while True:
@@ -59,11 +59,11 @@ def _rounds(minutes: float, seed: int, keep_going: bool) -> int:
 
 
 def _errors(keep_going: bool) -> int:
-    """Every call of every fixed workload, every error, once and for good."""
+    """Let every call of every fixed workload fail with every error, once and permanently."""
     tally, failures = ErrorTally(), 0
     for work in FIXED:
         if work.name in ("group-commit", "retention"):
-            continue  # one looks between its own steps, in the other queues may follow the log a pass later
+            continue  # one reads between its own steps; in the other queues may lag the log by one pass
         for call in range(1, call_count(work) + 1):
             for number, lasting in product(NUMBERS, (False, True)):
                 try:

@@ -1,4 +1,4 @@
-"""Lets one call of a workload fail, or all from one on, and holds the store to what it said before, then and after."""
+"""Lets one call of a workload fail, or all from one on, and checks what the store promised before, during and after."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = (errno.ENOSPC, errno.EIO, errno.EMFILE)
 
 
 class Failure(NamedTuple):
-    """One way to let a workload's calls fail, and the name that replays it."""
+    """One way to let a workload's calls fail. Its text form replays it."""
 
     workload: str
     call: int
@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 def _may_fail(number: int, call: str, exists: bool) -> bool:
-    """Whether a system gives this error for this call."""
+    """Return whether a system gives this error for this call."""
     if number == errno.ENOSPC:
         return call in _CHANGING or (call == "open" and not exists)
     if number == errno.EMFILE:
@@ -47,7 +47,7 @@ def _may_fail(number: int, call: str, exists: bool) -> bool:
 
 
 class _FailingDriver(Driver):
-    """Goes on whatever fails, as a broker does: what was refused is refused, a start is tried again when disks heal."""
+    """Continues after any failure, as a broker does: refused stays refused, a start is repeated when the disk works."""
 
     def __init__(self, failure: Failure, settings: dict[str, Any]) -> None:
         self._failure = failure
@@ -78,15 +78,15 @@ class _FailingDriver(Driver):
             super().open()
         self._adopt()
         for topic in self.ledger.going:
-            # Its deletion was written down after all, though the disk had not confirmed it.
+            # Its deletion reached the disk although the sync failed.
             if not any(self.store.max_offset(*queue) for queue in self.store.queues() if queue[0] == topic):
                 self.ledger.gone[topic] = self.store.physical_max_offset
                 self.ledger.going = ()
 
     def _adopt(self) -> None:
-        """What was refused may be there after all when it could not be undone: whole, and behind all that was answered.
+        """Take over refused records that could not be undone. They must be whole, and behind all acknowledged records.
 
-        A sender is told that the outcome is unknown, as after a lost answer.
+        The sender knows that the outcome is unknown, as after a lost answer.
         """
         for record in sorted(self.refused, key=lambda record: record.start):
             known_end = max((known.end for known in self.ledger.records), default=0)
@@ -113,7 +113,7 @@ class _FailingDriver(Driver):
         try:
             super().close()
         except (OSError, StoreUnavailableError):
-            self.ledger.synced_end = 0  # the stop was unclean, which is what the next start has to find out
+            self.ledger.synced_end = 0  # the stop was unclean, and the next start has to notice it
 
 
 def _guarded(name: str) -> Callable[..., None]:
@@ -133,9 +133,9 @@ for _name in (
 
 
 def check_reads(driver: _FailingDriver) -> None:
-    """Everything that was answered is served; while reading itself fails, nothing false is."""
+    """Check that every acknowledged record is served, and nothing wrong even while reads fail."""
     promise = driver.ledger.promise()
-    if driver.origin is not None:  # records whose queue can't be reached wait
+    if driver.origin is not None:  # records of an unreachable queue wait
         promise = promise._replace(acked_end=min(promise.acked_end, driver.follower.dispatched_end))
     visible = [record for record in promise.records if record.end <= promise.acked_end]
     try:
@@ -149,7 +149,7 @@ def check_reads(driver: _FailingDriver) -> None:
 
 @dataclass(slots=True)
 class ErrorTally:
-    """Runs, and calls that were really made to fail."""
+    """Counts runs, and calls that really failed."""
 
     runs: int = 0
     faults: int = 0
@@ -160,14 +160,14 @@ class ErrorTally:
 
 
 def call_count(work: Workload) -> int:
-    """How many calls the workload makes when all is well."""
+    """Return how many calls the workload makes without failures."""
     driver = _FailingDriver(Failure(work.name, 1 << 30, errno.EIO, False), work.settings)
     work.run(driver)
     return driver._count
 
 
 def fail(work: Workload, failure: Failure, tally: ErrorTally) -> None:
-    """One run. Raises BrokenPromiseError that names it."""
+    """Run one failure. Raises BrokenPromiseError that names it."""
     try:
         driver = _FailingDriver(failure, work.settings)
         driver.files.failing_write_bytes = failure.call * 37 % 200
@@ -181,7 +181,7 @@ def fail(work: Workload, failure: Failure, tally: ErrorTally) -> None:
 
 
 def _check_disk(driver: _FailingDriver) -> None:
-    """Were the power lost now, what was said to be on the disk would be there."""
+    """Check that a power loss now would keep everything that the store reported as synced."""
     image = DROP_ALL.of(driver.files.snapshot())
     store, _ = Checker(driver.settings).start(image, driver.clock.now_ms() + 5_000)
     ledger = driver.ledger
@@ -195,7 +195,7 @@ def _check_disk(driver: _FailingDriver) -> None:
 
 
 def _check_recovery(driver: _FailingDriver) -> None:
-    """The disk is well again: the store serves and takes messages by itself, or (an fsync failed) after a restart."""
+    """Check that the store serves and takes messages when the disk works again (after a failed fsync: and restarts)."""
     _check_disk(driver)
     driver.heal()
     driver.tick()
@@ -226,7 +226,7 @@ def _served(driver: _FailingDriver) -> Any:
 
 
 def replay_failure(text: str) -> ErrorTally:
-    """Runs one failure again. Raises what it found."""
+    """Replay one failure. Raises what it finds."""
     failure = Failure.parse(text)
     tally = ErrorTally()
     fail(workload(failure.workload), failure, tally)

@@ -1,4 +1,4 @@
-"""Starts a store on what a crash left, and holds what it serves to what was promised (invariants I1-I5, I7)."""
+"""Starts a store on what a crash left, and compares what it serves with the promise (invariants I1-I5, I7)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NEW_QUEUE = ("Fresh", 0)
 
 
 class BrokenPromiseError(AssertionError):
-    """The store lost, changed or made up something."""
+    """The store lost, changed or invented something."""
 
 
 class Served(NamedTuple):
-    """What a start made of an image: the log's bounds and, for each queue, its bounds and its records back to back."""
+    """What a start on an image serves: the log's bounds, and each queue's bounds and records back to back."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Served(NamedTuple):
 
 
 def read_queue(store: MessageStore, topic: str, queue_id: int) -> bytes:
-    """Every record of a queue, as a client would pull them."""
+    """Return every record of a queue, as a client would pull them."""
     chunks: list[memoryview] = []
     offset, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     while offset < end:
@@ -63,7 +63,7 @@ class Checker:
         self.start_count = 0
 
     def start(self, image: Image, now_ms: int) -> tuple[MessageStore, MemoryFiles]:
-        """A store opened on a copy of the image. Raises BrokenPromiseError when it doesn't start."""
+        """Open a store on a copy of the image. Raises BrokenPromiseError when it doesn't start."""
         self.start_count += 1
         files = MemoryFiles.restored(image)
         store = make_store(files, ManualClock(now_ms), **self._settings)
@@ -76,7 +76,7 @@ class Checker:
         return store, files
 
     def probe(self, image: Image, promise: Promise, now_ms: int, number: int) -> Served:
-        """What a start serves; keys are looked up, and (by ``number``) it is sent more and crashed again."""
+        """Return what a start serves. Looks up keys and, depending on ``number``, sends more and crashes again."""
         store, files = self.start(image, now_ms)
         try:
             served = served_by(store)._replace(table=JsonTable(files, TABLE).load())
@@ -91,7 +91,7 @@ class Checker:
         return served
 
     def _check_log(self, store: MessageStore, promise: Promise, served: Served) -> None:
-        """The newest records, also those that no queue shows."""
+        """Check the newest records, including those without a queue unit."""
         for record in promise.records[max(promise.count - 4, 0) : promise.count]:
             if served.start <= record.start and record.end <= served.end:
                 found = bytes(store.record_at(record.start))
@@ -99,7 +99,7 @@ class Checker:
                     raise BrokenPromiseError(f"the log holds other bytes at {record.start}: {found!r}")
 
     def _check_keys(self, store: MessageStore, promise: Promise, served: Served, number: int) -> None:
-        """Some records' keys lead to them; keys of lost records lead nowhere."""
+        """Check that keys lead to their records, and keys of lost records to nothing."""
         known = promise.records[: promise.count]
         if store._index is None:
             return
@@ -120,7 +120,7 @@ class Checker:
     def _go_on(
         self, store: MessageStore, files: MemoryFiles, served: Served, now_ms: int, *, by_power_loss: bool
     ) -> None:
-        """The store takes messages behind what it found, and they and the old ones survive the next crash."""
+        """Check that the store takes more messages, and that they and the old ones survive the next crash."""
         added: dict[Queue, Record] = {}
         for queue in (*served.queues, NEW_QUEUE):
             added[queue] = self._send(store, *queue, now_ms)
@@ -160,7 +160,7 @@ def _no(*_: object) -> bool:
 
 
 def verify(served: Served, promise: Promise, required_end: int) -> None:
-    """Nothing promised is missing, nothing is there that was not sent, and queues agree with the log."""
+    """Check that no promised record is missing, none is there that was not sent, and queues agree with the log."""
     if served.end < required_end:
         raise BrokenPromiseError(f"the log ends at {served.end}, records up to {required_end} were promised")
     if served.start not in promise.starts:
@@ -170,7 +170,7 @@ def verify(served: Served, promise: Promise, required_end: int) -> None:
         records = queues.get(queue, [])
         low, high, raw = served.queues.get(queue, (0, 0, b""))
         if queue[0] in promise.going:
-            # Its files go one by one, and a power loss may keep any of them.
+            # Its files are deleted one by one, and a power loss may keep any of them.
             records = [record for record in records if low <= record.queue_offset < high]
         kept = [record for record in records if record.start >= served.start]
         wanted_high = records[-1].queue_offset + 1 if records else 0

@@ -1,4 +1,4 @@
-"""Suites that crash things say at the end what they really did."""
+"""The crash suites report at the end of a run what they did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KEY = "crash suite"
 
 @pytest.fixture
 def tell(record_property: Callable[[str, object], None]) -> Callable[[object], None]:
-    """``tell(text)`` puts a line into the run's summary, also from another process."""
+    """Return ``tell(text)``, which adds a line to the run's summary, also from another process."""
     return lambda text: record_property(_KEY, str(text))
 
 

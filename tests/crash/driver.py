@@ -26,9 +26,9 @@ TAGS = "TagA"
 
 
 class Moment(NamedTuple):
-    """The disk before one call (and behind the one before it), and what was promised by then.
+    """The disk before one call (after the previous one), and what the store had promised by then.
 
-    ``power``: how often power was lost so far; nothing carries over from one time to the next but the disk.
+    ``power``: how often power was lost so far. Only the disk survives a power loss.
     """
 
     snapshot: DiskSnapshot
@@ -39,7 +39,7 @@ class Moment(NamedTuple):
 
 
 class Driver:
-    """A store on a simulated disk. Every message is unlike every other one."""
+    """Drives a store on a simulated disk. Every message is unique."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Driver:
         self._recording = recording
         self._number = 0
         self._power = 0
-        self.origin: Driver | None = None  # what the store follows
+        self.origin: Driver | None = None  # the driver of the log that the store follows
         self._use(MemoryFiles(now_ms=self.clock.now_ms))
         self.store: MessageStore
         self.open()
@@ -75,7 +75,7 @@ class Driver:
             self._on_call(call, path)
 
     def record(self, call: str) -> None:
-        """Keeps this moment unless it is the same as the last one."""
+        """Record this moment unless it equals the last one."""
         snapshot, promise = self.files.snapshot(), self.ledger.promise()
         last = self.moments[-1] if self.moments else None
         if last is None or last.snapshot.root != snapshot.root or last.promise != promise:
@@ -84,7 +84,7 @@ class Driver:
     # -- life ---------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """A start; what it finds is what counts from then on."""
+        """Start the store. What it finds is the truth from then on."""
         self.store = make_store(self.files, self.clock, **self.settings)
         self.table = JsonTable(self.files, TABLE)
         self.store.open()
@@ -107,7 +107,7 @@ class Driver:
         self.open()
 
     def lose_power(self, seed: int) -> None:
-        """Some of what is not synced is lost; then the next start."""
+        """Lose some of the unsynced data, then start again."""
         die(self.store)
         self.ledger.acked_end = self.ledger.synced_end
         loss = random_loss(random.Random(seed))
@@ -118,7 +118,7 @@ class Driver:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def send(self, topic: str, queue_id: int, sizes: tuple[int, ...], *, sync: bool = False) -> None:
-        """One commit with a message for each body size."""
+        """Commit a message for each body size at once."""
         keyed = (self._number // 3) % 2 == 0
 
         def stage() -> None:
@@ -128,7 +128,7 @@ class Driver:
         self._put(stage, sync)
 
     def send_to(self, *queues: tuple[str, int], size: int = 60, sync: bool = False) -> None:
-        """One commit with a message for each queue."""
+        """Commit a message for each queue at once."""
 
         def stage() -> None:
             for topic, queue_id in queues:
@@ -137,7 +137,7 @@ class Driver:
         self._put(stage, sync)
 
     def send_batch(self, topic: str, queue_id: int, sizes: tuple[int, ...], *, sync: bool = False) -> None:
-        """One batch message."""
+        """Send one batch message."""
         parts = [self._content(size, keyed=True) for size in sizes]
 
         def stage() -> None:
@@ -151,7 +151,7 @@ class Driver:
         self._put(stage, sync)
 
     def send_overlapping(self) -> None:
-        """Group commit: three commits to one queue wait for two fsyncs, and show only when theirs has come."""
+        """Group commit: three commits to one queue wait for two fsyncs, and each becomes visible with its own."""
         store, queue = self.store, ("Alpha", 0)
         visible = store.max_offset(*queue)
         ends = []
@@ -173,11 +173,11 @@ class Driver:
         assert store.max_offset(*queue) == visible + 3
 
     def send_half(self) -> None:
-        """A prepared transaction record: in the log and the index, in no queue."""
+        """Store a half message: it is in the log and the index, but in no queue."""
         self._put(lambda: self._stage("Alpha", 0, 40, keyed=True, sys_flag=TRANSACTION_PREPARED), False)
 
     def send_delayed(self, level: int) -> None:
-        """A delayed message in its level's queue, which holds due times."""
+        """Store a delayed message in its level's queue, whose units hold due times."""
         body, properties, keys = self._content(50, keyed=True)
         properties += b"DELAY\x01%d\x02" % level
         due_ms = self.store.settings.schedule_deliver_ms(level, self.clock.now_ms())
@@ -193,7 +193,7 @@ class Driver:
         self._put(stage, False)
 
     def send_wide(self, size: int) -> None:
-        """A message whose properties span disk pages; the body, which has a checksum, is short."""
+        """Store a message whose properties span disk pages; its body, which has a checksum, is short."""
         body, properties, keys = self._content(10, keyed=True)
         properties += b"WIDE\x01" + b"w" * size + b"\x02"
 
@@ -237,7 +237,7 @@ class Driver:
         self.ledger.records.append(Record(topic, queue_id, queue_offset, start, raw, keys, not sys_flag))
 
     def _put(self, stage: Callable[[], None], sync: bool) -> None:
-        """Stages, commits, answers. What the store refuses leaves the ledger; the error is the caller's."""
+        """Stage, commit and acknowledge. Drops from the ledger what the store refuses, and passes the error on."""
         before = len(self.ledger.records)
         try:
             stage()
@@ -257,13 +257,13 @@ class Driver:
     # -- following another log ----------------------------------------------------------------------------------
 
     def follow(self) -> Driver:
-        """From now on the store gets bytes of another one's log; returns that one's driver."""
+        """Let the store follow another one's log from now on. Returns the other store's driver."""
         self.origin = Driver(recording=False, clock=self.clock, **self.settings)
         self.follower = self.store.follow()
         return self.origin
 
     def feed(self, size: int, piece_size: int = 1 << 20, *, dispatch: bool = True) -> None:
-        """The next ``size`` bytes of the origin's log."""
+        """Append the next ``size`` bytes of the origin's log."""
         assert self.origin is not None
         store, end = self.origin.store, min(self.follower.end + size, self.origin.store.physical_max_offset)
         while self.follower.end < end:
@@ -276,14 +276,14 @@ class Driver:
                 self.follower.dispatch()
 
     def lead(self) -> None:
-        """Follows no more: a master from now on."""
+        """Stop following: the store is a master from now on."""
         assert self.origin is not None
         self._number = self.origin._number
         self.origin = None
         self.restart()
 
     def truncate(self, number: int) -> None:
-        """The stopped store's log is cut at the begin of a record (-1: the newest one)."""
+        """Truncate the stopped store's log at the start of a record (-1: the newest one)."""
         self.close()
         end = self.ledger.records[number].start
         self.ledger.acked_end = self.ledger.synced_end = end
@@ -291,7 +291,7 @@ class Driver:
         self.open()
 
     def _whole(self, end: int) -> int:
-        """What a start must have of a log that ends there: records that are there in part go."""
+        """Return the end that a start must find for a log that ends there: an incomplete record is dropped."""
         if self.origin is None:
             return end
         return max((record.end for record in self.ledger.records if record.end <= end), default=0)
@@ -306,7 +306,7 @@ class Driver:
         self.ledger.synced_end = self._whole(self.store.sync())
 
     def checkpoint(self) -> None:
-        """Queues and index reach their files, the disk has all, the checkpoint moves."""
+        """Write queues and index to their files, sync all, move the checkpoint."""
         self.tick(20_000)
         self.sync()
 
@@ -320,14 +320,14 @@ class Driver:
             self.ledger.synced_end = end
 
     def expire(self) -> None:
-        """Deletes the oldest segment, as retention does."""
+        """Delete the oldest segment, as retention does."""
         segments = self.store._log.segments
         if len(segments) > 1:
             self.ledger.starts = (segments[0].start, segments[1].start)
         self.ledger.starts = (drop_oldest(self.store),)
 
     def save_table(self) -> None:
-        """A new version of a config table."""
+        """Save a new version of a config table."""
         version = len(self.ledger.tables)
         table = {"offsetTable": {f"T{i}@g": {"0": version * 100 + i} for i in range(version % 4 * 8 + 1)}}
         self.ledger.tables = [*self.ledger.tables, table]

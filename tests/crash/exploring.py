@@ -1,4 +1,4 @@
-"""Every crash point of a workload: each recorded moment, each way to lose power or to die there."""
+"""Explores every crash point of a workload: each recorded moment, with each way to lose power or to die there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RANDOM_COUNT = 3
 
 
 class CrashPoint(NamedTuple):
-    """One crash, and the name that replays it."""
+    """One crash. Its text form replays it."""
 
     workload: str
     moment: int
@@ -48,7 +48,7 @@ class CrashPoint(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What a run did. ``faults``: crash points by way, only those where something really was lost or torn."""
+    """Counts what a run did. ``faults``: crash points by kind, only those that really lost or tore something."""
 
     points: int = 0
     starts: int = 0
@@ -82,7 +82,7 @@ class Tally:
 def _ways(
     before: DiskSnapshot | None, moment: Moment, after: DiskSnapshot | None, chance: random.Random
 ) -> Iterator[tuple[str, Image]]:
-    """Every kind of crash at a moment, between the calls that led from ``before`` and lead to ``after``."""
+    """Yield every kind of crash at a moment between the disk states ``before`` and ``after``."""
     now = moment.snapshot
     kept = now.image()
     yield "kill", kept
@@ -101,14 +101,14 @@ def _ways(
 
 
 def _partly_written(old: bytes, new: bytes, chance: random.Random) -> bytes:
-    """A write that had put some of its bytes into the file when the process died."""
+    """Return a file into which a write had put some of its bytes when the process died."""
     at = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     stop = chance.randint(at, max(at, len(new.rstrip(b"\0"))))
     return new[:stop] + old[stop:]
 
 
 def explore(work: Workload, seed: int, *, only: CrashPoint | None = None, stride: int = 1) -> Tally:
-    """Crashes a workload everywhere (or at one point). Raises BrokenPromiseError that names the point."""
+    """Crash a workload everywhere, or at one point. Raises BrokenPromiseError that names the point."""
     driver = work.recorded()
     moments = driver.moments
     checker = Checker(work.settings)
@@ -117,7 +117,7 @@ def explore(work: Workload, seed: int, *, only: CrashPoint | None = None, stride
     for number, moment in enumerate(moments):
         if (only is not None and number != only.moment) or number % stride:
             continue
-        before, after = _neighbour(moments, number, number - 1), _neighbour(moments, number, number + 1)
+        before, after = _neighbor(moments, number, number - 1), _neighbor(moments, number, number + 1)
         chance = random.Random(f"{work.name}:{number}:{seed}")
         for way, image in _ways(before, moment, after, chance):
             if only is None or way == only.way:
@@ -128,8 +128,8 @@ def explore(work: Workload, seed: int, *, only: CrashPoint | None = None, stride
     return tally
 
 
-def _neighbour(moments: list[Moment], number: int, other: int) -> DiskSnapshot | None:
-    """The disk one call earlier or later, unless the power was lost between the two."""
+def _neighbor(moments: list[Moment], number: int, other: int) -> DiskSnapshot | None:
+    """Return the disk one call earlier or later, None when the power was lost between the two."""
     if not 0 <= other < len(moments) or moments[other].power != moments[number].power:
         return None
     return moments[other].snapshot
@@ -138,7 +138,7 @@ def _neighbour(moments: list[Moment], number: int, other: int) -> DiskSnapshot |
 def _crash(
     point: CrashPoint, moment: Moment, image: Image, checker: Checker, known: dict[object, Served], tally: Tally
 ) -> None:
-    """A disk that was seen before is not started again: its answer can't be another one, but the promise may be."""
+    """Crash and check. Does not start again on a known image: the result is the same, only the promise may differ."""
     key = (frozenset(image.files.items()), tuple(image.directories))
     promise = moment.promise
     killed = point.way.startswith("kill")
@@ -159,6 +159,6 @@ def _crash(
 
 
 def replay(text: str) -> Tally:
-    """Runs one crash point again. Raises what it found."""
+    """Replay one crash point. Raises what it finds."""
     point = CrashPoint.parse(text)
     return explore(workload(point.workload), point.seed, only=point)

@@ -1,4 +1,4 @@
-"""One flipped bit anywhere in a store of 100 messages: what is served is right, what is not is refused."""
+"""Flips one bit anywhere in a store of 100 messages: every message is either served correctly or refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Flip(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a reader of the whole store gets."""
+    """The result of reading the whole store."""
 
     records: dict[Place, bytes]
     refused: list[Place]
@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 
 
 class FlipSuite:
-    """A store whose every byte is on the disk, and what it serves when nothing is flipped."""
+    """A store whose every byte is on the disk, and what it serves when no bit is flipped."""
 
     def __init__(self) -> None:
         clock = ManualClock()
@@ -71,7 +71,7 @@ class FlipSuite:
         assert len(self.original[True].records) == len(self.original[False].records) == MESSAGE_COUNT
 
     def positions(self, part: str, clean: bool = True) -> list[tuple[str, int]]:
-        """Every byte of the files below a directory; of the log as far as it is written."""
+        """Return the position of every byte of the files below a directory; of the log only the written ones."""
         files = self.images[clean].files
         return [
             (path, at)
@@ -87,9 +87,9 @@ class FlipSuite:
         return image._replace(files={**image.files, flip.path: bytes(content)})
 
     def read(self, image: Image, keys: Sequence[int]) -> Seen:
-        """Starts the store and reads everything, stepping over what is refused as its error says.
+        """Start the store and read everything. Skips refused messages as their errors say.
 
-        ``keys``: messages that are looked up by key as well.
+        ``keys``: numbers of the messages that are also looked up by key.
         """
         store = make_store(MemoryFiles.restored(image), ManualClock(1_800_000_000_000), **SETTINGS)
         store.open()
@@ -125,7 +125,7 @@ class FlipSuite:
         return Seen(records, refused, tagged, found, ends)
 
     def check(self, flip: Flip, keys: Sequence[int] = ALL) -> Seen:
-        """Never wrong content, never a silent gap, no neighbour harmed, no offset given out again."""
+        """Check that there is no wrong content, no silent gap, no damaged neighbor and no offset used twice."""
         seen, original = self.read(self.flipped(flip), keys), self.original[flip.clean]
         assert seen.ends == original.ends
         assert seen.records.items() <= original.records.items(), "wrong content is served"

@@ -1,4 +1,4 @@
-"""Command line of the kill rounds: ``python -m tests.crash.kill``, what scripts/kill calls."""
+"""Command line of the kill rounds: scripts/kill calls ``python -m tests.crash.kill``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JAVA_TOOLS = ("java", "javac", "mvn")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="scripts/kill",
         description="Kills a real broker under load with SIGKILL, again and again, and checks what it acknowledged.",
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the rounds; 0 when all were good, 1 when one was not, 2 when they can't be run."""
+    """Run the rounds. Returns 0 when all are good, 1 when one is not, 2 when they can't run."""
     options = parser().parse_args(arguments)
     missing = [tool for tool in JAVA_TOOLS if options.java and shutil.which(tool) is None]
     if missing:

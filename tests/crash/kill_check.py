@@ -1,4 +1,4 @@
-"""What must hold on a store whose broker was killed: everything acknowledged is there, in its place, once."""
+"""Checks a store whose broker was killed: every acknowledged message is there, in its place, once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUP = "Kept"
 
 
 async def check(servers: StandaloneProcess, load: Load, rng: random.Random) -> int:
-    """Queues, log and index agree with each other and with ``load``; how many messages are there.
+    """Check that queues, log and index agree with each other and with ``load``. Returns the number of messages.
 
     Raises AssertionError naming the first thing that is wrong.
     """
@@ -39,7 +39,7 @@ async def check(servers: StandaloneProcess, load: Load, rng: random.Random) -> i
 
 
 def compare(stored: dict[tuple[int, int], StoredMessage], load: Load) -> None:
-    """What is stored, by (queue, offset), against what is known of it. Raises AssertionError."""
+    """Compare the stored messages, by (queue, offset), with ``load``. Raises AssertionError."""
     lost = [at for at in load.acknowledged if at not in stored]
     assert not lost, f"{len(lost)} acknowledged messages are lost, the first at (queue, offset) {min(lost)}"
     changed = [at for at, body in load.acknowledged.items() if stored[at].body != body]
@@ -64,11 +64,11 @@ async def _read_queue(consumer: PullConsumer, queue: MessageQueue) -> list[Store
 
 
 async def commit_everywhere(servers: StandaloneProcess, directory: Path) -> dict[int, int]:
-    """Commits each queue's end for a group and waits until the broker has saved it; queue -> offset."""
+    """Commit each queue's end for a group and wait until the broker has saved it. Returns queue -> offset."""
     async with PullConsumer(GROUP, namesrv=servers.namesrv) as consumer:
         ends = {}
         for queue in await consumer.queues(TOPIC):
-            await consumer.pull(queue, 0)  # which makes the group
+            await consumer.pull(queue, 0)  # creates the group
             ends[queue.queue_id] = await consumer.max_offset(queue)
             await consumer.commit(queue, ends[queue.queue_id])
         table = directory / "config" / "consumerOffset.json"
@@ -78,7 +78,7 @@ async def commit_everywhere(servers: StandaloneProcess, directory: Path) -> dict
 
 
 async def check_commits(servers: StandaloneProcess, ends: dict[int, int]) -> None:
-    """What was saved before the kill is still committed."""
+    """Check that the offsets saved before the kill are still committed."""
     async with PullConsumer(GROUP, namesrv=servers.namesrv) as consumer:
         for queue in await consumer.queues(TOPIC):
             assert await consumer.committed(queue) == ends[queue.queue_id], queue

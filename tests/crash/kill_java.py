@@ -1,4 +1,4 @@
-"""The same load from the real Java client: one JVM for all rounds, told by a line to send until the broker is gone."""
+"""The same load from the real Java client. One JVM runs all rounds; a line on its input starts each of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_TIMEOUT_S = 10.0
 
 
 class JavaSending:
-    """A running ``interop.Load``; its lines are gathered, and understood between rounds."""
+    """A running ``interop.Load``. Collects its lines and parses them between rounds."""
 
     def __init__(self, namesrv: str, directory: Path) -> None:
         self._round = 0
@@ -61,9 +61,9 @@ class JavaSending:
                 load.in_flight += sender > 0 and tried > answered[sender]
 
     def _body(self, sender: int, number: int) -> bytes:
-        """What the program makes of a number; a change there must be made here."""
+        """Return the body that the Java program makes of a number. Keep both in step."""
         return f"java-{self._round}-{sender}-{number}-".encode() + b"x" * (number * 31 % 300)
 
     async def close(self) -> None:
-        """Ends the JVM."""
+        """End the JVM."""
         await asyncio.to_thread(self._program.end, END_TIMEOUT_S)

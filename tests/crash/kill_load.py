@@ -1,4 +1,4 @@
-"""Load for a broker that is about to be killed, and what is known of it afterwards; here from PyMQ's own client."""
+"""Load for a broker that is about to be killed, from PyMQ's own client, and the record of what it acknowledged."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.client.scenarios import until
 TOPIC = "Killed"
 QUEUE_COUNT = 4
 SENDER_COUNT = 24
-# A round ends at a random moment after so many acknowledged messages.
+# A round ends at a random moment after this many acknowledged messages.
 ACKNOWLEDGED_MIN, ACKNOWLEDGED_MAX = 200, 1500
 SIGKILLED = -9
 
 
 @dataclass
 class Load:
-    """What was sent and what was acknowledged, of all rounds; ``kill_count`` counts brokers that did die of SIGKILL."""
+    """What was sent and acknowledged in all rounds. ``kill_count`` counts brokers that really died of SIGKILL."""
 
     acknowledged: dict[tuple[int, int], bytes] = field(default_factory=dict)  # (queue, offset) -> body
     sent: set[bytes] = field(default_factory=set)
@@ -30,26 +30,26 @@ class Load:
     kill_count: int = 0
 
     def note(self, queue_id: int, queue_offset: int, body: bytes) -> None:
-        """One acknowledged message. Raises AssertionError when its place was given away before."""
+        """Note an acknowledged message. Raises AssertionError when its place was acknowledged before."""
         assert (queue_id, queue_offset) not in self.acknowledged, f"{(queue_id, queue_offset)} was acknowledged twice"
         self.acknowledged[queue_id, queue_offset] = body
 
     async def kill(self, servers: StandaloneProcess) -> None:
-        """SIGKILL while the senders go on; what they hear in that moment still counts."""
+        """Send SIGKILL while the senders go on. Answers that arrive at that moment still count."""
         code = await asyncio.to_thread(servers.kill)
         assert code == SIGKILLED, f"the broker had ended by itself with {code}:\n{servers.stderr}"
         self.kill_count += 1
 
 
 class Sending(Protocol):
-    """A kind of client that sends in one round."""
+    """A client that sends in one round."""
 
     async def until_killed(self, servers: StandaloneProcess, load: Load, rng: random.Random) -> None:
-        """Sends from many senders, kills the broker at a random moment, and returns when all senders have noticed."""
+        """Send from many senders, kill the broker at a random moment, and return when all senders have noticed."""
         ...
 
     async def close(self) -> None:
-        """Ends the client."""
+        """End the client."""
         ...
 
 
@@ -76,10 +76,10 @@ class PymqSending:
             await asyncio.gather(*senders)
 
     async def close(self) -> None:
-        """Nothing: each round has a producer of its own."""
+        """Do nothing: each round has its own producer."""
 
     async def _send(self, producer: Producer, load: Load, rng: random.Random, broker: MessageQueue) -> None:
-        """One of many senders, one request after the other until the broker is gone."""
+        """Run one of many senders: one request after the other until the broker is gone."""
         while True:
             count = rng.choice((1, 1, 1, 2, 7))
             messages = self._messages(load, count, b"x" * rng.randrange(300))

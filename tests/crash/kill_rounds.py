@@ -1,4 +1,4 @@
-"""Rounds of load, ``kill -9``, start and check on one directory, with a seed each."""
+"""Rounds of load, ``kill -9``, start and check on one directory. Each round has a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.crash.kill_check import check, check_commits, commit_everywhere
 from tests.crash.kill_load import QUEUE_COUNT, TOPIC, Load, PymqSending, Sending
 
 FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
-# Small segments and queue files, so that kills meet their ends; offsets are saved as often as the settings allow.
+# Small segments and queue files, so that kills hit their ends. Offsets are saved as often as the settings allow.
 SETTINGS = {
     "mappedFileSizeCommitLog": "262144",
     "mappedFileSizeConsumeQueue": "8000",
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 class Round(NamedTuple):
-    """How one round went: numbers up to its end, over all rounds."""
+    """The numbers of all rounds up to the end of this one."""
 
     number: int
     seed: int
@@ -40,14 +40,14 @@ class Round(NamedTuple):
 
 
 class RoundFailed(Exception):
-    """What a round found wrong; its cause says more."""
+    """A round found something wrong. ``__cause__`` has the details."""
 
     def __init__(self, number: int, seed: int, flush_type: str, client: str, problem: str) -> None:
         super().__init__(f"round {number} (seed {seed}, {flush_type}, {client}): {problem}")
 
 
 class KillRounds:
-    """``open_java`` makes the Java client once the name server is known; ``report`` hears of every good round."""
+    """``open_java`` starts the Java client once the name server is known; ``report`` is called after a good round."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class KillRounds:
         self._servers = StandaloneProcess(directory, settings=SETTINGS)
 
     async def run(self, round_count: int) -> Round:
-        """All rounds and an orderly stop after the last; the last round. Raises RoundFailed."""
+        """Run all rounds and stop in order after the last. Returns the last round. Raises RoundFailed."""
         await asyncio.to_thread(self._servers.start)
         try:
             async with Admin(self._servers.namesrv) as admin:
@@ -87,7 +87,7 @@ class KillRounds:
             await asyncio.to_thread(self._servers.stop)
 
     async def _round(self, number: int) -> Round:
-        """Flush types and clients take turns, and the seed decides the rest."""
+        """Run one round. Flush types and clients alternate; the seed decides the rest."""
         seed = self._seed + number
         rng = random.Random(seed)
         clients = sorted(self._clients)
@@ -119,7 +119,7 @@ class KillRounds:
         )
 
     async def _start_again(self, flush_type: str) -> None:
-        """A new process at the old addresses on the old directory."""
+        """Start a new process at the old addresses on the old directory."""
         ports = [int(address.rpartition(":")[2]) for address in (self._servers.namesrv, self._servers.broker)]
         broker = self._servers.broker
         settings = {**SETTINGS, "flushDiskType": flush_type}

@@ -1,4 +1,4 @@
-"""What was promised to senders, kept beside a store by the one who drives it: the truth that a recovery is held to."""
+"""The ledger: what a store promised to senders. The driver keeps it, and recovery must fulfill it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Record(NamedTuple):
-    """One message that was given to the store, with the bytes that must stand in the log for it."""
+    """One message given to the store, with the bytes that the log must hold for it."""
 
     topic: str
     queue_id: int
@@ -24,10 +24,10 @@ class Record(NamedTuple):
 class Promise(NamedTuple):
     """The ledger at one moment. Offsets are physical.
 
-    ``records[:count]`` were given to the store; those that end at or below ``acked_end`` were answered, those below
-    ``synced_end`` were said to be on the disk. Records of a topic below ``gone[topic]`` were deleted with it; topics in
-    ``going`` are being deleted. The log's start may be any of ``starts``. Of the saved tables, ``table_low`` was
-    answered, up to ``table_high`` may be there.
+    ``records[:count]`` were given to the store. Those that end at or below ``acked_end`` were acknowledged, those below
+    ``synced_end`` were reported as synced. Records of a topic below ``gone[topic]`` were deleted with it; topics in
+    ``going`` are being deleted. The log's start may be any of ``starts``. The version ``table_low`` of the saved table
+    was acknowledged, versions up to ``table_high`` may be on the disk.
     """
 
     records: list[Record]
@@ -43,7 +43,7 @@ class Promise(NamedTuple):
 
 
 class Ledger:
-    """Grows with the workload; :meth:`promise` is what holds now."""
+    """Grows with the workload. :meth:`promise` returns what holds now."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -62,8 +62,8 @@ class Ledger:
         )  # fmt: skip
 
     def settle(self, end: int, start: int) -> None:
-        """A start has decided: what lies behind ``end`` is lost, the rest is on the disk."""
-        # A new list: promises made earlier go on seeing the old one.
+        """Note the result of a start: what lies behind ``end`` is lost, the rest is on the disk."""
+        # A new list, because earlier promises keep the old one.
         self.records = [record for record in self.records if record.end <= end]
         self.acked_end = self.synced_end = end
         self.starts = (start,)
@@ -74,7 +74,7 @@ Queues = dict[Queue, list[Record]]
 
 
 def expected_queues(promise: Promise, end: int) -> Queues:
-    """The records of each queue when the log ends at ``end``."""
+    """Return the records of each queue when the log ends at ``end``."""
     gone = dict(promise.gone)
     queues: Queues = {}
     for record in promise.records[: promise.count]:

@@ -23,7 +23,7 @@ Pages = set[tuple[str, int]]
 
 
 class Loss(NamedTuple):
-    """One way."""
+    """One way to lose power."""
 
     name: str
     keep_page: KeepPage
@@ -50,7 +50,7 @@ KEEP_ALL = Loss("keep-all", _yes, _yes, _yes)
 
 
 def random_loss(chance: random.Random, name: str = "random") -> Loss:
-    """Any subset; how much survives is drawn too. Answers depend on the path and page alone, not on the order."""
+    """Keep a random subset of random size. Answers depend on path and page only, not on the order of calls."""
     seed = chance.getrandbits(32)
     pages, entries, sizes = (chance.choice((0.1, 0.5, 0.9)) for _ in range(3))
 
@@ -66,7 +66,7 @@ def random_loss(chance: random.Random, name: str = "random") -> Loss:
 
 
 def newest_pages(before: DiskSnapshot, now: DiskSnapshot) -> list[tuple[str, int]]:
-    """Pages that the last call (or a write through a map around it) changed, in the order of the file."""
+    """Return the pages that the last call, or a write through a mapping around it, changed, in file order."""
     found = []
     for path, file in _files("", now.root):
         old = _file_at(before.root, path)
@@ -81,13 +81,13 @@ def newest_pages(before: DiskSnapshot, now: DiskSnapshot) -> list[tuple[str, int
 
 
 def torn(newest: list[tuple[str, int]], kept_count: int) -> Loss:
-    """Everything older arrived, of the newest write only its first pages."""
+    """Keep everything older, and of the newest write only its first pages."""
     lost = set(newest[kept_count:])
     return Loss(f"torn{kept_count}", lambda path, page: (path, page) not in lost, _yes, _yes)
 
 
 def reordered(newest: list[tuple[str, int]]) -> Loss:
-    """The newest write arrived, nothing older that waits."""
+    """Keep the newest write, and nothing older that is unsynced."""
     kept = set(newest)
     return Loss("reordered", lambda path, page: (path, page) in kept, _yes, _yes)
 

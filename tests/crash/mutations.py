@@ -1,4 +1,4 @@
-"""Runs the suites against a seeded bug until one of them notices."""
+"""Runs the suites against a seeded bug until one of them catches it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANG_SECONDS = 20.0  # many times what a suite needs
 
 
 def caught_by(bug: Bug) -> str | None:
-    """The suite that noticed the bug, None when all of its suites passed."""
+    """Return the suite that caught the bug, None when all of its suites passed."""
     with bug.planted():
         for suite in bug.suites:
             try:
@@ -35,7 +35,7 @@ def caught_by(bug: Bug) -> str | None:
 
 @contextmanager
 def _bounded() -> Iterator[None]:
-    """A bug that makes the store hang is caught as well."""
+    """Limit the time, so that a bug that makes the store hang is caught too."""
 
     def stop(*_: object) -> None:
         raise AssertionError(f"no end after {HANG_SECONDS} s")
@@ -85,7 +85,7 @@ def _flips(part: str) -> None:
 
 
 def _table() -> None:
-    """A table that is damaged after it was saved twice is read from its backup."""
+    """Check that a table damaged after two saves is read from its backup."""
     files = MemoryFiles()
     files.makedirs(f"{ROOT}/config")
     for number in (1, 2):

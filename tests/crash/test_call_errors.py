@@ -1,7 +1,7 @@
-"""Every call of workloads fails once, or from then on, with each error a disk can give; then the disk is well again.
+"""Lets every call of workloads fail, once or from then on, with each error of a disk. Then the disk works again.
 
-What was answered stays and is served all along, what was refused is not there by half, and the store takes messages
-again by itself, or after a restart when an fsync had failed.
+Acknowledged messages stay and are served throughout, refused ones are not there in part, and the store takes messages
+again by itself, or after a restart when an fsync failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def test_every_call_fails(name: str, tell: Callable[[object], None]) -> None:
     count = call_count(work)
     for call in range(1, count + 1):
         for place, number in enumerate(NUMBERS):
-            # Half of them for good, half once: the other halves are left to scripts/crash --errors.
+            # Half of them fail permanently, half once; scripts/crash --errors runs the other halves.
             fail(work, Failure(name, call, number, (call + place) % 2 == 0), tally)
     assert tally.runs == count * len(NUMBERS)
     assert tally.faults > count

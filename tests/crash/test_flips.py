@@ -1,8 +1,8 @@
-"""One bit flipped in every byte of a store of 100 messages: log, queues, index, checkpoint, digests, config tables.
+"""Flips one bit in every byte of a store of 100 messages: log, queues, index, checkpoint, digests, config tables.
 
-What may pass unnoticed until ``pymq store verify`` compares everything, because no format has a checksum for it and
-reading the log for it would cost every pull: the tags code of a queue unit (a subscriber to that tag is not given the
-message), an entry or slot of the index (a look-up by key misses messages), a letter or digit in a JSON table.
+Some flips may pass unnoticed until ``pymq store verify`` compares everything: no format has a checksum for them, and
+checking them against the log would slow every pull. They are the tags code of a queue unit (a subscriber to that tag
+misses the message), and an entry or slot of the index (a look-up by key misses messages).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tell = Callable[[object], None]
 
 @pytest.fixture(autouse=True)
 def _without_log_records(caplog: pytest.LogCaptureFixture) -> None:
-    """Each refusal is logged with its error, and pytest would keep them all, with the store of each traceback."""
+    """Each refusal is logged with its error. pytest would keep them all, and with each traceback a store."""
     caplog.set_level(logging.CRITICAL + 1)
 
 
@@ -35,7 +35,7 @@ def suite() -> FlipSuite:
 
 
 def know_the_answer(monkeypatch: pytest.MonkeyPatch, suite: FlipSuite) -> None:
-    """Spares the search for the flipped bit, which takes 15 ms each time: the store's own is used where it says so."""
+    """Replace the search for the flipped bit, which takes 15 ms, by the known answer."""
     log = suite.images[True].files[f"{ROOT}/commitlog/{0:020d}"]
     blocks = {log[at : at + 4096] for at in range(0, len(log), 4096)}
 
@@ -63,7 +63,7 @@ def test_a_flip_in_the_log_costs_only_its_message(
         assert seen.tagged == MESSAGE_COUNT - 1
         unseen += not seen.found
     assert number == suite.end - 1
-    assert unseen <= suite.end // MESSAGE_COUNT * 2  # only the message that is hit itself
+    assert unseen <= suite.end // MESSAGE_COUNT * 2  # only the damaged message itself
     tell(f"{number + 1:,} flips, each message refused with an error, all others served")
 
 

@@ -1,4 +1,4 @@
-"""A real broker whose files may not grow any more: sends are refused with the reason, all else goes on."""
+"""A real broker whose files may not grow: it refuses sends with the reason and does everything else."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs 
 
 
 def limit_files(pid: int, size_bytes: int) -> None:
-    """No file of the process grows beyond ``size_bytes``; only the soft limit is set, so that it can be lifted."""
+    """Limit the process's files to ``size_bytes``. Sets only the soft limit, so that it can be lifted."""
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
 
 
 class Sender:
-    """Numbered messages to one queue; keeps the bodies that were acknowledged, by offset."""
+    """Sends numbered messages to one queue, and keeps the acknowledged bodies by offset."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -72,7 +72,7 @@ async def stored(namesrv: str) -> dict[int, bytes]:
 
 
 async def check_refusals_and_reads(sender: Sender, servers: StandaloneProcess) -> None:
-    """Sends are refused, one by one and together; pulls, offsets and administration answer."""
+    """Check that single and concurrent sends are refused, and that pulls, offsets and administration work."""
     error = await sender.refused()
     assert error.code == ResponseCode.SERVICE_NOT_AVAILABLE and REMARK.search(error.remark), error.remark
     before = len(sender.acknowledged)
@@ -95,7 +95,7 @@ async def fill_up_and_make_room(directory: Path, limit_bytes: int) -> None:
             sender = Sender(producer)
             for _ in range(100):
                 await sender.send()
-            assert await stored(servers.namesrv) == sender.acknowledged  # the group is made here
+            assert await stored(servers.namesrv) == sender.acknowledged  # this creates the group
             limit_files(servers.pid, limit_bytes)
             for _ in range(limit_bytes // BODY_SIZE_BYTES):
                 try:
@@ -103,7 +103,7 @@ async def fill_up_and_make_room(directory: Path, limit_bytes: int) -> None:
                 except RefusedError:
                     break
             await check_refusals_and_reads(sender, servers)
-            # Room again: no restart is needed, and refused messages have used up no offset.
+            # With room again no restart is needed, and refused messages have used up no offset.
             limit_files(servers.pid, resource.RLIM_INFINITY)
             for _ in range(400):
                 await sender.send()
@@ -121,9 +121,9 @@ async def fill_up_and_make_room(directory: Path, limit_bytes: int) -> None:
 @pytest.mark.parametrize(
     "limit_bytes",
     [
-        0,  # nothing can be written at all
-        200_500,  # in the middle of a segment: a write gets through in part
-        SEGMENT_SIZE_BYTES - 1,  # the next segment can't be made
+        0,  # nothing can be written
+        200_500,  # in the middle of a segment: a write succeeds in part
+        SEGMENT_SIZE_BYTES - 1,  # the next segment can't be created
     ],
 )
 def test_sends_are_refused_until_there_is_room(tmp_path: Path, limit_bytes: int) -> None:

@@ -1,6 +1,6 @@
-"""``kill -9`` of a real broker under load, a few times: what it acknowledged is there, in its place, once.
+"""Kills a real broker under load with ``kill -9``: every acknowledged message is there, in its place, once.
 
-``scripts/kill`` does the same more often, and with the Java client's load too.
+``scripts/kill`` does the same more often, also with load from the Java client.
 """
 
 from __future__ import annotations

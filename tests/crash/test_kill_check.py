@@ -1,4 +1,4 @@
-"""The checks after a kill see what they are there for."""
+"""The checks after a kill find the faults they look for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Crash after every call of recorded workloads, on a disk that forgets; then start, and compare with the promises.
+"""Crashes after every call of recorded workloads, on a disk that forgets, then starts and checks the promises.
 
-``scripts/crash`` runs the same for as long as it is told, with other seeds.
+``scripts/crash`` runs the same for a given time, with other seeds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.crash.workloads import FIXED, Workload, mixed
 
 SEED = 20
 MIXED_COUNT = 40
-# How many of the ways to crash have to have happened, so that a suite that tests nothing is noticed.
+# How many crashes of each kind must have happened, so that a suite that tests nothing is noticed.
 WAYS = {
     "kill", "kill-in-call", "drop-all", "keep-entries", "keep-sizes", "keep-pages", "random0", "random1", "random2",
     "reordered", "torn",

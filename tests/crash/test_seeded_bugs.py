@@ -16,7 +16,7 @@ BUG_COUNT_MIN = 50
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Broken stores have much to complain about."""
+    """Silence the log: broken stores log a lot."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -29,7 +29,7 @@ def test_a_seeded_bug_is_caught(bug: Bug) -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_can_be_planted(bug: Bug) -> None:
-    """Fast: a change of the product that a seed has not followed shows here first."""
+    """This fast test fails first when a seeded bug no longer matches the store's code."""
     with bug.planted():
         pass
 

@@ -1,4 +1,4 @@
-"""The recorded workloads: each drives a store through one kind of trouble. Short ones: each call is a crash."""
+"""The recorded workloads. Each drives a store through one kind of trouble. They are short: each call is a crash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUEUES = (("Alpha", 0), ("Alpha", 1), ("Beta", 0), ("%RETRY%" + "g" * 140, 0))
 
 
 class Workload(NamedTuple):
-    """``settings`` are the store's, on top of the small ones that tests use."""
+    """One workload. ``settings`` are the store's, on top of the small sizes that tests use."""
 
     name: str
     run: Callable[[Driver], None]
@@ -26,7 +26,7 @@ class Workload(NamedTuple):
 
 
 def _singles(d: Driver) -> None:
-    """One message a commit, now and then a flush."""
+    """One message a commit, and a flush now and then."""
     for i in range(16):
         d.send("Alpha", i % 2, (20 + 90 * (i % 4),))
         if i % 5 == 4:
@@ -54,7 +54,7 @@ def _many_queues(d: Driver) -> None:
 
 
 def _segment_roll(d: Driver) -> None:
-    """Records that fill segments to the last byte, with blanks of every kind between."""
+    """Records that fill segments to the last byte, with blank records of every size between."""
     for i in range(9):
         d.send("Alpha", 0, (900, 300 + 37 * i), sync=i % 4 == 3)
         d.send("Beta", 0, (11 * i,))
@@ -83,7 +83,7 @@ def _sync_flush(d: Driver) -> None:
 
 
 def _retention(d: Driver) -> None:
-    """The oldest segments go, with queue and index files that led there; one queue loses all it had."""
+    """The oldest segments are deleted with their queue and index files; one queue loses all messages."""
     d.send("Beta", 0, (100, 100, 100))
     for i in range(8):
         d.send_to(*QUEUES[:2], size=300)
@@ -124,7 +124,7 @@ def _checkpoints(d: Driver) -> None:
 
 
 def _deleted_topics(d: Driver) -> None:
-    """Topics go and come again; their records stay in the log."""
+    """Topics are deleted and created again; their records stay in the log."""
     for i in range(3):
         d.send_to(("Alpha", 0), ("Alpha", 1), ("Beta", 0))
         d.send("Alpha", 0, (30,) * 12)
@@ -156,7 +156,7 @@ def _restarts(d: Driver) -> None:
 
 
 def _recovery(d: Driver) -> None:
-    """Power losses whose recovery is crashed again, again."""
+    """Power losses, and crashes of the recovery, repeatedly."""
     for i in range(4):
         d.send_to(*QUEUES, size=200)
         d.sync()
@@ -189,7 +189,7 @@ def _lost_segments(d: Driver) -> None:
 
 
 def _wide_properties(d: Driver) -> None:
-    """What no checksum covers spans whole disk pages."""
+    """Properties, which no checksum covers, span whole disk pages."""
     for i in range(6):
         d.send_wide(700 + 400 * (i % 3))
         if i == 2:
@@ -197,7 +197,7 @@ def _wide_properties(d: Driver) -> None:
 
 
 def _equal_sizes(d: Driver) -> None:
-    """Records of one size, so that remains of lost ones would line up with what is written over them."""
+    """Records of one size, so that remains of lost ones would line up with new ones."""
     for i in range(6):
         d.send_to(("Alpha", 0), size=250, sync=True)
         for _ in range(6):
@@ -208,7 +208,7 @@ def _equal_sizes(d: Driver) -> None:
 
 
 def _following(d: Driver) -> None:
-    """A slave: bytes of another's log in pieces that end anywhere, over segments, blanks and begun records."""
+    """A slave gets the log in pieces that end anywhere: in records, in blank records, across segments."""
     master = d.follow()
     for i in range(7):
         master.send_to(*QUEUES, size=60 * i)
@@ -226,7 +226,7 @@ def _following(d: Driver) -> None:
 
 
 def _following_restarts(d: Driver) -> None:
-    """A slave that stops, is killed and loses power with records that are there in part; then it is the master."""
+    """A slave stops, is killed and loses power with incomplete records; then it becomes the master."""
     master = d.follow()
     for i in range(6):
         master.send_to(*QUEUES, size=250)
@@ -241,7 +241,7 @@ def _following_restarts(d: Driver) -> None:
 
 
 def _truncate(d: Driver) -> None:
-    """What a log has that its master's hasn't goes: little of it, and more than a segment."""
+    """A log's divergent tail is truncated: a little of it, and more than a segment."""
     for i in range(3):
         d.send_to(*QUEUES, size=250)
         d.send("Alpha", 0, (700, 900, 30, 800, 900)[: 2 * i + 1])
@@ -252,7 +252,7 @@ def _truncate(d: Driver) -> None:
 
 
 def _following_equal(d: Driver) -> None:
-    """Records of one size, so that the begin of a lost one would line up with another's end."""
+    """Records of one size, so that the start of a lost one would line up with another's end."""
     master = d.follow()
     for i in range(5):
         for _ in range(4):
@@ -294,7 +294,7 @@ FIXED = (
 
 
 def mixed(seed: int) -> Workload:
-    """Anything in any order, drawn from ``seed``."""
+    """Return a workload of random steps, drawn from ``seed``."""
 
     def run(d: Driver) -> None:
         chance = random.Random(seed)
@@ -345,7 +345,7 @@ _WEIGHTS = [10, 6, 4, 5, 3, 2, 2, 1, 1, 1, 1, 1, 1]
 
 
 def workload(name: str) -> Workload:
-    """By the name that a failure prints."""
+    """Return a workload by the name that a failure prints."""
     number = name.removeprefix("mixed")
     if number.isdigit():
         return mixed(int(number))

@@ -1,4 +1,4 @@
-"""A small store on either file system, and ways to fill, read and compare it."""
+"""Helpers: a small store on either file system, and functions that fill, read and compare it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
 
 
 def make_store(files: Files, clock: ManualClock | None = None, root: str = ROOT, **settings: Any) -> MessageStore:
-    """A store that rolls its files often. Not opened yet."""
+    """Return a store that rolls its files often. It is not opened yet."""
     return MessageStore(
         root=root,
         files=files,
@@ -58,7 +58,7 @@ def put(store: MessageStore, topic: str, queue_id: int, body: bytes, tags: str =
 
 
 def drop_oldest(store: MessageStore) -> int:
-    """Deletes the oldest segment and sweeps every queue, as the cleaner does; returns where the log begins then."""
+    """Delete the oldest segment and sweep every queue, as the cleaner does. Returns the log's new minimum offset."""
     start = store.physical_min_offset
     store.delete_segment(start)
     store.forget_segment(start)
@@ -69,7 +69,7 @@ def drop_oldest(store: MessageStore) -> int:
 
 
 def read_all(store: MessageStore, topic: str, queue_id: int) -> list[StoredMessage]:
-    """Every message of a queue, pulled as a client would."""
+    """Return every message of a queue, pulled as a client would."""
     found: list[StoredMessage] = []
     offset = store.min_offset(topic, queue_id)
     while True:
@@ -83,7 +83,7 @@ def read_all(store: MessageStore, topic: str, queue_id: int) -> list[StoredMessa
 
 
 def everything(store: MessageStore) -> dict[tuple[str, int], list[bytes]]:
-    """Bodies by queue, offsets checked to be dense."""
+    """Return bodies by queue. Checks that offsets are dense."""
     result = {}
     for topic, queue_id in store.queues():
         messages = read_all(store, topic, queue_id)
@@ -95,12 +95,12 @@ def everything(store: MessageStore) -> dict[tuple[str, int], list[bytes]]:
 
 
 def found_by_key(store: MessageStore, topic: str, key: str) -> list[bytes]:
-    """Bodies found by key, newest first."""
+    """Return the bodies found by key, newest first."""
     return [decode_records(record)[0].body for record in store.find_by_key(topic, key, 64)]
 
 
 def die(store: MessageStore) -> None:
-    """What is left of a store whose process was killed: nothing is written, only the lock is gone."""
+    """Kill the store's process: release the lock, write nothing."""
     store._release()
     store._serving = False
 

@@ -1,4 +1,4 @@
-"""A master's log with places that hold no record, or records that break their queue's row: following goes on."""
+"""A slave keeps following a master's log that has damaged places, or records with unexpected queue offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(files: MemoryFiles | None = None) -> MessageStore:
 
 
 def log_of(count: int) -> tuple[bytearray, list[Placed]]:
-    """A master's log of two queues, and where its messages are."""
+    """Return a master's log of two queues, and the places of its messages."""
     master = opened()
     places = [put(master, "T", number % 2, body, keys=f"k{number}") for number, body in enumerate(bodies(count))]
     log = bytearray()
@@ -56,7 +56,7 @@ def without(*numbers: int, count: int = COUNT) -> list[bytes]:
 
 @pytest.mark.parametrize("at", [0, 3, 4, 31, 84, 87])
 def test_one_flipped_bit_costs_one_message(at: int) -> None:
-    """In size, magic, physical offset or body length."""
+    """The bit is in the size, magic, physical offset or body length."""
     log, places = log_of(COUNT)
     place = places[20]
     log[place.physical_offset + at] ^= 0x10
@@ -76,7 +76,7 @@ def test_one_flipped_bit_costs_one_message(at: int) -> None:
 
 
 def test_a_damaged_size_that_the_lengths_disprove_delays_nothing() -> None:
-    """A record that says it is thousands of bytes long is found out when what lies behind it is there."""
+    """A record with a size of thousands of bytes is found to be damaged as soon as the bytes behind it are there."""
     log, places = log_of(COUNT)
     log[places[20].physical_offset + 2] ^= 0x08  # 2048 bytes more
     slave = opened()
@@ -89,7 +89,7 @@ def test_a_damaged_size_that_the_lengths_disprove_delays_nothing() -> None:
     "age_ms", [UNCHECKED_AGE_MS_MAX - 1, UNCHECKED_AGE_MS_MAX, 1 - UNCHECKED_AGE_MS_MAX, -UNCHECKED_AGE_MS_MAX]
 )
 def test_the_body_of_an_old_record_is_compared_with_its_checksum(age_ms: int) -> None:
-    """And of one from the future: where one of two clocks is wrong, no age is known."""
+    """So is the body of a record from the future: when a clock is wrong, the age is unknown."""
     log, places = log_of(COUNT)
     log[places[20].physical_offset + 90] ^= 1
     clock = ManualClock()
@@ -171,11 +171,11 @@ def test_blocks_with_damage_have_no_digest_and_good_records_in_them_are_served()
         slave.record_at(len(log))
 
 
-# -- records that break their queue's row ---------------------------------------------------------------------------
+# -- records with unexpected queue offsets --------------------------------------------------------------------------
 
 
 def test_a_queue_that_restarts_on_the_master_restarts_on_the_slave() -> None:
-    """Its topic was deleted and made again, and nobody told."""
+    """The master's topic was deleted and created again, and the slave did not hear of it."""
     master = opened()
     for body in bodies(30):
         put(master, "T", 0, body)
@@ -237,7 +237,7 @@ def test_one_odd_offset_is_left_out() -> None:
 
 
 def with_offsets(queue_offsets: list[int]) -> MessageStore:
-    """A master's log whose records say these queue offsets."""
+    """Return a master's log whose records have these queue offsets."""
     master = opened()
     master.stage("T", 0, body=b"", properties=b"", tags_code=0, born_timestamp_ms=1, born_host=BORN)
     master._appender.drop_staged()

@@ -1,4 +1,4 @@
-"""Directories that a real RocketMQ 5.3.3 broker left, clean, killed and torn: every message of their manifests."""
+"""Directories of a real RocketMQ 5.3.3 broker (clean, killed and torn) serve every message of their manifests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_all(store: MessageStore, manifest: dict[str, Any]) -> None:
         assert message.size_bytes == wanted["storeSize"]
         assert hashlib.sha256(message.content()).hexdigest() == wanted["bodySha256"]
         assert message.body_crc == wanted["bodyCRC"]
-        # The manifest leaves out what every client adds when it reads, also where a retry had stored it.
+        # The manifest omits what every client adds when it reads, even if a retry stored it.
         stored = {name: value for name, value in message.properties.items() if name not in ("MIN_OFFSET", "MAX_OFFSET")}
         assert stored == wanted["properties"]
         assert message.offset_message_id == wanted["offsetMsgId"]

@@ -1,4 +1,4 @@
-"""The key index: RocketMQ's bytes, vectorised insertion equal to the plain one, full disks, look-ups."""
+"""The key index: RocketMQ's bytes, vectorized insertion equal to the plain one, full disks, look-ups."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_bug_in_the_index_loses_no_message_and_no_key(monkeypatch: pytest.Monk
     store.open()
     assert store._index is not None
     monkeypatch.setattr(store._index, "_insert", broken)
-    for i in range(20):  # more than what makes a commit insert at once
+    for i in range(20):  # enough to make a commit insert at once
         put(store, "T", 0, b"%d" % i, keys=f"k{i}")
     store.tick()
     (problem,) = store.problems
@@ -214,7 +214,7 @@ def test_a_bug_in_the_index_loses_no_message_and_no_key(monkeypatch: pytest.Monk
 
 
 def waiting_columns(files: MemoryFiles) -> tuple[IndexService, list[KeyColumns]]:
-    """An index of eight entries a file, and the hashed keys k0, k1, … of a log's 40 records, four at a time."""
+    """Return an index of eight entries a file, and hashed keys k0, k1, … of 40 records, four at a time."""
     store = make_store(files, segment_size_bytes=1 << 14, index_enabled=False)
     store.open()
     for i in range(40):
@@ -227,7 +227,7 @@ def waiting_columns(files: MemoryFiles) -> tuple[IndexService, list[KeyColumns]]
 
 
 def found(index: IndexService) -> list[int]:
-    """Which of the keys are there."""
+    """Return the numbers of the keys that the index finds."""
     return [i for i in range(40) if index.find("T", f"k{i}", 1, 0, 1 << 60)]
 
 
@@ -263,7 +263,7 @@ def test_hashed_keys_and_records_are_inserted_in_their_order(monkeypatch: pytest
 
 @pytest.mark.parametrize("pending_count_max", [100, 10])
 def test_hashed_keys_wait_for_a_disk_with_room(pending_count_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In memory, or, when they are too many, in the log."""
+    """They wait in memory, or in the log when they are too many."""
     monkeypatch.setattr(index_service, "_COLUMNS_COUNT", 8)
     monkeypatch.setattr(index_service, "_PENDING_COUNT_MAX", pending_count_max)
     files = MemoryFiles()

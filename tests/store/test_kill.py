@@ -1,4 +1,4 @@
-"""``kill -9`` of a real process on a real disk: everything it had answered is there, in order, once."""
+"""After ``kill -9`` of a real process every acknowledged message is on the real disk, in order, once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_killed_process_loses_no_acknowledged_message(tmp_path: Path) -> None:
         assert report.damaged == []
         bodies = [[int(m.body) for m in read_all(store, "T", q)] for q in (0, 1)]
         found = sorted(bodies[0] + bodies[1])
-        # What was written but not answered when the process died may be there too: whole commits only.
+        # Unacknowledged messages may be there too, but only as whole commits.
         assert found == list(range(len(found)))
         assert answered <= len(found) <= answered + 3
         assert bodies[0] == sorted(bodies[0])

@@ -1,4 +1,4 @@
-"""The whole store against a dictionary of lists, through kills, power losses, failing disks and deleted files."""
+"""Compares the whole store with a dictionary of lists, through kills, power losses, failing disks, deleted files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = st.integers(0, 300)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """``model`` holds, per queue, (body, key, physical end, tag, store time) of every message that was answered."""
+    """``model`` holds, per queue, (body, key, physical end, tag, store time) of every acknowledged message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, queue_id=QUEUES, counts=st.lists(st.integers(1, 3), min_size=1, max_size=3))
     def send_synchronously(self, topic: str, queue_id: int, counts: list[int]) -> None:
-        """Some commits share an fsync; nothing shows before it."""
+        """Some commits share an fsync; their messages stay invisible until then."""
         visible = self.store.max_offset(topic, queue_id)
         answered = []
         for count in counts:
@@ -127,7 +127,7 @@ class StoreMachine(RuleBasedStateMachine):
     def restart_without_one_queue(self, clean: bool) -> None:
         self.store.close() if clean else die(self.store)
         topics = self.files.listdir(f"{ROOT}/consumequeue")
-        # Behind a checkpoint only a clean start can tell that one queue of many is gone.
+        # Below a checkpoint only a clean start notices that one queue of many is gone.
         if topics and clean:
             self.files.remove_tree(f"{ROOT}/consumequeue/{topics[0]}")
         self._reopen(clean=clean)
@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def _tag(body: bytes) -> str:
-    """Single messages have tags by turns, those of batches have none."""
+    """Return the tag: single messages have tags in turn, messages of batches have none."""
     return "AB"[int(body[:6]) % 2] if body[6:7] != b"." else ""
 
 

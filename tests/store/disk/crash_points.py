@@ -1,4 +1,4 @@
-"""Crashes of a memory file system: before every call of a save, and every state a power loss may leave."""
+"""Crashes of a memory file system: before every call of a save, with every state that a power loss may leave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Crash(BaseException):
 
 
 def every_outcome(files: MemoryFiles) -> Iterator[MemoryFiles]:
-    """What any power loss now would leave: every subset of unsynced entries, sizes and pages."""
+    """Yield all that a power loss may leave now: every subset of unsynced entries, sizes and pages."""
     frozen = files.snapshot()
     answers: list[bool] = []
     while True:
@@ -35,7 +35,7 @@ def every_outcome(files: MemoryFiles) -> Iterator[MemoryFiles]:
 
 
 def crash_points(save: Callable[[], None], files: MemoryFiles) -> Iterator[bool]:
-    """Yields at a crash before every single call of ``save``, and after its end (True)."""
+    """Yield at a crash before every single call of ``save`` (False), and after its end (True)."""
     number, finished = 0, False
     begin = files.snapshot().image()
     while not finished:

@@ -1,4 +1,4 @@
-"""Both file systems keep the same promises, and the one in memory forgets exactly what was not synced."""
+"""Both file systems behave alike, and the one in memory loses exactly what was not synced."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_lock_is_held_once(place: tuple[Files, str]) -> None:
 
 
 def filled() -> MemoryFiles:
-    """/d/synced with an unsynced change, /d/entry whose content and /d/nothing whose entry too was never synced."""
+    """Return /d/synced with an unsynced change, /d/entry with unsynced content, and /d/nothing, unsynced altogether."""
     files = MemoryFiles()
     files.makedirs("/d")
     files.sync_dir("/")

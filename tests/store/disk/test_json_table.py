@@ -1,4 +1,4 @@
-"""JSON tables: old or new after any crash, the backup when the file is bad, RocketMQ's odd maps."""
+"""JSON tables: old or new after any crash, the backup replaces a bad file, RocketMQ's unquoted integer keys."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_unchanged_content_is_not_written(files: MemoryFiles) -> None:
 
 @pytest.mark.parametrize("earlier", [0, 1, 2, 3])
 def test_a_crash_between_any_two_calls_leaves_the_old_or_the_new_table(earlier: int, files: MemoryFiles) -> None:
-    """Kills and power losses with every subset of what was not synced, for a first, a second and later saves."""
+    """Covers kills and power losses with every subset of unsynced data, for a first, a second and later saves."""
     padding = "x" * 1200  # three pages
     tables = [{"n": number, "padding": padding} for number in range(earlier + 1)]
     for table in tables[:-1]:
@@ -140,7 +140,7 @@ def test_a_failing_call_leaves_the_old_table_and_the_next_save_works(
 
 
 def test_every_flipped_bit_is_found_and_the_backup_used(files: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
-    """No flip makes another offset: the table is the new one (a flip in what is no content) or the backup's."""
+    """No flip changes an offset: the table is the new one (the flip is outside the content) or the backup's."""
     offsets = {"dataVersion": {"counter": 3}, "offsetTable": {"T@G": {"0": 61, "1": 62}}}
     table = JsonTable(files, PATH, "offsetTable")
     table.save({"offsetTable": {}})

@@ -1,4 +1,4 @@
-"""RenamedTable: a file of an earlier version's name is read once, then the new one takes its place."""
+"""RenamedTable: a file with an earlier version's name is read once, then the new file replaces it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def loaded(files: MemoryFiles) -> dict[str, Any]:
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A directory whose former file was saved twice."""
+    """Return a directory whose former file was saved twice."""
     files = MemoryFiles()
     files.makedirs("/config")
     files.sync_dir("/")
@@ -105,7 +105,7 @@ def test_a_former_file_that_can_t_be_removed_fails_the_save_and_still_counts(fil
 
 
 def test_a_crash_between_any_two_calls_leaves_the_former_or_the_new_table(files: MemoryFiles) -> None:
-    """Kills and power losses with every subset of what was not synced."""
+    """Covers kills and power losses with every subset of unsynced data."""
 
     def save() -> None:
         table = table_of(files)

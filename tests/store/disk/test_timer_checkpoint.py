@@ -1,4 +1,4 @@
-"""The timer's check point: RocketMQ's bytes, and which of them are a broker's own."""
+"""The timer checkpoint: RocketMQ's bytes, and the fields that stay a broker's own."""
 
 from __future__ import annotations
 

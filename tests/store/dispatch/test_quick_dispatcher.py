@@ -1,4 +1,4 @@
-"""The loop over some dozens of records gives what the plain way gives, whatever the records are."""
+"""QuickDispatcher gives the same as the plain dispatcher for any records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TAGS = [
 
 
 def fed(master: MessageStore) -> tuple[MessageStore, QueueDispatcher]:
-    """An empty store with the same log, whose queues know nothing of it yet."""
+    """Return a store with the same log, of which nothing is dispatched yet."""
     slave = make_store(MemoryFiles(), segment_size_bytes=1 << 20)
     slave.open()
     follower = slave.follow()
@@ -91,7 +91,7 @@ def test_tags_wherever_they_stand(properties: bytes, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("at", [3, 4, 12, 20, 31, 39, 56, 87, 90, 91, 92])
 def test_a_flipped_bit_is_left_to_the_plain_dispatcher(at: int) -> None:
-    """In each field of the second record's head, its topic and lengths."""
+    """Flips bits in each field of the second record's head, its topic and its lengths."""
     for bit in range(8):
         master, files = store_of([("T", n % 2, b"x", b"A\x01b\x02", 0, bytes(8)) for n in range(6)], 1)
         size = len(master.read_log(0, 1 << 20)) // 6

@@ -1,4 +1,4 @@
-"""Keys found in bulk are those of the plain way, also where records of a batch share their properties."""
+"""Keys found in bulk equal those found plainly, also where records of a batch share their properties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNS = st.lists(st.tuples(st.sampled_from(["T", "Other"]), PROPERTIES, st.intege
 
 
 def records_of(runs: list[tuple[str, bytes, int]]) -> KeyedRecords:
-    """Each run's records share one object as properties, which no other run has."""
+    """Return records; those of one run share one properties object, which no other run has."""
     records = KeyedRecords()
     for topic, properties, count in runs:
         shared = bytes(bytearray(properties))

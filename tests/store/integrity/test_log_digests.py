@@ -1,4 +1,4 @@
-"""Digests of pieces of the log."""
+"""LogDigests: digests of chunks of the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEGMENT_BYTES = 64 * 1024
 
 @pytest.fixture
 def world() -> World:
-    """A log of some blocks, whose digests are known."""
+    """Return a log of some blocks, whose digests are known."""
     world = World(mappedFileSizeCommitLog=SEGMENT_BYTES)
     for number in range(40):
         world.put("orders", bytes([number]) * 1000)

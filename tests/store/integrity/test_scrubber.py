@@ -1,4 +1,4 @@
-"""Scrubbing: damage in sealed segments is found before it is read, and what has no digest gets one."""
+"""Scrubbing finds damage in sealed segments before a read does, and gives digests to blocks without one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.store.support import drop_oldest, everything, make_store, put
 
 
 def run_pass(store: MessageStore) -> Scrubber:
-    """One whole pass, in the calling thread."""
+    """Run one whole pass in the calling thread."""
     scrubber = store._scrubber
     assert scrubber is not None
     while (piece := scrubber.next_piece()) is not None:
@@ -102,7 +102,7 @@ def test_blocks_without_digests_get_them() -> None:
 
 @pytest.mark.parametrize("left", range(1, 100, 3))
 def test_records_may_begin_anywhere_before_the_end_of_a_piece(left: int) -> None:
-    """Also in its very last bytes, where not even their magic is in the piece."""
+    """Also when not even the magic of the record lies in the piece."""
     files = MemoryFiles()
     store = make_store(files, **SIZES)
     store.open()

@@ -1,4 +1,4 @@
-"""Cold segments: read as plain ones, crash-safe on the way there and back, given back byte for byte."""
+"""Cold segments read like plain ones. Compressing and thawing survive crashes and restore every byte."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compress_all(store: MessageStore, older_than_ms: int = FOREVER_MS) -> int:
-    """Every segment that may be, in the calling thread; returns the number of pieces."""
+    """Compress every eligible segment in the calling thread. Returns the number of pieces."""
     store._housekeeping.write()
     store.checkpoint()
     count = 0
@@ -73,7 +73,7 @@ def names(files: MemoryFiles, directory: str) -> list[str]:
 
 
 def made(tmp: MemoryFiles, plain: bytes, frame_bytes: int, cache: FrameCache | None = None) -> ColdFile:
-    """A compressed file of these plain bytes."""
+    """Return a compressed file of these plain bytes."""
     frames = [plain[at : at + frame_bytes] for at in range(0, len(plain), frame_bytes)]
     packed = [compress_frame(frame) for frame in frames]
     tmp.makedirs(COLD)
@@ -233,7 +233,7 @@ def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
         clock.advance(1000)
     starts = [segment.start for segment in store._log.segments]
     first_ms = files.modified_ms(f"{LOG}/{0:020d}")
-    assert store._cold_compressor.next_piece(FOREVER_MS) is None  # no checkpoint vouches for anything yet
+    assert store._cold_compressor.next_piece(FOREVER_MS) is None  # there is no checkpoint yet
     store._housekeeping.write()
     store.checkpoint()
     assert store._cold_compressor.next_piece(first_ms) is None
@@ -335,7 +335,7 @@ class Crash(BaseException):
 
 
 def crash_at(files: MemoryFiles, number: int) -> list[str]:
-    """Lets the ``number``-th call from now on be the last; returns the list of calls."""
+    """Let the ``number``-th call from now on crash the process. Returns the list of calls."""
     calls: list[str] = []
 
     def fault(call: str, path: str) -> None:

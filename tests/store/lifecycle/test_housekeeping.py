@@ -1,4 +1,4 @@
-"""Housekeeping: what is written behind messages, and that nothing is done at rest."""
+"""Housekeeping: what ticks write after messages, and that they do nothing at rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pymq.store.store import MessageStore
 from tests.store.support import make_store, put
 
 MESSAGE_COUNT = 20  # more than one segment
-TICK_MS = 1000  # every one of them may write
+TICK_MS = 1000  # long enough that every tick may write
 
 
 def filled() -> tuple[MemoryFiles, ManualClock, MessageStore]:
@@ -31,7 +31,7 @@ def tick(clock: ManualClock, store: MessageStore, count: int = 1) -> None:
 
 
 def calls_of(files: MemoryFiles) -> list[tuple[str, str]]:
-    """Calls of the file system from now on."""
+    """Return a list that collects the calls of the file system from now on."""
     calls: list[tuple[str, str]] = []
     files.fault = lambda call, path: calls.append((call, path))
     return calls
@@ -85,7 +85,7 @@ def test_a_failed_write_is_tried_again(place: str) -> None:
 
 
 def test_keys_inserted_later_move_the_checkpoint() -> None:
-    """One batch a tick: the last one comes when the queues have long been written."""
+    """One batch a tick is inserted, the last one long after the queues are written."""
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock, index_batch_count=100_000)
     store.open()

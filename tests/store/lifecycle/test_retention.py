@@ -1,4 +1,4 @@
-"""Retention policy: what goes at which age, hour and fullness; never the last, oldest first, no more than needed."""
+"""Retention policy: what is deleted by age, hour and disk space; oldest first, never the last, no more than needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOMY = DiskFacts("/data", 10_000, 9_000)
 
 
 def segments(*ages_hours: float) -> list[SegmentFacts]:
-    """One of SIZE bytes for each age."""
+    """Return a segment of SIZE bytes for each age."""
     return [SegmentFacts(i * SIZE, SIZE, NOW_MS - round(age * HOUR_MS)) for i, age in enumerate(ages_hours)]
 
 
@@ -41,7 +41,7 @@ def count(decision: Decision) -> int:
     ("ages", "hour", "expected"),
     [
         ((), 4, 0),
-        ((100,), 4, 0),  # the last one stays whatever its age
+        ((100,), 4, 0),  # the last one stays at any age
         ((100, 100), 4, 1),
         ((72, 0), 4, 1),  # exactly old enough
         ((72 - 1 / HOUR_MS, 0), 4, 0),  # a millisecond too young

@@ -1,4 +1,4 @@
-"""StoreTimes: the newest record's time counts, but for one that is alone far ahead of the clock."""
+"""StoreTimes: the newest record's time counts, unless it alone is far ahead of the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAR_MS = EDGE_MS + 1
     [
         (0, [], 0),
         (NOW_MS, [], NOW_MS),
-        (FAR_MS, [], FAR_MS),  # another clock's: nothing speaks against it
+        (FAR_MS, [], FAR_MS),  # another machine's clock: no record contradicts it
         (NOW_MS - 9, [NOW_MS - 5, NOW_MS - 3], NOW_MS - 3),
         (NOW_MS - 9, [FAR_MS, NOW_MS - 3], NOW_MS - 3),
         (FAR_MS, [NOW_MS - 3], NOW_MS - 3),

@@ -1,4 +1,4 @@
-"""Segments, blanks, and writes that fail: nothing refused is ever kept, nothing answered is ever lost."""
+"""Segments, blank records and failing writes: no refused byte is kept, no acknowledged byte is lost."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_failed_write_keeps_nothing_and_the_next_one_works(number: int, call: 
 
 
 def test_remains_of_a_failed_write_are_zeroed_before_the_next(tmp_path: Path) -> None:
-    """A real file and a real limit: the kernel writes a part and refuses the rest (EFBIG)."""
+    """With a real file and a real limit: the kernel writes a part and refuses the rest (EFBIG)."""
     root = str(tmp_path / "store")
     store = make_store(RealFiles(), root=root, segment_size_bytes=1 << 20)
     store.open()
@@ -136,7 +136,7 @@ def test_a_failed_fsync_makes_the_store_read_only_until_a_restart(number: int, n
     files.fault = fault
     with pytest.raises(StoreUnavailableError, match="read-only until"):
         store.sync()
-    files.fault = None  # room or not: what the system dropped does not come back
+    files.fault = None  # even with room the pages that the system dropped do not come back
     assert f"(errno {number})" in store.problems[0] and next_step in store.problems[0]
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="read-only until"):

@@ -1,4 +1,4 @@
-"""Remains become zeros in place: the size never changes, holes stay holes, a failure half-way does no harm."""
+"""Truncated bytes become zeros in place: the size stays, holes stay holes, a failure halfway does no harm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE_BYTES = 1 << 20
 
 @pytest.fixture(params=["memory", "real"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    """(file system, path of a file)."""
+    """Return (file system, path of a file)."""
     return (MemoryFiles(), "/f") if request.param == "memory" else (RealFiles(), str(tmp_path / "f"))
 
 

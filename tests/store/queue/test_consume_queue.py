@@ -15,7 +15,7 @@ GAP = -1
 
 
 def make_queue(physical_offsets: list[int], first: int = 0) -> tuple[MemoryFiles, ConsumeQueue]:
-    """A queue in files with one unit of 10 bytes for each physical offset, a blank record for each GAP."""
+    """Return a queue in files with a unit (size 10) for each physical offset, a blank unit for each GAP."""
     files = MemoryFiles()
     files.makedirs("/q")
     queue = ConsumeQueue(QueueFiles(files, "/q", UNITS_PER_FILE * 20, 4), "T", 0)

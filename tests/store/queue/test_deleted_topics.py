@@ -25,7 +25,7 @@ def opened(files: MemoryFiles) -> MessageStore:
 
 @pytest.fixture
 def files() -> MemoryFiles:
-    """A log of two topics, one of them deleted and used again with one message."""
+    """Return a log of two topics, one of them deleted and used again with one message."""
     files = MemoryFiles()
     store = opened(files)
     for i in range(25):
@@ -53,7 +53,7 @@ def test_a_rebuild_leaves_deleted_records_out(
 
 
 def failing(files: MemoryFiles, call: str, after_count: int = 0) -> None:
-    """Lets a call fail from the ``after_count``-th on."""
+    """Let a call fail from the ``after_count``-th on."""
     seen: list[str] = []
 
     def fault(called: str, path: str) -> None:
@@ -119,5 +119,5 @@ def test_a_deletion_is_forgotten_with_its_records() -> None:
     again = DeletedTopics(files, PATH)
     again.load()
     assert (again.end("T"), again.end("U")) == (1000, 3000)
-    again.bound(1000, 2000)  # a log that lost its end gives these offsets to others
+    again.bound(1000, 2000)  # a log that lost its end reuses these offsets
     assert (again.end("T"), again.end("U")) == (0, 2000)

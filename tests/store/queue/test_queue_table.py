@@ -1,4 +1,4 @@
-"""QueueTable: what a start makes of queue files, also when a power loss took one from their midst."""
+"""QueueTable: how a start reads queue files, also when a power loss took one from the middle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_lost_unsynced_file_does_not_drop_older_ones(lost: int) -> None:
     for number in range(20, 60):
         put(store, "T", 0, b"%d" % number)
     store._housekeeping.write()
-    # The log's newer bytes are gone, and of the queue's newer files one is.
+    # The log's newer bytes are gone, and one of the queue's newer files.
     after = files.after_power_loss(lambda path, _: "commitlog" not in path, lambda path: path != queue_file(lost))
     die(store)
     store = make_store(after)

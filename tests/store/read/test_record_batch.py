@@ -1,4 +1,4 @@
-"""What a filter is given to look at in one go, and when it is given nothing."""
+"""The record batch that a prefilter gets, and when there is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.store.support import make_store, put
 
 
 def filled(bodies: list[bytes]) -> tuple[MessageStore, bytes]:
-    """A store with a queue, and the queue's units."""
+    """Return a store with a queue, and the queue's units."""
     store = make_store(MemoryFiles(), segment_size_bytes=8 << 20, queue_file_size_bytes=20_000)
     store.open()
     for body in bodies:
@@ -58,7 +58,7 @@ def test_too_few() -> None:
     "unit", [BLANK_UNIT, UNIT.pack(0, 5, 0), UNIT.pack(0, 100, 0), UNIT.pack(1 << 40, 100, 0), UNIT.pack(-100, 100, 0)]
 )
 def test_odd_units_are_not_batched(unit: bytes) -> None:
-    """No record, smaller than any, out of order, behind the log, before it."""
+    """The units lead to no record, are too small, out of order, behind the log or before it."""
     store, packed = filled([b"x"] * 30)
     odd = packed[: UNIT.size * 10] + unit + packed[UNIT.size * 11 :]
     batch = read_record_batch(store._windows, odd, 1 << 20)

@@ -1,4 +1,4 @@
-"""Offsets by time: both boundaries, equal runs, the ends, and what damaged records leave of them."""
+"""Offsets by time: both boundaries, runs of equal times, the ends of a queue, and damaged records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TIMES = st.lists(st.integers(0, 3), min_size=1, max_size=30)
 
 
 def stored(steps: list[int]) -> tuple[MessageStore, MemoryFiles, list[int]]:
-    """A queue with a message for each step (ms since the one before), and their store times."""
+    """Return a queue with a message for each step (ms since the one before), and their store times."""
     clock, files = ManualClock(START_MS), MemoryFiles()
     store = make_store(files, clock, segment_size_bytes=1 << 16, digests_enabled=False)
     store.open()

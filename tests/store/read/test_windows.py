@@ -1,4 +1,4 @@
-"""What one read fetches: enough, little more, and the same messages whatever lies between them."""
+"""What one read fetches: enough, little more, and the same messages no matter what lies between them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _CountedFile:
 
 
 def sealed_store(queues: int, body_bytes: int, segment_size_bytes: int = 1 << 20) -> tuple[MessageStore, Counted]:
-    """One sealed segment of messages that take turns in ``queues`` queues, and the begin of the next."""
+    """Return a store with a sealed segment, whose messages alternate between ``queues`` queues, and a second one."""
     files = Counted()
     store = make_store(files, segment_size_bytes=segment_size_bytes, queue_file_size_bytes=20_000)
     store.open()
@@ -70,7 +70,7 @@ def sealed_store(queues: int, body_bytes: int, segment_size_bytes: int = 1 << 20
 
 
 def pulled(store: MessageStore, queue_id: int, offset: int) -> tuple[int, int]:
-    """(messages, their bytes) of one pull; numbers in the bodies are checked."""
+    """Return (messages, their bytes) of one pull. Checks the numbers in the bodies."""
     queues = sum(1 for _ in store.queues())
     result = store.get("T", queue_id, offset, 32, 1 << 18)
     numbers = [int(message.body[:6]) for message in decode_records(b"".join(result.chunks))]
@@ -118,7 +118,7 @@ def test_a_piece_that_one_pull_reads_mostly_is_kept_at_once() -> None:
     first = files.bytes_read
     for queue_id in range(1, 8):
         pulled(store, queue_id, 0)
-    # The piece where the pulls end, and for a record that crosses from one kept piece into the next its own blocks.
+    # The piece where the pulls end, and the blocks of each record that crosses from one kept piece into the next.
     assert files.bytes_read - first <= 2 * CHUNK_BYTES + 8 * 2 * BLOCK_SIZE_BYTES
 
 
@@ -187,7 +187,7 @@ def test_a_large_message_comes_whole() -> None:
 def test_messages_of_any_sizes_in_any_order_are_pulled_as_stored(
     messages: list[tuple[int, int]], count: int, size: int, shift: int, closes: bool
 ) -> None:
-    """In odd segment sizes, with small pieces, from the newest segment and from sealed ones, twice."""
+    """Reads twice, with odd segment sizes and small pieces, from the newest segment and from sealed ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows_module, "CHUNK_SHIFT", shift)
         patch.setattr("pymq.store.read.reading.CHUNK_SHIFT", shift)
@@ -226,11 +226,11 @@ def test_a_record_is_read_by_its_offset_to_the_very_end_of_the_log() -> None:
             read_record(store._log, offset)
     with pytest.raises(CorruptRecordError):
         read_record(store._log, store.physical_max_offset - 10)
-    assert store._refusals.count == 0  # offsets that somebody made up are no damage
+    assert store._refusals.count == 0  # made-up offsets are no damage
 
 
 def test_a_file_cut_short_under_an_open_store_is_an_error_of_its_reads(tmp_path: Path) -> None:
-    """On a real disk: through a map this would have been SIGBUS."""
+    """On a real disk. Through a mapping this would be a SIGBUS."""
     root = str(tmp_path / "store")
     store = make_store(RealFiles(), root=root, segment_size_bytes=1 << 17, queue_file_size_bytes=20_000)
     store.open()

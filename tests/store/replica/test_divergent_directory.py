@@ -1,4 +1,4 @@
-"""The directory of divergent tails: one of an earlier version's name is taken over when the store opens."""
+"""The directory of divergent tails: opening the store takes over one with an earlier version's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMER, DIRECTORY = f"{ROOT}/diverged", f"{ROOT}/divergent"
 
 
 def with_former_directory() -> tuple[MemoryFiles, dict[str, bytes]]:
-    """A stopped store with two kept tails under the former name; the files by name."""
+    """Return a stopped store with two kept tails under the former name, and the files by name."""
     files = MemoryFiles()
     places, _ = filled(files)
     truncate(files, places[60].physical_offset)

@@ -1,4 +1,4 @@
-"""A log that is cut where its master's goes another way: what is cut is kept, the rest serves."""
+"""A log is truncated where it diverges from its master's: the truncated bytes are kept, the rest is served."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Killed(Exception):
 
 
 def filled(files: MemoryFiles, count: int = 80) -> tuple[list[Placed], int]:
-    """A stopped store of two queues; where its messages are, and where its log ends."""
+    """Return a stopped store of two queues, as the places of its messages and the log's end."""
     store = opened(files)
     places = [put(store, "T", n % 2, body, keys=f"k{n}") for n, body in enumerate(bodies(count))]
     store.close()
@@ -129,7 +129,7 @@ def test_everything_may_be_truncated_and_nothing_before_it() -> None:
     assert truncate(files, begin).start == begin
     store = opened(files)
     assert store.physical_min_offset == store.physical_max_offset == begin
-    store.follow().start_at(begin + 2 * SETTINGS.segment_size_bytes)  # and may begin elsewhere
+    store.follow().start_at(begin + 2 * SETTINGS.segment_size_bytes)  # an empty log may begin elsewhere
 
 
 def test_an_open_store_is_not_truncated() -> None:
@@ -168,10 +168,10 @@ def test_a_malformed_record_of_a_truncation_is_named(text: bytes) -> None:
 
 @pytest.mark.parametrize("loss", [None, DROP_ALL, KEEP_PAGES, KEEP_ALL], ids=["kill", "drop", "pages", "all"])
 def test_a_crash_leaves_a_whole_log_and_no_truncation_without_its_record(loss: Loss | None) -> None:
-    """At every call. Then it is asked again."""
+    """Crashes at every call. Then the truncation is repeated."""
     files = MemoryFiles()
     places, end = filled(files)
-    place = places[20].physical_offset  # two segments and more go
+    place = places[20].physical_offset  # more than two segments are truncated
     before = files.snapshot().image()
     store = opened(MemoryFiles.restored(before))
     log = b"".join(store.read_log(at, 1 << 20) for at in range(0, end, SETTINGS.segment_size_bytes))
@@ -198,7 +198,7 @@ def test_a_crash_leaves_a_whole_log_and_no_truncation_without_its_record(loss: L
 
 
 def crashed(before: Image, place: int, call_number: int, loss: Loss | None) -> Image | None:
-    """What is left when the process dies, or the power goes, in one call of a cut; None when it has fewer calls."""
+    """Return the disk after a kill or power loss in one call of a truncation, None when it has fewer calls."""
     files = MemoryFiles.restored(before)
     left = [call_number]
 

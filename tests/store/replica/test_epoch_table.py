@@ -1,4 +1,4 @@
-"""The file of a log's epoch history, and the one that earlier versions wrote."""
+"""The file of a log's epoch history, and its form in earlier versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that takes back what it lost, then goes on with records of its own; a stop that is not to count as clean."""
+"""A log recovers its lost tail, then takes records of its own. A stop that must not count as clean."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def opened(files: MemoryFiles | None = None) -> MessageStore:
 
 
 def log_of(store: MessageStore) -> bytes:
-    """One segment's."""
+    """Return the log, which is one segment."""
     return bytes(store.read_log(0, store.physical_max_offset))
 
 
 def longer_and_shorter(files: MemoryFiles | None = None) -> tuple[MessageStore, MessageStore]:
-    """The second has the first three of the first one's five messages; ``files`` are its."""
+    """Return a store with five messages, and one with the first three of them on ``files``."""
     longer, shorter = opened(), opened(files)
     for body in (b"1", b"2", b"3"):
         put(longer, "T", 0, body, keys="k" + body.decode())

@@ -1,4 +1,4 @@
-"""Reading the log in columns gives what reading it record by record gives, whatever the bytes are."""
+"""Reading the log in columns gives the same as reading it record by record, for any bytes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def store_of(
 
 
 def spread(parts: Any) -> list[Any]:
-    """Columns as single records."""
+    """Return columns as single records."""
     found: list[Any] = []
     for part in parts:
         found += [part.at(i) for i in range(len(part))] if isinstance(part, Records) else [part]
@@ -104,7 +104,7 @@ def test_every_flipped_bit_of_a_record_is_found_by_both_scanners(host: bytes) ->
         in_columns += any(isinstance(part, Records) for part in parts)
         assert spread(parts) == list(scan.scan(store._log, 0, check_crc=True))
         files.nodes[LOG].data[9 * size + bit // 8] ^= 1 << bit % 8
-    assert in_columns == 8 * size  # the neighbours of what is flipped
+    assert in_columns == 8 * size  # the neighbors of the damaged record
 
 
 @settings(deadline=None)
@@ -179,7 +179,7 @@ def found_or_damaged(store: MessageStore, key: str) -> list[bytes] | str:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queue and index files, byte for byte, also for a log with damaged places."""
+    """Compares queue and index files byte for byte, also for a log with damaged places."""
     chance = random.Random(seed)
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock, segment_size_bytes=SEGMENT_BYTES)
@@ -208,7 +208,7 @@ def test_a_rebuild_in_columns_makes_the_same_store(seed: int, monkeypatch: pytes
             files.makedirs(path.rpartition("/")[0])
             files.open(path, create=True).pwrite(0, content)
         monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", plain_bytes)
-        # Digests would refuse what both ways can't see: damage outside bodies.
+        # Digests would refuse damage outside bodies, which neither scanner can find.
         store = make_store(files, ManualClock(), segment_size_bytes=SEGMENT_BYTES, digests_enabled=False)
         report = store.open()
         contents = everything(store) if not report.damaged else {}

@@ -1,4 +1,4 @@
-"""Batches of equal entries, encoded by columns, equal what the loop makes of them."""
+"""Batches of equal entries have the same bytes whether columns or the loop encodes them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def place() -> BatchPlace:
 
 
 def stage(entries: bytes, *, by_columns: bool) -> tuple[Any, bytes, bytes, Any]:
-    """(result, everything staged for the log, everything staged for the queue, the keys for the index)."""
+    """Return (result, bytes staged for the log, units staged for the queue, keys for the index)."""
     settings = StoreSettings(
         segment_size_bytes=1 << 20, queue_file_size_bytes=20_000, index_slot_count=10, index_entry_count=100
     )
@@ -73,7 +73,7 @@ def test_equal_entries_give_the_same_bytes_as_the_loop(count: int, own: bytes, b
 
 
 def with_numbers(template: bytes) -> bytes:
-    """A batch whose entries' properties differ in a number of three digits."""
+    """Return a batch whose entries' properties differ in a number of three digits."""
     return b"".join(encode_batch_entry(b"body%03d" % i, template.replace(b"###", b"%03d" % i)) for i in range(200))
 
 
