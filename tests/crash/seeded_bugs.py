@@ -1,4 +1,4 @@
-"""Bugs put into the store on purpose: the crash suites must catch them. Each is one wrong step that one could write.
+"""Seeded bugs, which the crash suites must catch. Each is one wrong step that a programmer could write.
 
 Their ``suites``: a workload's name (power loss), ``errors:`` and a workload's name (failing calls), or ``flips:`` and a
 part of the store.
@@ -37,7 +37,7 @@ from tests.planting import Bug, Seam, Text, does_nothing, gives
 Real = Callable[..., Any]
 
 
-# -- broken versions: the real function comes first, then what it is called with ---------------------------------------
+# -- broken versions: the real function comes first, then its arguments ------------------------------------------------
 
 
 def _writes_nothing(real: Real, log: CommitLog, start: int, parts: object, size: int) -> None:
@@ -63,13 +63,13 @@ def _syncs_one_segment(real: Real, log: CommitLog) -> Any:
     return real(log)
 
 
-def _vouches_for_more(real: Real, log: CommitLog) -> Any:
+def _syncs_more_than_it_did(real: Real, log: CommitLog) -> Any:
     target = real(log)
     log.synced_whole_offset += 500
     return target
 
 
-def _vouches_for_a_part(real: Real, log: CommitLog) -> Any:
+def _syncs_incomplete_records(real: Real, log: CommitLog) -> Any:
     log.synced_whole_offset = target = real(log)
     return target
 
@@ -95,7 +95,7 @@ def _hides_a_failed_sync(real: Real, log: CommitLog) -> Any:
         return real(log)
     except StoreUnavailableError:
         log.broken = None
-        return real(log)  # what failed is not unsynced any more
+        return real(log)  # forgets what failed to sync
 
 
 def _shows_all(real: Real, log: CommitLog, end: int, last_store_ms: int) -> None:
@@ -127,7 +127,7 @@ BUGS = (
     Bug("answered before the write", Seam(CommitLog._write, _writes_nothing), ("singles",)),
     Bug("answered before the fsync", Seam(CommitLog.sync, _syncs_no_segment), ("sync-flush",)),
     Bug("only one of two segments is synced", Seam(CommitLog.sync, _syncs_one_segment), ("segment-roll", "recovery")),
-    Bug("what is committed during a sync counts as synced", Seam(CommitLog.sync, _vouches_for_more),
+    Bug("what is committed during a sync counts as synced", Seam(CommitLog.sync, _syncs_more_than_it_did),
         ("singles", "mixed-flush")),
     Bug("the segment's directory is not synced",
         Text(CommitLog._create_segment, "self._files.sync_dir(self._directory)", "pass"), ("sync-flush",)),
@@ -156,7 +156,7 @@ BUGS = (
         ("singles",)),
     Bug("the log is not truncated",
         Seam(CommitLog.truncate, lambda real, log, end, store_ms: log._set_end(end) or 0), ("segment-roll",)),
-    Bug("what is truncated is not zeroed", Seam(CommitLog._zero_from, gives(0)), ("equal-sizes", "recovery")),
+    Bug("truncated bytes are not zeroed", Seam(CommitLog._zero_from, gives(0)), ("equal-sizes", "recovery")),
     Bug("zeroing ends too early",
         Text(zeroing.zero_from,
              "file.pwrite(position, bytes(len(chunk.rstrip(b\"\\0\"))))\n"
@@ -167,7 +167,7 @@ BUGS = (
         Text(CommitLog.truncate, "self.segments[-1].start >= end and", "False and"), ("segment-roll",)),
     Bug("two segments are removed without a sync between",
         Text(CommitLog._drop_last, "self._files.sync_dir(self._directory)", "pass"), ("lost-segments",)),
-    Bug("what a killed process left unsynced is trusted",
+    Bug("bytes that a killed process left unsynced are trusted",
         Seam(CommitLog.distrust, lambda real, log, offset: real(log, sys.maxsize)), ("recovery", "restarts")),
     Bug("records behind a hole are kept",
         Text(recovery._Run._after_damage, "if end.offset >= self._durable_offset:",
@@ -175,7 +175,7 @@ BUGS = (
         ("batches", "many-queues")),
     # -- abort file and checkpoint
     Bug("no abort file", Seam(AbortFile.write, does_nothing), ("singles",)),
-    Bug("the abort file goes before the last sync",
+    Bug("the abort file is removed before the last sync",
         Text(MessageStore.close,
              "            self._housekeeping.write()\n            self.sync()\n",
              "            self._abort_file.remove()\n            self._housekeeping.write()\n            self.sync()\n"
@@ -215,9 +215,9 @@ BUGS = (
              "staged.append(_pack_unit(at, size & 0x1FF, tags_code))"),
         ("errors:segment-roll",)),
     Bug("half messages get units", Seam(log_record.has_queue_unit, gives(True)), ("special",)),
-    Bug("offsets of damaged records are given out again", Seam(queue_table._stands_for_damage, gives(False)),
+    Bug("offsets of damaged records are used again", Seam(queue_table._stands_for_damage, gives(False)),
         ("flips:commitlog",)),
-    Bug("a lost queue is not made again",
+    Bug("a lost queue is not rebuilt",
         Text(recovery._queue_start, "queues.unit_count != durable.unit_count:\n            return",
              "False:\n            return"),
         ("flips:consumequeue-end",)),
@@ -232,31 +232,31 @@ BUGS = (
     Bug("a failed write counts as done", Seam(CommitLog.commit, _hides_a_failed_write), ("errors:batches",)),
     Bug("a failed fsync is tried again", Seam(CommitLog.sync, _forgives_a_failed_sync), ("errors:sync-flush",)),
     Bug("a failed fsync counts as done", Seam(CommitLog.sync, _hides_a_failed_sync), ("errors:sync-flush",)),
-    Bug("unconfirmed messages are shown when the next commit comes",
+    Bug("unconfirmed messages become visible with the next commit",
         Text(Appender.commit, "if await_sync or await_confirm or self.unconfirmed:",
              "if (await_sync or await_confirm) and not self.unconfirmed:"),
         ("group-commit",)),
     # -- following, truncating
-    Bug("a record in part counts as whole on the disk",
+    Bug("an incomplete record counts as synced",
         Text(Checkpointer.save, "log_offset=self._log.synced_whole_offset", "log_offset=self._log.synced_offset"),
         ("following",)),
-    Bug("a sync of a record's begin vouches for all of it", Seam(CommitLog.sync, _vouches_for_a_part), ("following",)),
-    Bug("a stop leaves a record in part",
+    Bug("a sync of part of a record counts for all of it", Seam(CommitLog.sync, _syncs_incomplete_records), ("following",)),
+    Bug("a stop leaves an incomplete record",
         Text(Follower.finish, "self._log.truncate(self.dispatched_end, self._log.last_store_ms)", "pass"),
         ("following-restarts",)),
-    Bug("bytes that wait count as seen", Seam(CommitLog.set_whole, _shows_all), ("following", "following-restarts")),
-    Bug("a record is dispatched before its end has come", Seam(scanner.Window.__init__, _reads_on),
+    Bug("incomplete records are visible", Seam(CommitLog.set_whole, _shows_all), ("following", "following-restarts")),
+    Bug("a record is dispatched before its end has arrived", Seam(scanner.Window.__init__, _reads_on),
         ("following", "errors:following")),
     Bug("keys of a master's records are forgotten",
         Text(Follower._publish, "appender.hand_over_keys(keys)", "pass"), ("following",)),
     Bug("records behind an error count as dispatched",
         Text(Follower._dispatch_between, "self._publish(end, keys)", "self._publish(stop, keys)"),
         ("following", "errors:following")),
-    Bug("a master's bytes that were refused are the log's end",
+    Bug("the log ends behind a master's refused bytes",
         Text(CommitLog.append_raw, "        self._undo()\n", "        self._set_end(end)\n"), ("errors:following",)),
-    Bug("the checkpoint vouches for what is truncated", Seam(Checkpointer.distrust_behind, does_nothing),
+    Bug("the checkpoint covers truncated bytes", Seam(Checkpointer.distrust_behind, does_nothing),
         ("cut",)),
-    Bug("queues keep what is truncated",
+    Bug("queues keep truncated records",
         Text(MessageStore.truncate, "self._queues.settle_all(self._log, end, trusted=True)", "pass"),
         ("cut",)),
     # -- index
@@ -265,7 +265,7 @@ BUGS = (
         ("keys", "singles")),
     Bug("the index is not rolled back to the checkpoint", Seam(IndexService._roll_back, does_nothing),
         ("wide-index", "keys")),
-    Bug("index slots are not made again", Seam(IndexFile._fill_slots_plain, gives(0)), ("wide-index", "keys")),
+    Bug("index slots are not rebuilt", Seam(IndexFile._fill_slots_plain, gives(0)), ("wide-index", "keys")),
     Bug("the index forgets UNIQ_KEY", Text(index_service._has_key, 'b"UNIQ_KEY"', 'b"UNIQ_KEX"'), ("keys",)),
     # -- tables and deletions
     Bug("the table is not synced before its rename", Text(JsonTable._put, "file.sync()", "pass"), ("tables",)),
@@ -276,7 +276,7 @@ BUGS = (
     Bug("the table is overwritten in place",
         Text(JsonTable._put, 'temporary = path + ".tmp"', "temporary = path"), ("tables",)),
     Bug("no backup of a table", Seam(JsonTable._put, _keeps_no_backup), ("flips:table",)),
-    Bug("a deletion is not written down", Seam(DeletedTopics.add, does_nothing),
+    Bug("a deletion is not saved", Seam(DeletedTopics.add, does_nothing),
         ("deleted-topics", "mixed52", "mixed93")),
     Bug("deleted records come back in a rebuild",
         Text(QueueDispatcher.take, "if record.offset < self._queues.deleted_end(record.topic):\n        return",

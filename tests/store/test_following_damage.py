@@ -141,7 +141,7 @@ def test_a_segment_of_garbage_is_passed() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_restart_behind_damage_goes_on(clean: bool) -> None:
+def test_a_restart_behind_damage_continues(clean: bool) -> None:
     log, places = log_of(COUNT)
     log[places[20].physical_offset + 4] ^= 1
     files = MemoryFiles()

@@ -24,7 +24,7 @@ def test_a_marked_directory_cannot_be_opened_until_it_is_complete() -> None:
     store.close()
 
 
-def test_the_mark_is_on_the_disk_at_once_and_so_is_its_end() -> None:
+def test_the_mark_and_its_removal_are_synced_at_once() -> None:
     files = MemoryFiles()
     files.makedirs(ROOT)
     files.sync_dir("/")

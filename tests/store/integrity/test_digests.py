@@ -445,7 +445,7 @@ def test_segments_need_not_be_whole_blocks() -> None:
 @pytest.mark.parametrize(
     "first", [0, 1, BLOCKS_PER_SECTOR - 1, BLOCKS_PER_SECTOR, BLOCKS_PER_PAGE - 1, BLOCKS_PER_PAGE, 3 * BLOCKS_PER_PAGE]
 )
-def test_digests_come_back_from_the_file(first: int) -> None:
+def test_digests_are_read_back_from_the_file(first: int) -> None:
     files = MemoryFiles()
     files.makedirs(SIDE)
     table = DigestFiles(files, SIDE)

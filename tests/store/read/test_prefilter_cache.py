@@ -24,7 +24,7 @@ def test_found_wherever_the_units_lie_in_what_was_read() -> None:
     ("prefilter", "packed", "begin"),
     [
         ("other", units(10), 0),
-        ("prefilter", units(9), 0),  # the last unit is not there any more
+        ("prefilter", units(9), 0),  # the last unit is gone
         ("prefilter", units(10, at=2000), 0),
         ("prefilter", units(9) + UNIT.pack(1900, 101, 0), 0),
         ("prefilter", units(9) + UNIT.pack(1900, 100, 1), 0),
@@ -38,7 +38,7 @@ def test_not_found_for_others(prefilter: str, packed: bytes, begin: int) -> None
     assert memory.find(prefilter, packed, begin) is None
 
 
-def test_units_that_changed_are_noted_anew() -> None:
+def test_changed_units_replace_the_cached_ones() -> None:
     memory = PrefilterCache()
     memory.note("prefilter", units(10), [3])
     memory.note("prefilter", units(12), [])
@@ -48,7 +48,7 @@ def test_units_that_changed_are_noted_anew() -> None:
 
 
 @pytest.mark.parametrize(("count", "is_kept"), [(KEPT_COUNT_MAX, True), (KEPT_COUNT_MAX + 1, False)])
-def test_steps_of_which_much_is_left_are_not_kept(count: int, is_kept: bool) -> None:
+def test_steps_that_keep_many_units_are_not_cached(count: int, is_kept: bool) -> None:
     memory = PrefilterCache()
     memory.note("prefilter", units(1000), range(count))
     assert (memory.find("prefilter", units(1000), 0) is not None) is is_kept

@@ -1,4 +1,4 @@
-"""The pull: RocketMQ's table of statuses, limits, tag filters, and damage that never becomes a wrong message."""
+"""Pulls: RocketMQ's table of statuses, limits, tag filters, and damage that never becomes a wrong message."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_tag_filter_looks_at_codes_alone() -> None:
     store = filled(9)
     result = store.get("T", 0, 0, 3, 1 << 20, frozenset({tags_code("B")}))
     assert offsets(result) == [1, 3, 5]
-    assert result.next_offset == 7  # behind the last unit looked at
+    assert result.next_offset == 7  # behind the last unit read
     nothing = store.get("T", 0, 0, 3, 1 << 20, frozenset({4711}))
     assert (nothing.status, nothing.next_offset, nothing.count) == (GetStatus.NO_MATCHED_MESSAGE, 9, 0)
 
@@ -89,7 +89,7 @@ def test_a_filtered_scan_is_bounded() -> None:
     assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 5)
 
 
-def test_a_record_that_accept_can_t_take_apart_is_damage() -> None:
+def test_a_record_that_accept_can_t_parse_is_damage() -> None:
     store = filled(4)
 
     def accept(record: memoryview) -> bool:
@@ -105,7 +105,7 @@ def test_a_record_that_accept_can_t_take_apart_is_damage() -> None:
 
 
 class Finding:
-    """A prefilter that leaves the records with a text in them, and keeps what it was given."""
+    """A prefilter that keeps the records that contain a text, and notes its arguments."""
 
     def __init__(self, wanted: bytes, count: int = 100) -> None:
         self.wanted = wanted
@@ -129,7 +129,7 @@ class Finding:
         return store.get("T", 0, offset, count, 1 << 20, accept=self.accept, prefilter=self)
 
 
-def test_a_prefilter_leaves_few_records_to_look_at() -> None:
+def test_a_prefilter_leaves_few_records_to_parse() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-23")
     result = finding.read(store, 5)
@@ -139,7 +139,7 @@ def test_a_prefilter_leaves_few_records_to_look_at() -> None:
     assert (nothing.status, nothing.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 40)
 
 
-def test_a_prefilter_is_given_as_many_as_it_asks_for() -> None:
+def test_a_prefilter_gets_as_many_records_as_it_asks_for() -> None:
     store = filled(40, queue_file_size_bytes=2000)
     finding = Finding(b"body-", count=16)
     assert offsets(finding.read(store, 0, count=3)) == [0, 1, 2]
@@ -150,7 +150,7 @@ def test_a_prefilter_is_given_as_many_as_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("topics", ["TTU", "TU", "TUUUUUUUUUUU"])
-def test_a_prefilter_gets_the_queue_s_records_alone(topics: str) -> None:
+def test_a_prefilter_gets_only_the_queue_s_records(topics: str) -> None:
     store = make_store(MemoryFiles(), queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
     store.open()
     for number in range(480):
@@ -162,8 +162,8 @@ def test_a_prefilter_gets_the_queue_s_records_alone(topics: str) -> None:
     assert len(finding.accepted) == 1 and [*chain(*finding.seen)] == list(range(min(count, result.next_offset)))
 
 
-def test_a_prefilter_over_a_segment_s_end() -> None:
-    """Where one lies in the middle of the units, they are looked at one by one."""
+def test_a_prefilter_across_a_segment_s_end() -> None:
+    """Records of two segments are not batched but read one by one."""
     store = filled(120, queue_file_size_bytes=4000)
     assert len(store._log.segments) > 2
     for number in (0, 37, 119):
@@ -173,7 +173,7 @@ def test_a_prefilter_over_a_segment_s_end() -> None:
         assert offsets(found) == [at for at in range(120) if b"body-%d" % number in b"body-%d" % at]
 
 
-def test_a_prefilter_that_rests_changes_nothing() -> None:
+def test_a_prefilter_that_abstains_changes_nothing() -> None:
     store = filled(20, queue_file_size_bytes=2000)
     finding = Finding(b"body-", count=0)
     assert offsets(finding.read(store, 0, count=20)) == list(range(20)) and not finding.seen
@@ -192,7 +192,7 @@ def test_tags_are_not_prefiltered() -> None:
     assert offsets(result) == [5] and not finding.seen
 
 
-def test_a_prefiltered_read_looks_at_more_units() -> None:
+def test_a_prefiltered_read_covers_more_units() -> None:
     store = filled(100, queue_file_size_bytes=4000, filter_scan_bytes=200)
     assert Finding(b"none", count=16).read(store, 0).next_offset == 10 * PREFILTERED_FACTOR
     assert Finding(b"none", count=0).read(store, 0).next_offset == 10
@@ -206,7 +206,7 @@ def test_what_a_prefilter_left_is_cached() -> None:
     assert offsets(finding.read(store, 0)) == [23]
     assert len(finding.seen) == looked and finding.accepted == [23, 23]
     put(store, "T", 0, b"body-23 again")
-    assert offsets(finding.read(store, 0)) == [23, 40]  # the new one is looked at by itself
+    assert offsets(finding.read(store, 0)) == [23, 40]  # the new one is read by itself
     other = Finding(b"body-7")
     assert offsets(other.read(store, 0)) == [7] and other.seen
 
@@ -232,7 +232,7 @@ def test_a_deleted_topic_leaves_nothing_in_the_cache() -> None:
     assert offsets(finding.read(store, 0)) == [16]
 
 
-def test_what_is_cached_holds_for_damage_and_deletion_too() -> None:
+def test_the_prefilter_cache_notices_damage_and_deletion() -> None:
     store = filled(40, queue_file_size_bytes=2000, segment_size_bytes=1 << 20)
     finding = Finding(b"body-23")
     finding.read(store, 0)
@@ -251,7 +251,7 @@ def test_damage_stops_a_prefiltered_read() -> None:
         finding.read(store, 20)
 
 
-def test_accept_sees_whole_records() -> None:
+def test_accept_gets_whole_records() -> None:
     result = filled(6).get("T", 0, 0, 9, 1 << 20, accept=lambda record: b"body-4" in bytes(record))
     assert offsets(result) == [4]
 
@@ -267,7 +267,7 @@ def damage(store: MessageStore, queue_offset: int, at: int) -> int:
 
 @pytest.mark.parametrize("at", [3, 4, 7, 15, 27, 35])
 @pytest.mark.parametrize("codes", [None, frozenset({tags_code("A"), tags_code("B")})])
-def test_a_damaged_record_is_refused_and_its_neighbours_are_served(at: int, codes: frozenset[int] | None) -> None:
+def test_a_damaged_record_is_refused_and_its_neighbors_are_served(at: int, codes: frozenset[int] | None) -> None:
     store = filled(6)
     physical_offset = damage(store, 3, at)
     assert offsets(store.get("T", 0, 0, 32, 1 << 20, codes)) == [0, 1, 2]
@@ -277,7 +277,7 @@ def test_a_damaged_record_is_refused_and_its_neighbours_are_served(at: int, code
 
 
 @pytest.mark.parametrize("bit", range(12 * 8))
-def test_no_flipped_bit_of_a_unit_brings_another_message(bit: int) -> None:
+def test_a_flipped_bit_of_a_unit_never_serves_another_message(bit: int) -> None:
     store = filled(6)
     for body in bodies(6):
         put(store, "Other", 0, body)

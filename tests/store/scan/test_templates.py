@@ -49,7 +49,7 @@ def templated(draw: st.DrawFn) -> list[tuple[str, int, bytes, bytes, int, bytes]
 
 @settings(deadline=None)
 @given(templated(), st.data())
-def test_templated_records_are_read_as_one_by_one(messages: list, data: st.DataObject) -> None:
+def test_templated_records_equal_records_read_one_by_one(messages: list, data: st.DataObject) -> None:
     store, files = store_of(messages, 1)
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, store.physical_max_offset - 1))
@@ -61,7 +61,7 @@ def test_templated_records_are_read_as_one_by_one(messages: list, data: st.DataO
 
 @settings(deadline=None)
 @given(templated())
-def test_their_units_and_keys_are_those_of_the_plain_way(messages: list) -> None:
+def test_units_and_keys_of_templated_records_equal_the_plain_scanner_s(messages: list) -> None:
     store, _ = store_of(messages, 1)
     for part in scan_bulk(store._log, 0, check_crc=True):
         if not isinstance(part, Records):
@@ -80,7 +80,7 @@ def test_their_units_and_keys_are_those_of_the_plain_way(messages: list) -> None
             assert units == [(r.offset, r.size, unit_tags_code(r, StoreSettings())) for r in own]
 
 
-def test_messages_of_a_producer_take_this_way() -> None:
+def test_messages_of_one_producer_are_templated() -> None:
     messages = [
         (
             "T",
@@ -100,8 +100,8 @@ def test_messages_of_a_producer_take_this_way() -> None:
 
 
 @pytest.mark.parametrize("odd_count", [9, 11])
-def test_some_others_among_them_are_looked_at_one_by_one_many_are_not(odd_count: int) -> None:
-    """At most a quarter."""
+def test_a_few_odd_records_are_parsed_one_by_one_many_are_not(odd_count: int) -> None:
+    """Few means at most a quarter."""
     common, odd = ("T", 0, b"body", b"A\x01b\x02", 0, BORN), ("Other", 0, b"body", b"A\x01b\x02", 0, BORN)
     store, _ = store_of([*[common] * (COUNT - odd_count), *[odd] * odd_count], 1)
     parts = [part for part in scan_bulk(store._log, 0, check_crc=True) if isinstance(part, Records)]
@@ -119,7 +119,7 @@ def test_some_others_among_them_are_looked_at_one_by_one_many_are_not(odd_count:
         (b"A\x01b\0\x02", False),
     ],
 )
-def test_a_mold_needs_values_without_separators(properties: bytes, is_usable: bool) -> None:
+def test_a_template_needs_values_without_separators(properties: bytes, is_usable: bool) -> None:
     store, _ = store_of([("T", 0, b"body", properties, 0, BORN)], 1)
     piece = bytes(store.read_log(0, store.physical_max_offset))
     assert (template_of(piece, 0, len(piece), 0) is not None) == is_usable

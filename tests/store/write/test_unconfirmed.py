@@ -25,7 +25,7 @@ def store() -> MessageStore:
 
 
 def await_sync(store: MessageStore, body: bytes, queue_id: int = 0, keys: str = "") -> int:
-    """Stores a message that must not be seen yet; the log's end behind it."""
+    """Store a message that must stay invisible for now. Returns the log's end behind it."""
     stage(store, "T", queue_id, body, keys=keys)
     store.commit(await_sync=True)
     return store.physical_max_offset
@@ -35,7 +35,7 @@ def seen(store: MessageStore, queue_id: int = 0) -> list[bytes]:
     return [message.body for message in read_all(store, "T", queue_id)]
 
 
-def test_nothing_is_seen_before_its_end_is_on_the_disk(store: MessageStore) -> None:
+def test_a_message_is_invisible_until_its_end_is_on_the_disk(store: MessageStore) -> None:
     arrivals: list[tuple[int, int, int]] = []
     store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append((queue_id, end, len(units) // 20)))
     ends = [await_sync(store, b"1", keys="k1"), await_sync(store, b"2", 1), await_sync(store, b"3", keys="k3")]
@@ -49,7 +49,7 @@ def test_nothing_is_seen_before_its_end_is_on_the_disk(store: MessageStore) -> N
     assert seen(store) == [b"1", b"3"] and found_by_key(store, "T", "k3") == [b"3"]
 
 
-def test_a_message_that_needs_no_sync_keeps_its_place_behind_one_that_does(store: MessageStore) -> None:
+def test_a_message_that_needs_no_sync_waits_for_an_earlier_one_that_does(store: MessageStore) -> None:
     end = await_sync(store, b"1")
     assert put(store, "T", 0, b"2").queue_offset == 1
     put(store, "T", 1, b"3")
@@ -61,7 +61,7 @@ def test_a_message_that_needs_no_sync_keeps_its_place_behind_one_that_does(store
 
 
 @pytest.mark.parametrize("first", ["disk", "slaves"])
-def test_what_needs_disk_and_slaves_is_seen_when_both_have_it(store: MessageStore, first: str) -> None:
+def test_a_message_that_needs_disk_and_slaves_is_visible_when_both_have_it(store: MessageStore, first: str) -> None:
     stage(store, "T", 0, b"1", keys="k")
     store.commit(await_sync=True, await_confirm=True)
     end = store.physical_max_offset
@@ -72,7 +72,7 @@ def test_what_needs_disk_and_slaves_is_seen_when_both_have_it(store: MessageStor
     assert seen(store) == [b"1"] and found_by_key(store, "T", "k") == [b"1"]
 
 
-def test_one_mode_s_news_do_not_show_the_other_s_messages(store: MessageStore) -> None:
+def test_disk_and_slaves_confirm_only_what_waits_for_them(store: MessageStore) -> None:
     ends = []
     for body, needs in ((b"1", {"await_confirm": True}), (b"2", {"await_sync": True}), (b"3", {"await_confirm": True})):
         stage(store, "T", 0, body)
@@ -88,8 +88,8 @@ def test_one_mode_s_news_do_not_show_the_other_s_messages(store: MessageStore) -
     assert seen(store) == [b"1", b"2", b"3"]
 
 
-def test_that_slaves_have_it_may_stop_to_be_true(store: MessageStore) -> None:
-    """More copies are needed than before, or a slave is gone: what was seen stays seen, what comes waits."""
+def test_a_lower_confirm_offset_hides_nothing_and_new_messages_wait(store: MessageStore) -> None:
+    """More copies are needed than before, or a slave is gone: visible messages stay visible, new ones wait."""
     stage(store, "T", 0, b"1")
     store.commit(await_confirm=True)
     store.confirm(confirm_offset=store.physical_max_offset)
@@ -129,7 +129,7 @@ def test_closing_confirms_every_commit(store: MessageStore) -> None:
     assert seen(again) == [b"1"] and found_by_key(again, "T", "k") == [b"1"]
 
 
-def test_what_a_failed_fsync_left_out_is_never_seen_in_this_run(store: MessageStore) -> None:
+def test_messages_behind_a_failed_fsync_stay_invisible_until_a_restart(store: MessageStore) -> None:
     files = store._files
     assert isinstance(files, MemoryFiles)
     await_sync(store, b"1")
@@ -152,7 +152,7 @@ def test_what_a_failed_fsync_left_out_is_never_seen_in_this_run(store: MessageSt
     assert seen(again) == [b"1"], "the kernel still had it"
 
 
-def test_deleting_a_topic_shows_the_others_first(store: MessageStore) -> None:
+def test_deleting_a_topic_confirms_the_others_first(store: MessageStore) -> None:
     await_sync(store, b"1")
     stage(store, "Other", 0, b"2")
     store.commit(await_sync=True)
@@ -164,7 +164,7 @@ def test_deleting_a_topic_shows_the_others_first(store: MessageStore) -> None:
     assert everything(again) == {T: [b"1"]}
 
 
-def test_deleting_a_topic_shows_nothing_that_slaves_lack(store: MessageStore) -> None:
+def test_deleting_a_topic_confirms_nothing_that_slaves_lack(store: MessageStore) -> None:
     for topic, body in (("T", b"1"), ("Other", b"2"), ("T", b"3")):
         stage(store, topic, 0, body)
     store.commit(await_confirm=True)
@@ -179,7 +179,7 @@ def test_deleting_a_topic_shows_nothing_that_slaves_lack(store: MessageStore) ->
     assert everything(again) == {T: [b"1", b"3"], ("Other", 0): [b"new"]}
 
 
-def test_keys_that_wait_in_the_log_are_read_no_further_than_what_is_seen(store: MessageStore) -> None:
+def test_keys_are_read_from_the_visible_part_of_the_log_only(store: MessageStore) -> None:
     assert store._index is not None
     put(store, "T", 0, b"1", keys="k1")
     store._index._behind_from = store.physical_min_offset
@@ -193,7 +193,7 @@ def test_keys_that_wait_in_the_log_are_read_no_further_than_what_is_seen(store: 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_any_order_of_commits_syncs_and_checkpoints_survives_a_stop(seed: int, power_loss: bool) -> None:
-    """After a kill everything committed is there; after a power loss everything that was ever seen."""
+    """After a kill everything committed is there; after a power loss everything that was ever visible."""
     rng = random.Random(seed)
     clock = ManualClock()
     files = MemoryFiles(now_ms=clock.now_ms)
