@@ -33,7 +33,7 @@ def test_older_brokers_have_no_version() -> None:
         read_timer_check(b"\0" * 31)
 
 
-def test_a_new_file_has_no_places_of_its_own() -> None:
+def test_a_new_file_has_zeros_as_own_positions() -> None:
     files = files_with(b"")
     file = TimerCheckFile(files, "/data")
     assert file.load() == {}
@@ -43,14 +43,14 @@ def test_a_new_file_has_no_places_of_its_own() -> None:
     assert struct.unpack(">7q", raw[:56]) == (1, 0, 0, 4, 5, 6, 7)
 
 
-def test_what_a_broker_noted_of_its_own_wheel_and_log_stays() -> None:
+def test_a_broker_s_own_positions_stay() -> None:
     files = files_with(struct.pack(">7q", 10, 20, 30, 40, 50, 60, 70) + b"x" * 4040)
     TimerCheckFile(files, "/data").save(read_timer_check(struct.pack(">7q", 1, 2, 3, 4, 5, 6, 7)))
     raw = files.read_bytes(PATH)
     assert struct.unpack(">7q", raw[:56]) == (1, 20, 30, 4, 5, 6, 7) and raw[56:] == b"x" * 4040
 
 
-def test_a_file_that_makes_no_sense_is_replaced() -> None:
+def test_an_unusable_file_is_replaced() -> None:
     files = files_with(b"short")
     file = TimerCheckFile(files, "/data")
     assert file.load() == {}

@@ -1,4 +1,4 @@
-"""Digests: every flipped bit is found on a read and costs one message, what may be written anew is forgotten."""
+"""Digests: a read finds every flipped bit, which costs one message. Rewritten bytes lose their digests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIZES: dict[str, Any] = {"segment_size_bytes": SEGMENT_BYTES, "queue_file_size_b
 
 
 def filled(files: MemoryFiles, count: int, **sizes: int) -> MessageStore:
-    """A store of ``count`` messages of uneven sizes in two queues and a second topic, all digested."""
+    """Return a store of ``count`` messages of uneven sizes in two queues and a second topic, all digested."""
     store = make_store(files, **{**SIZES, **sizes})
     store.open()
     chance = random.Random(5)
@@ -62,7 +62,7 @@ def flip(files: MemoryFiles, store: MessageStore, offset: int, bit: int) -> None
 
 
 def records(store: MessageStore) -> list[tuple[str, int, int, int, int]]:
-    """(topic, queue id, queue offset, physical offset, size) of every message, from its unit."""
+    """Return (topic, queue id, queue offset, physical offset, size) of every message, from its unit."""
     found = []
     for topic, queue_id in store.queues():
         queue = store._queues.get(topic, queue_id)
@@ -95,8 +95,8 @@ def test_catching_up_gives_mapped_pages_back(monkeypatch: pytest.MonkeyPatch) ->
     assert len(released) == 600_000 // (limit + budget), "each time one piece more than the limit was read"
 
 
-def test_any_flipped_bit_costs_one_message_and_no_other() -> None:
-    """Bodies, properties, times, hosts: a few bits of every byte of 100 messages, every bit of one of them."""
+def test_any_flipped_bit_costs_exactly_one_message() -> None:
+    """Flips a few bits of every byte of 100 messages, and every bit of one of them."""
     files = MemoryFiles()
     store = filled(files, 100)
     rows = records(store)
@@ -117,7 +117,7 @@ def test_any_flipped_bit_costs_one_message_and_no_other() -> None:
     assert store._refusals.count == len(rows)
 
 
-def test_a_pull_ends_before_damage_and_goes_on_behind_it() -> None:
+def test_a_pull_ends_before_damage_and_the_next_continues_behind_it() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     rows = [row for row in records(store) if row[:2] == ("A", 1)]
@@ -176,12 +176,12 @@ def test_damage_larger_than_a_bit_costs_the_records_that_fail_their_crc() -> Non
             assert len(read_one(store, row)) == row[4]
 
 
-def test_damage_that_nothing_explains_costs_every_record_of_its_block() -> None:
+def test_unexplained_damage_costs_every_record_of_its_block() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     rows = records(store)
     bad = next(row for row in rows if row[3] > 2 * BLOCK_SIZE_BYTES)
-    flip(files, store, bad[3] + 41, 0)  # two bits of the born time: the CRC knows nothing of them
+    flip(files, store, bad[3] + 41, 0)  # two bits of the born time, which the CRC does not cover
     flip(files, store, bad[3] + 42, 5)
     segment = store._log.find(bad[3])
     assert segment is not None
@@ -212,7 +212,7 @@ def test_damage_before_a_block_is_complete_stays_known() -> None:
     assert store.get("A", 0, 1, 32, 1 << 20).count == 32
 
 
-def test_digests_outlive_a_clean_stop_down_to_the_last_message() -> None:
+def test_digests_of_all_messages_survive_a_clean_stop() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     last = records(store)[-1]
@@ -226,7 +226,7 @@ def test_digests_outlive_a_clean_stop_down_to_the_last_message() -> None:
             read_one(store, row)
 
 
-def test_after_a_kill_what_was_checkpointed_is_still_known() -> None:
+def test_checkpointed_digests_survive_a_kill() -> None:
     files = MemoryFiles()
     store = filled(files, 60)
     store.close()
@@ -251,7 +251,7 @@ def everything_but(store: MessageStore, bad: tuple[str, int, int, int, int]) -> 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 60))
 def test_a_power_loss_never_makes_good_messages_look_damaged(seed: int, before: int, after: int) -> None:
-    """Digests of bytes that the power loss took are gone, whichever sectors of the side file survived."""
+    """Digests of bytes that the power loss took are dropped, no matter which sectors of the side file survived."""
     chance = random.Random(seed)
     files = MemoryFiles()
     store = filled(files, before)
@@ -277,7 +277,7 @@ def test_a_power_loss_never_makes_good_messages_look_damaged(seed: int, before: 
     assert store._refusals.count == 0
 
 
-def test_another_brokers_writing_voids_what_it_may_have_changed() -> None:
+def test_digests_of_what_another_broker_may_have_changed_are_dropped() -> None:
     files = MemoryFiles()
     store = filled(files, 100)
     store.close()
@@ -295,7 +295,7 @@ def test_another_brokers_writing_voids_what_it_may_have_changed() -> None:
         read_one(store, row)
 
 
-def test_a_settled_segment_that_was_written_again_loses_its_digests() -> None:
+def test_a_rewritten_segment_loses_its_digests() -> None:
     files = MemoryFiles()
     filled(files, 150).close()
     path = f"{LOG}/{0:020d}"
@@ -322,7 +322,7 @@ def test_a_record_without_digest_is_checked_by_its_crc() -> None:
     assert everything_but(store, row)
 
 
-def test_side_files_go_with_their_segments() -> None:
+def test_digest_files_are_deleted_with_their_segments() -> None:
     files = MemoryFiles()
     store = filled(files, 150)
     assert store._digests is not None
@@ -401,7 +401,7 @@ def test_an_unreadable_sector_is_an_error_of_that_read_alone() -> None:
     assert len(read_one(store, first)) == first[4]
 
 
-def test_a_sealed_segment_that_somebody_cut_short_is_an_error_and_no_signal() -> None:
+def test_a_shortened_sealed_segment_is_an_error_not_a_signal() -> None:
     files = MemoryFiles()
     store = filled(files, 150)
     row = next(row for row in records(store) if row[3] > SEGMENT_BYTES // 2)
@@ -411,7 +411,7 @@ def test_a_sealed_segment_that_somebody_cut_short_is_an_error_and_no_signal() ->
     assert read_one(store, records(store)[0])
 
 
-def test_much_to_digest_is_done_in_portions() -> None:
+def test_digesting_much_data_is_done_in_portions() -> None:
     files = MemoryFiles()
     store = make_store(files, **SIZES)
     store.open()
@@ -461,7 +461,7 @@ def test_digests_are_read_back_from_the_file(first: int) -> None:
 
 
 @pytest.mark.parametrize("bit", range(0, SECTOR_SIZE_BYTES * 8, 7))
-def test_a_damaged_sector_is_unknown_and_its_neighbours_are_not(bit: int) -> None:
+def test_a_damaged_sector_is_unknown_and_its_neighbors_are_not(bit: int) -> None:
     files = MemoryFiles()
     files.makedirs(SIDE)
     table = DigestFiles(files, SIDE)
@@ -540,12 +540,12 @@ def test_the_flipped_bit_is_found(block: bytes, data: st.DataObject) -> None:
     assert find_flip(bytes(damaged), block_digests(memoryview(block)), range(len(block))) == bit
 
 
-def test_no_single_bit_explains_two() -> None:
+def test_no_single_bit_explains_two_flipped_bits() -> None:
     block = bytes(64)
     assert find_flip(b"\x03" + block[1:], block_digests(memoryview(block)), range(64)) is None
 
 
-def test_a_record_that_reaches_far_into_the_block_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_extends_far_into_the_block_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     store = make_store(files, segment_size_bytes=1 << 18)
     store.open()
@@ -561,7 +561,7 @@ def test_a_record_that_reaches_far_into_the_block_is_found(monkeypatch: pytest.M
     assert spans[0] == (small.physical_offset, small.physical_offset + small.size_bytes)
 
 
-def test_an_explanation_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explanation_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     store = filled(files, 60)
     row = records(store)[9]

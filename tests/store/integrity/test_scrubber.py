@@ -71,7 +71,7 @@ def test_a_flipped_bit_in_any_block_is_found_and_logged_once(block: int, caplog:
     assert any(f"first at offset {at}:" in problem for problem in store.problems)
 
 
-def test_damage_that_goes_away_before_the_second_look_does_not_count() -> None:
+def test_damage_that_is_gone_on_the_second_read_does_not_count() -> None:
     files = MemoryFiles()
     store = filled(files, 150)
     scrubber = store._scrubber

@@ -97,7 +97,7 @@ def test_any_part_reads_as_from_the_plain_file(plain: bytes, frame_bytes: int, d
 
 
 @pytest.mark.parametrize("at", [FRAME - 1, FRAME, FRAME + 1, 2 * FRAME - 1, 2 * FRAME])
-def test_the_edges_of_frames(at: int) -> None:
+def test_reads_at_the_edges_of_frames(at: int) -> None:
     plain = random.Random(1).randbytes(2 * FRAME + 17)
     file = made(MemoryFiles(), plain, FRAME)
     assert [file.pread(at, size) for size in (1, 2, FRAME, 3 * FRAME)] == [
@@ -133,7 +133,7 @@ def test_no_flipped_bit_of_a_compressed_file_gives_other_bytes() -> None:
     assert refused > 7 * len(raw)
 
 
-def test_it_can_not_be_changed() -> None:
+def test_a_compressed_file_can_not_be_changed() -> None:
     file = made(MemoryFiles(), b"abc", FRAME)
     changes: list[Callable[[], object]] = [
         lambda: file.pwrite(0, b"x"),
@@ -168,7 +168,7 @@ def test_golden_bytes_of_a_seek_table() -> None:
     )  # fmt: skip
 
 
-def test_zstd_itself_gives_the_plain_file_back(tmp_path: Path) -> None:
+def test_zstd_itself_restores_the_plain_file(tmp_path: Path) -> None:
     files = MemoryFiles()
     store = filled(files, 200)
     plain = bytes(files.nodes[f"{LOG}/{0:020d}"].data)
@@ -207,7 +207,7 @@ def test_everything_is_served_as_before() -> None:
     assert store.problems == []
 
 
-def test_queues_index_and_digests_are_made_again_from_cold_segments() -> None:
+def test_queues_index_and_digests_are_rebuilt_from_cold_segments() -> None:
     files = MemoryFiles()
     store = cold_store(files)
     before, keys = everything(store), [found_by_key(store, "A", f"k{i}") for i in range(200)]
@@ -247,7 +247,7 @@ def test_only_what_is_old_enough_and_on_the_disk_is_compressed() -> None:
     assert len(names(files, COLD)) == len(starts) - 1
 
 
-def test_retention_deletes_cold_segments_and_counts_what_they_take() -> None:
+def test_retention_deletes_cold_segments_and_counts_their_disk_space() -> None:
     files = MemoryFiles()
     store = cold_store(files)
     newest = store._log.segments[-1]
@@ -263,7 +263,7 @@ def test_retention_deletes_cold_segments_and_counts_what_they_take() -> None:
     assert everything(reopened(files))
 
 
-def test_a_segment_that_is_deleted_while_it_is_compressed_leaves_nothing() -> None:
+def test_deleting_a_segment_during_its_compression_leaves_nothing() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
     store._housekeeping.write()
@@ -317,7 +317,7 @@ def test_damage_in_a_frame_costs_that_frame() -> None:
     assert run_pass(store).found
 
 
-def test_damage_that_was_there_before_is_compressed_with_the_rest_and_still_known() -> None:
+def test_earlier_damage_is_compressed_too_and_stays_known() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
     row = records(store)[5]
@@ -441,7 +441,7 @@ def test_any_call_of_compressing_may_fail_and_the_next_try_succeeds(code: int) -
 # -- thawing --------------------------------------------------------------------------------------------------------
 
 
-def test_thaw_gives_every_segment_back_byte_for_byte_with_its_time() -> None:
+def test_thaw_restores_every_segment_byte_for_byte_with_its_time() -> None:
     clock = ManualClock(5_000_000)
     files = MemoryFiles(now_ms=clock.now_ms)
     store = filled(files, 200)
@@ -473,7 +473,7 @@ def test_thaw_refuses_a_directory_in_use_and_a_damaged_segment() -> None:
     assert files.exists(f"{COLD}/{0:020d}.zst")
 
 
-def test_what_thaw_left_half_done_is_no_segment() -> None:
+def test_an_unfinished_thaw_is_not_a_segment() -> None:
     files = MemoryFiles()
     store = cold_store(files)
     wanted = everything(store)
@@ -485,7 +485,7 @@ def test_what_thaw_left_half_done_is_no_segment() -> None:
     assert [name for name in (*names(files, LOG), *names(files, COLD)) if name.endswith("tmp")] == []
 
 
-def test_where_both_forms_are_there_the_plain_one_counts() -> None:
+def test_where_both_forms_exist_the_plain_one_counts() -> None:
     files = MemoryFiles()
     store = filled(files, 200)
     plain = bytes(files.nodes[f"{LOG}/{0:020d}"].data)
@@ -518,7 +518,7 @@ def test_a_log_that_must_be_truncated_inside_a_cold_segment_does_not_start() -> 
         reopened(files)
 
 
-def test_a_log_whose_plain_segments_are_all_gone_goes_on_behind_the_cold_ones() -> None:
+def test_a_log_without_plain_segments_continues_behind_the_cold_ones() -> None:
     files = MemoryFiles()
     cold_store(files).close()
     files.remove(f"{LOG}/{names(files, LOG)[-1]}")

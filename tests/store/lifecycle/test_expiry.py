@@ -1,4 +1,4 @@
-"""Expiry: segments go, queues and index follow; a crash at any call leaves no hole, and offsets never go back."""
+"""Expiry deletes segments, then queues and index. A crash at any call leaves no hole; offsets never go back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGING = ("remove", "sync_dir", "sync", "pwrite", "pwritev", "open", "truncate
 
 
 def fill(store: MessageStore, count: int = COUNT, start: int = 0) -> None:
-    """Queue A/0 in every segment, B/0 in the first one only, keys k0, k1, … on A's messages."""
+    """Store messages: queue A/0 in every segment, B/0 in the first one only; A's messages have keys k0, k1, …"""
     for number in range(start, start + count):
         put(store, "A", 0, b"a-%d" % number, keys=f"k{number}")
         if number < 5:
@@ -34,7 +34,7 @@ def fill(store: MessageStore, count: int = COUNT, start: int = 0) -> None:
 
 
 def written(files: MemoryFiles, clock: ManualClock | None = None) -> MessageStore:
-    """A store of several segments, queue files and index files, all of it on the disk."""
+    """Return a store of several segments, queue files and index files, all of it on the disk."""
     store = make_store(files, clock)
     store.open()
     fill(store)
@@ -50,7 +50,7 @@ def paths(files: MemoryFiles, part: str) -> list[str]:
     return sorted(path for path in files.nodes if f"{ROOT}/{part}/" in path)
 
 
-def test_segments_queues_and_index_go_together() -> None:
+def test_segments_queues_and_index_are_deleted_together() -> None:
     files = MemoryFiles()
     store = written(files)
     before = {m.queue_offset: m.body for m in read_all(store, "A", 0)}
@@ -63,7 +63,7 @@ def test_segments_queues_and_index_go_together() -> None:
     assert {m.queue_offset: m.body for m in read_all(store, "A", 0)} == {
         offset: body for offset, body in before.items() if offset >= low
     }
-    # Every file that is left is still needed, but for one: its successor must begin below the minimum, too.
+    # Every remaining file is still needed except one: it stays until its successor too begins below the minimum.
     starts = [int(path[-20:]) // 20 for path in paths(files, "consumequeue/A/0")]
     assert low - 2 * UNITS_PER_FILE <= starts[0] <= low - UNITS_PER_FILE < starts[1] <= low
     assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (5, 5)
@@ -82,8 +82,8 @@ def test_the_segment_that_ends_the_log_is_never_deleted() -> None:
     assert drop_oldest(store) == minimum == store._log.segments[0].start < store._log.max_offset
 
 
-def test_a_segment_that_could_not_be_made_does_not_end_the_log() -> None:
-    """Its file may stay behind, until the next write."""
+def test_a_segment_that_could_not_be_created_does_not_end_the_log() -> None:
+    """Its file may stay until the next write."""
     files = MemoryFiles()
     store = make_store(files)
     store.open()
@@ -117,7 +117,7 @@ def test_a_running_pull_stays_valid_and_the_next_one_learns_of_the_deletion() ->
     assert after.status is GetStatus.OFFSET_TOO_SMALL and after.next_offset == store.min_offset("A", 0) > 0
 
 
-def test_a_queue_that_is_not_its_turn_yet_says_that_messages_are_being_removed() -> None:
+def test_a_queue_that_waits_for_its_sweep_says_that_messages_are_being_removed() -> None:
     store = written(MemoryFiles())
     store._log.drop_oldest()
     assert store.min_offset("A", 0) == 0
@@ -147,7 +147,7 @@ def test_many_queues_are_swept_in_slices() -> None:
     assert swept() == len(store._queues)
 
 
-def test_many_queue_files_go_in_slices() -> None:
+def test_many_queue_files_are_deleted_in_slices() -> None:
     files = MemoryFiles()
     store = make_store(files, segment_size_bytes=65_536)
     store.open()
@@ -163,7 +163,7 @@ def test_many_queue_files_go_in_slices() -> None:
     assert len(paths(files, "consumequeue")) < before - 2 * FILES_PER_SWEEP
 
 
-def test_a_segment_waits_until_a_checkpoint_vouches_for_its_units() -> None:
+def test_a_segment_waits_until_a_checkpoint_covers_its_units() -> None:
     files = MemoryFiles()
     store = make_store(files)
     store.open()
@@ -179,7 +179,7 @@ def test_a_segment_waits_until_a_checkpoint_vouches_for_its_units() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EACCES])
-def test_a_file_that_can_not_be_removed_stays_until_it_can(number: int) -> None:
+def test_a_file_that_can_not_be_removed_is_removed_later(number: int) -> None:
     files = MemoryFiles()
     store = written(files)
 
@@ -213,7 +213,7 @@ def test_a_directory_that_can_not_be_synced_makes_the_log_read_only() -> None:
     assert len(read_all(store, "A", 0)) == COUNT  # served from the file that is still open
 
 
-def test_a_segment_deleted_by_hand_is_no_obstacle() -> None:
+def test_a_segment_deleted_by_hand_does_not_stop_retention() -> None:
     files = MemoryFiles()
     store = written(files)
     files.remove(f"{ROOT}/commitlog/{0:020d}")
@@ -261,7 +261,7 @@ def test_a_queue_without_messages_keeps_its_end_over_restarts_and_repairs() -> N
         store.open()
         assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (5, 5)
     store.close()
-    files.remove_tree(f"{ROOT}/consumequeue/A")  # read again from the log, from its beginning
+    files.remove_tree(f"{ROOT}/consumequeue/A")  # rebuilt from the log, from its beginning
     store = make_store(files.after_kill())
     store.open()
     assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (5, 5)
@@ -287,7 +287,7 @@ def test_expired_queues_can_be_removed() -> None:
 
 # -- crashes ------------------------------------------------------------------------------------------------------
 
-# What of the unsynced a power loss keeps; None stands for a kill, which keeps everything.
+# Which unsynced data a power loss keeps. None stands for a kill, which keeps everything.
 LOSSES: dict[str, Callable[[random.Random], bool] | None] = {
     "kill": None,
     "nothing": lambda chance: False,
@@ -297,7 +297,7 @@ LOSSES: dict[str, Callable[[random.Random], bool] | None] = {
 
 
 class Watched:
-    """Runs a pass and keeps, before each changing call, the state of the disk and the minimum shown last."""
+    """Runs a pass and records, before each changing call, the state of the disk and the last visible minimum."""
 
     def __init__(self, store: MessageStore, files: MemoryFiles) -> None:
         self._store = store
@@ -310,7 +310,7 @@ class Watched:
 
 
 def crash_points(clock: ManualClock, *, drops: int, newer: int) -> list[tuple[DiskSnapshot, int]]:
-    """States at every call of a pass that drops segments; ``newer`` messages are in no checkpoint."""
+    """Return the states at every call of a pass that drops segments; ``newer`` messages are in no checkpoint."""
     files = MemoryFiles(now_ms=clock.now_ms)
     store = written(files, clock)
     fill(store, newer, start=COUNT)
@@ -327,7 +327,7 @@ def crash_points(clock: ManualClock, *, drops: int, newer: int) -> list[tuple[Di
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("drops", "newer"), [(4, 0), (4, 15), (7, 130)])  # the last one reaches behind the checkpoint
-def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: int, newer: int) -> None:
+def test_a_crash_at_any_call_loses_only_expired_data(loss: str, drops: int, newer: int) -> None:
     clock = ManualClock()
     keep = LOSSES[loss]
     points = crash_points(clock, drops=drops, newer=newer)
@@ -350,7 +350,7 @@ def test_a_crash_at_any_call_loses_nothing_but_what_was_to_go(loss: str, drops: 
         assert store.max_offset("B", 0) == 5
         for offset in {low, high - 1} & set(range(low, high)):
             assert found_by_key(store, "A", f"k{offset}") == [b"a-%d" % offset]
-        # The pass goes on where it was, left-overs included.
+        # The pass continues where it stopped, leftovers included.
         assert put(store, "A", 0, b"a-%d" % high).queue_offset == high
         store._housekeeping.write()
         drop_oldest(store)

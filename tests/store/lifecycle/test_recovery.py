@@ -1,4 +1,4 @@
-"""Starts after clean stops, kills and damage: bounded reading, nothing made up, nothing dropped in silence."""
+"""Starts after clean stops, kills and damage: they read little, make nothing up, and report what they drop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_clean_start_reads_no_record() -> None:
     assert everything(store) == contents(20)
 
 
-def test_an_unclean_start_reads_only_what_is_behind_the_checkpoint() -> None:
+def test_an_unclean_start_reads_only_records_behind_the_checkpoint() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock)
     store.open()
@@ -71,7 +71,7 @@ def test_an_unclean_start_reads_only_what_is_behind_the_checkpoint() -> None:
     assert [m.body for m in read_all(store, "T", 0)] == list(bodies(53))
 
 
-def test_the_abort_file_is_there_while_serving() -> None:
+def test_the_abort_file_exists_while_serving() -> None:
     files = MemoryFiles()
     store = filled(files)
     assert files.exists(f"{ROOT}/abort")
@@ -98,7 +98,7 @@ def test_a_torn_tail_is_truncated_zeroed_and_overwritten() -> None:
 
 @pytest.mark.parametrize("lost_count", [1, 2, 6])
 def test_a_record_whose_last_bytes_never_arrived_is_truncated(lost_count: int) -> None:
-    """Only its properties lack something, which no CRC covers; a broker ends them with a separator."""
+    """Only its properties are incomplete. No CRC covers them, but a broker ends them with a separator."""
     files = MemoryFiles()
     store = filled(files)
     end = store.physical_max_offset
@@ -109,7 +109,7 @@ def test_a_record_whose_last_bytes_never_arrived_is_truncated(lost_count: int) -
     assert everything(store) == {("T", 0): contents(20)["T", 0], ("T", 1): contents(20)["T", 1][:9]}
 
 
-def test_damage_in_the_middle_is_stepped_over_and_reported() -> None:
+def test_damage_in_the_middle_is_skipped_and_reported() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = filled(files)
     store.sync()
@@ -128,8 +128,8 @@ def test_damage_in_the_middle_is_stepped_over_and_reported() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_rebuild_steps_over_damage_at_the_log_s_beginning(count: int) -> None:
-    """The checkpoint's time must not make remains of the good records behind it, which are older."""
+def test_a_rebuild_skips_damage_at_the_log_s_beginning(count: int) -> None:
+    """The checkpoint's time must not make the good but older records behind it count as remains."""
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock, segment_size_bytes=1 << 16)
     store.open()
@@ -149,7 +149,7 @@ def test_a_rebuild_steps_over_damage_at_the_log_s_beginning(count: int) -> None:
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_lost_offsets_of_the_first_segment_have_placeholders(bulk: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RocketMQ would pass over good messages behind a blank record there; PyMQ reads past either."""
+    """RocketMQ would skip good messages behind a blank unit there; PyMQ reads past either."""
     if bulk:
         monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", 0)
     files = MemoryFiles()
@@ -172,7 +172,7 @@ def test_lost_offsets_of_the_first_segment_have_placeholders(bulk: bool, monkeyp
     assert report.damaged == [] and [m.queue_offset for m in read_all(store, "T", 0)] == [2, 3, 5, 6, 7, 8, 9, 10]
 
 
-def test_lost_offsets_elsewhere_have_blank() -> None:
+def test_lost_offsets_elsewhere_have_blank_units() -> None:
     files = MemoryFiles()
     store = filled(files, 60, segment_size_bytes=4096)
     offset, (place, _, _) = next(
@@ -216,7 +216,7 @@ def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, m
     put(store, "T", 0, b"next")
     assert store.store_time("T", 0, 10) == clock.now_ms()
     assert store.offset_by_time("T", 0, clock.now_ms()) <= 10
-    # Nothing later is pinned by what the checkpoint says either.
+    # Nor does the checkpoint keep later times high.
     store.sync()
     store._checkpoints.save()
     die(store)
@@ -225,7 +225,7 @@ def test_a_damaged_store_time_is_not_passed_on(victims: list[int], bulk: bool, m
     assert store._log.last_store_ms == clock.now_ms()
 
 
-def test_damage_behind_a_damaged_store_time_costs_no_more_than_itself() -> None:
+def test_damage_behind_a_damaged_store_time_costs_only_itself() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock, segment_size_bytes=1 << 16)
     store.open()
@@ -243,7 +243,7 @@ def test_damage_behind_a_damaged_store_time_costs_no_more_than_itself() -> None:
     assert [m.queue_offset for m in read_all(store, "T", 0)] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
-def test_a_clock_set_back_does_not_take_the_store_time_back() -> None:
+def test_a_clock_set_back_does_not_set_back_the_store_time() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock)
     store.open()
@@ -260,9 +260,9 @@ def test_a_clock_set_back_does_not_take_the_store_time_back() -> None:
 
 @pytest.mark.parametrize(("rebuild", "lost_max"), [(False, 1), (True, 2)])
 def test_a_flipped_byte_of_the_log_costs_its_message(rebuild: bool, lost_max: int) -> None:
-    """100 messages, a flip in each 17th byte (records have other lengths, so it meets every place in them).
+    """Flips a bit in each 17th byte of 100 messages (no record has such a length, so flips hit every field).
 
-    When the queues are deleted too, a flipped queue id can make two records claim one offset: nothing tells which is
+    When the queues are deleted too, a flipped queue id can make two records claim one offset. Nothing tells which is
     right, because RocketMQ's CRC covers the body alone.
     """
     files = MemoryFiles()
@@ -319,7 +319,7 @@ def test_the_index_survives_a_kill() -> None:
     assert len(names) == 3
     for i, body in enumerate(bodies(10, 150)):
         put(store, "T", 0, body, keys=f"k{i + 150}")
-    store.tick()  # these keys are in the newest file, the checkpoint knows nothing of them
+    store.tick()  # these keys are in the newest file but not in the checkpoint
     die(store)
     store = make_store(files, clock, **sizes)
     report = store.open()
@@ -331,10 +331,10 @@ def test_the_index_survives_a_kill() -> None:
 @pytest.mark.parametrize("lost", ["consumequeue", "consumequeue/T/1"])
 @pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_power_loss_during_a_rebuild_is_not_taken_for_queues_on_the_disk(
+def test_after_a_power_loss_during_a_rebuild_queues_do_not_count_as_synced(
     lost: str, foreign: bool, clean: bool
 ) -> None:
-    """The old checkpoint vouches for units that the rebuild writes again and has not synced yet."""
+    """The old checkpoint covers units that the rebuild writes again and has not synced yet."""
     files, clock = MemoryFiles(), ManualClock()
     sizes: dict[str, Any] = {"segment_size_bytes": 1 << 18, "queue_file_size_bytes": 20_000}
     store = make_store(files, clock, **sizes)
@@ -399,7 +399,7 @@ def test_a_power_loss_during_a_rebuild_of_the_index_costs_no_key(foreign: bool) 
 
 
 def forget_block(files: MemoryFiles) -> None:
-    """Makes the checkpoint one that RocketMQ wrote."""
+    """Turn the checkpoint into one that RocketMQ wrote."""
     table = CheckpointFile(files, f"{ROOT}/checkpoint")
     table.save(replace(table.load(), durable=None))
     file = files.open(f"{ROOT}/checkpoint")
@@ -455,7 +455,7 @@ def test_another_error_of_the_disk_stops_the_start() -> None:
 
 @pytest.mark.parametrize("lost", ["consumequeue/T/1", "consumequeue/T", "index", "checkpoint"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_parts_deleted_by_hand_are_made_again(lost: str, clean: bool) -> None:
+def test_parts_deleted_by_hand_are_rebuilt(lost: str, clean: bool) -> None:
     files = MemoryFiles()
     store = filled(files)
     if clean:
@@ -469,7 +469,7 @@ def test_parts_deleted_by_hand_are_made_again(lost: str, clean: bool) -> None:
     assert found_by_key(store, "T", "k0") == [b"body-0"]
 
 
-def test_stale_units_behind_a_cut_are_not_believed() -> None:
+def test_stale_units_behind_a_truncation_are_ignored() -> None:
     """RocketMQ leaves old units behind a queue's end; later records of other queues make their offsets look valid."""
     files = MemoryFiles()
     store = filled(files, 4)
@@ -482,7 +482,7 @@ def test_stale_units_behind_a_cut_are_not_believed() -> None:
     assert everything(store) == contents(4)
 
 
-def test_a_log_that_begins_later_gives_queues_that_begin_later() -> None:
+def test_queues_of_a_log_that_begins_later_begin_later() -> None:
     files = MemoryFiles()
     store = filled(files, 60, segment_size_bytes=4096)
     minimum = store._log.drop_oldest()
@@ -503,7 +503,7 @@ def test_a_log_that_begins_later_gives_queues_that_begin_later() -> None:
     assert store.min_offset("T", 0) == first
 
 
-def test_a_deleted_topic_does_not_come_back_and_starts_anew() -> None:
+def test_a_deleted_topic_does_not_come_back_and_starts_at_offset_0() -> None:
     files = MemoryFiles()
     store = filled(files)
     put(store, "Other", 0, b"stays")
@@ -514,7 +514,7 @@ def test_a_deleted_topic_does_not_come_back_and_starts_anew() -> None:
     assert everything(store) == {("Other", 0): [b"stays"], ("T", 0): [b"new"]}
 
 
-def test_delay_queues_get_their_due_times_back() -> None:
+def test_delay_queues_are_rebuilt_with_their_due_times() -> None:
     files, clock = MemoryFiles(), ManualClock()
     store = make_store(files, clock)
     store.open()
@@ -528,7 +528,7 @@ def test_delay_queues_get_their_due_times_back() -> None:
     assert store._queues.make(SCHEDULE_TOPIC, 2).unit(0)[2] == due_ms
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_logged() -> None:
     files = MemoryFiles()
     die(filled(files))
     told: list[tuple[int, int]] = []
@@ -550,7 +550,7 @@ def test_a_foreign_directory_in_consumequeue_is_left_alone() -> None:
 @pytest.mark.parametrize(
     "name", ["commitlog/00000000000000065536", "consumequeue/T/0/00000000000000000200", "index/29991231235959999"]
 )
-def test_a_file_without_a_size_yet_is_no_obstacle(name: str) -> None:
+def test_an_empty_file_does_not_stop_a_start(name: str) -> None:
     files = MemoryFiles()
     die(filled(files))
     files.nodes.pop(f"{ROOT}/{name}", None)
@@ -573,7 +573,7 @@ def test_wrong_queue_file_size_is_refused() -> None:
 
 
 class CountingFile:
-    """Passes everything on and counts what is read."""
+    """Passes everything on and counts the bytes read."""
 
     def __init__(self, file: File, read: dict[str, int]) -> None:
         self._file = file

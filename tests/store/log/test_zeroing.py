@@ -38,7 +38,7 @@ def test_everything_behind_a_truncation_is_zero(place: tuple[Files, str]) -> Non
     file.close()
 
 
-def test_it_takes_no_room(tmp_path: Path) -> None:
+def test_zeroing_takes_no_disk_space(tmp_path: Path) -> None:
     file = RealFiles().open(str(tmp_path / "f"), create=True, size=SIZE_BYTES)
     for at in (0, 500_000):
         file.pwrite(at, b"x" * 5000)

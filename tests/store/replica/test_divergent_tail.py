@@ -72,7 +72,7 @@ def test_a_divergent_tail_is_kept_and_the_rest_serves() -> None:
 @pytest.mark.parametrize("plain_bytes", [0, 1 << 30])
 @pytest.mark.parametrize("number", [0, 1, 35, 36, 50, 79])
 @pytest.mark.parametrize("into", [0, 1, 95])
-def test_it_goes_back_to_the_begin_of_a_record(
+def test_truncation_goes_back_to_the_start_of_a_record(
     number: int, into: int, plain_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_scanner, "PLAIN_BYTES_MAX", plain_bytes)
@@ -87,7 +87,7 @@ def test_it_goes_back_to_the_begin_of_a_record(
     assert store.max_offset("T", number % 2) == number // 2 + 1
 
 
-def test_it_goes_back_to_the_begin_of_a_blank_and_keeps_a_whole_one() -> None:
+def test_truncation_goes_back_to_the_start_of_a_blank_record_and_keeps_a_whole_one() -> None:
     files = MemoryFiles()
     places, _ = filled(files)
     last = max(p.physical_offset + p.size_bytes for p in places if p.physical_offset < SETTINGS.segment_size_bytes)
@@ -96,7 +96,7 @@ def test_it_goes_back_to_the_begin_of_a_blank_and_keeps_a_whole_one() -> None:
     assert truncate(copy, SETTINGS.segment_size_bytes).start == SETTINGS.segment_size_bytes
 
 
-def test_it_goes_back_to_the_begin_of_damage() -> None:
+def test_truncation_goes_back_to_the_start_of_damage() -> None:
     files = MemoryFiles()
     places, _ = filled(files)
     files.nodes[f"{ROOT}/commitlog/{0:020d}"].data[places[10].physical_offset + 4] ^= 1

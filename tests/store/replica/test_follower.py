@@ -1,4 +1,4 @@
-"""A log that grows by another's bytes: equal files, queues and keys, wherever the pieces are cut."""
+"""A log that follows another: equal files, queues and keys, wherever the pieces are divided."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def master_with(count: int, **settings: Any) -> MessageStore:
 
 
 def grow(follower: Follower, master: MessageStore, size: int, end: int | None = None) -> None:
-    """What the master has (up to ``end``), in pieces of at most ``size`` bytes."""
+    """Append the master's log (up to ``end``) in pieces of at most ``size`` bytes."""
     end = master.physical_max_offset if end is None else end
     while follower.end < end:
         follower.append(follower.end, master.read_log(follower.end, min(size, end - follower.end)))
@@ -78,18 +78,18 @@ def grow(follower: Follower, master: MessageStore, size: int, end: int | None = 
 
 
 def raw(log: CommitLog) -> bytes:
-    """All bytes of all segments, also those behind the log's end."""
+    """Return all bytes of all segments, also those behind the log's end."""
     return b"".join(segment.file.pread(0, segment.end - segment.start) for segment in log.segments)
 
 
 def derived(files: MemoryFiles) -> dict[str, bytes]:
-    """What a stopped store made of its log."""
+    """Return the files that a stopped store derived from its log."""
     parts = tuple(f"{ROOT}/{name}/" for name in ("consumequeue", "index", "digests"))
     return {path: bytes(node.data) for path, node in files.nodes.items() if path.startswith(parts)}
 
 
 class Heard:
-    """What the arrival listeners of a store were told: every unit of each queue, in order."""
+    """Notes the calls of a store's arrival listeners: every unit of each queue, in order."""
 
     def __init__(self, store: MessageStore) -> None:
         self.units: dict[tuple[str, int], bytes] = {}
@@ -106,7 +106,7 @@ class Heard:
 
 @settings(deadline=None)
 @given(MESSAGES, st.lists(st.integers(1, 9000), min_size=1, max_size=12), st.data())
-def test_whatever_is_sent_in_whatever_pieces(messages: list, sizes: list[int], data: st.DataObject) -> None:
+def test_any_messages_in_any_pieces(messages: list, sizes: list[int], data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(following, "BULK_BYTES_MIN", data.draw(st.sampled_from([0, 400, 1 << 20])))
         files, clock = [MemoryFiles(), MemoryFiles()], ManualClock()
@@ -166,7 +166,7 @@ def vars_of(settings: Any) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in SMALL if name != "queue_tail_bytes"}
 
 
-def test_only_whole_records_are_seen() -> None:
+def test_only_whole_records_are_visible() -> None:
     master, slave = master_with(3), opened()
     follower = slave.follow()
     second = master._log.max_offset // 3
@@ -187,14 +187,14 @@ def test_a_limited_dispatch_leaves_the_rest_for_later() -> None:
     size = master.read_log(0, 4)
     record = int.from_bytes(size, "big")
     follower.append(0, master.read_log(0, 1 << 20))
-    assert follower.dispatch(1) == 1  # the first one is larger, and goes all the same
+    assert follower.dispatch(1) == 1  # the first record is dispatched although it is larger
     assert follower.dispatch(2 * record) == 2
     assert follower.dispatch(3 * record - 1) == 2
     assert follower.dispatched_end == 5 * record
     assert follower.dispatch() == 15
 
 
-def test_numpy_is_left_alone_until_it_is_loaded() -> None:
+def test_numpy_is_used_only_when_already_loaded() -> None:
     code = (
         "import sys\n"
         "from tests.store.replica.test_follower import *\n"
@@ -250,15 +250,15 @@ def test_a_log_begins_nowhere_else(offset: int) -> None:
         opened().follow().start_at(offset)
 
 
-def test_a_log_with_bytes_begins_where_it_begins() -> None:
+def test_a_log_with_bytes_keeps_its_start() -> None:
     follower = opened().follow()
     follower.append(0, b"x")
     with pytest.raises(StoreError, match="from 0 to 1"):
         follower.start_at(SEGMENT_BYTES)
 
 
-def test_a_segment_that_was_made_but_not_written_holds_nothing_back() -> None:
-    """Power went between the two."""
+def test_a_segment_that_was_created_but_not_written_blocks_nothing() -> None:
+    """The power failed between the two steps."""
     files = MemoryFiles()
     store = opened(files)
     follower = store.follow()
@@ -278,7 +278,7 @@ def test_a_segment_that_was_made_but_not_written_holds_nothing_back() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("step", [1, 50, 333])
-def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int) -> None:
+def test_a_restart_anywhere_asks_again_for_an_incomplete_record(clean: bool, step: int) -> None:
     files, master = MemoryFiles(), master_with(40)
     ends = range(0, master.physical_max_offset + step, step * 7)
     end = 0
@@ -300,13 +300,13 @@ def test_a_restart_anywhere_asks_again_for_a_begun_record(clean: bool, step: int
     assert found_by_key(slave, "T", "k39") == [b"body-39"]
 
 
-def test_a_clean_stop_within_a_record_vouches_for_whole_ones_alone() -> None:
+def test_a_clean_stop_within_a_record_covers_whole_records_only() -> None:
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
     follower = slave.follow()
     grow(follower, master, 1 << 20, end=master.physical_max_offset - 5)
     whole = follower.dispatched_end
-    assert slave.sync() == slave.synced_offset == master.physical_max_offset - 5  # what a slave tells its master
+    assert slave.sync() == slave.synced_offset == master.physical_max_offset - 5  # what it reports
     slave.close()
     durable = CheckpointFile(files, f"{ROOT}/checkpoint").load().durable
     assert durable is not None
@@ -315,8 +315,8 @@ def test_a_clean_stop_within_a_record_vouches_for_whole_ones_alone() -> None:
     assert slave.physical_max_offset == whole
 
 
-def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
-    """Bytes and records come on while the disk works."""
+def test_a_sync_during_appends_never_covers_an_incomplete_record() -> None:
+    """Bytes and records arrive while the disk syncs."""
     files, master = MemoryFiles(), master_with(10)
     slave = opened(files)
     follower = slave.follow()
@@ -335,7 +335,7 @@ def test_a_sync_beside_the_records_it_covers_never_vouches_for_a_part() -> None:
 
 
 def test_a_checkpoint_never_vouches_for_bytes_that_were_not_dispatched() -> None:
-    """Queues are written out, and the checkpoint moves, between a record's arrival and its dispatch."""
+    """Queues are written and the checkpoint moves between a record's arrival and its dispatch."""
     files, master, clock = MemoryFiles(), master_with(9), ManualClock()
     slave = opened(files, clock)
     follower = slave.follow()
@@ -364,7 +364,7 @@ def test_a_slave_becomes_the_master_behind_its_last_whole_record() -> None:
     slave.close()
     slave = opened(files)
     placed = put(slave, "T", 0, b"mine")
-    assert placed.queue_offset == 3  # the tenth message, whose end never came, was the fourth of this queue
+    assert placed.queue_offset == 3  # the tenth message, whose end never arrived, was the fourth of this queue
     assert [message.body for message in read_all(slave, "T", 0)] == [b"body-0", b"body-3", b"body-6", b"mine"]
 
 

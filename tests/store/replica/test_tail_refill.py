@@ -38,7 +38,7 @@ def longer_and_shorter(files: MemoryFiles | None = None) -> tuple[MessageStore, 
     return longer, shorter
 
 
-def test_it_grows_in_any_pieces_and_goes_on_by_itself() -> None:
+def test_the_log_refills_in_any_pieces_and_then_takes_own_records() -> None:
     longer, shorter = longer_and_shorter()
     tail = log_of(longer)[shorter.physical_max_offset :]
     regrowing = TailRefill(shorter)
@@ -54,7 +54,7 @@ def test_it_grows_in_any_pieces_and_goes_on_by_itself() -> None:
     assert shorter.problems == []
 
 
-def test_a_record_in_part_goes_and_its_place_is_given_to_another() -> None:
+def test_an_incomplete_record_is_dropped_and_its_place_reused() -> None:
     files = MemoryFiles()
     longer, shorter = longer_and_shorter(files)
     regrowing = TailRefill(shorter)
@@ -84,7 +84,7 @@ def test_a_failing_disk_is_reported() -> None:
         regrowing.finish()
 
 
-def test_a_stop_that_is_not_to_count_as_clean_is_looked_at_again() -> None:
+def test_a_stop_that_must_not_count_as_clean_is_recovered() -> None:
     files = MemoryFiles()
     store = opened(files)
     put(store, "T", 0, b"1")
