@@ -43,7 +43,7 @@ def pymq(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> Pymq:
-    """``pymq("topic", "list", stdin="…")``: the command against the session's server."""
+    """Return a runner: ``pymq("topic", "list", stdin="…")`` runs a command against the session's server."""
     monkeypatch.setenv("NAMESRV_ADDR", server.namesrv)
 
     def run(*arguments: str, stdin: str | None = None) -> Outcome:

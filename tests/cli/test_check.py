@@ -117,13 +117,13 @@ def test_old_tables_fail() -> None:
 def test_equal_tables_of_different_versions_are_equal() -> None:
     pair = Pair()
 
-    def counted_anew(_: Command) -> Command:
+    def of_another_version(_: Command) -> Command:
         answer = Caller(pair.slave).ok(RequestCode.GET_ALL_TOPIC_CONFIG)
         table = fastjson.loads(answer.body)
         table["dataVersion"]["counter"] += 7
         return Command(0, body=fastjson.dumps(table))
 
-    pair.admin.connection.answers[pair.slave_address, RequestCode.GET_ALL_TOPIC_CONFIG] = counted_anew
+    pair.admin.connection.answers[pair.slave_address, RequestCode.GET_ALL_TOPIC_CONFIG] = of_another_version
     assert pair.check()["ok"]
 
 

@@ -12,7 +12,6 @@ from pymq.client.admin.replication import ReplicationAdmin
 from pymq.errors import RefusedError, UnreachableError
 from pymq.model.route import BrokerData
 from pymq.wire.bodies_admin import encode_admin_body
-from pymq.wire.bodies_replication import HaClientState, SlaveState
 from pymq.wire.bodies_route import ClusterInfo
 from pymq.wire.command import Command
 from pymq.wire.header import Header, encode_header
@@ -71,31 +70,6 @@ class WorldAdmin:
         if world is not None:
             self.connection.worlds[address] = world
         return address
-
-
-class HaService:
-    """A master's HaService that shows the state a test gives it."""
-
-    def __init__(self, *slaves: SlaveState) -> None:
-        self.slaves = list(slaves)
-
-    in_sync_count = 0
-
-    def confirmed(self, copies: int) -> int:
-        return min((slave.ack_offset for slave in self.slaves), default=0)
-
-    def states(self) -> list[SlaveState]:
-        return copy.deepcopy(self.slaves)
-
-
-class Link:
-    """A slave's HaClient that shows the state a test gives it."""
-
-    def __init__(self, state: HaClientState) -> None:
-        self.shown = state
-
-    def state(self) -> HaClientState:
-        return copy.deepcopy(self.shown)
 
 
 def master(message_count: int = 20, **settings: Any) -> World:

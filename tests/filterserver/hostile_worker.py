@@ -15,7 +15,7 @@ FOREVER_S = 3600
 
 
 def obey(message: FilterMessage) -> bool | None:
-    """The body is the order."""
+    """Do what the body orders."""
     order = message.body
     if order == b"hang":
         time.sleep(FOREVER_S)

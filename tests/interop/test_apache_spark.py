@@ -70,7 +70,7 @@ def test_an_export_into_the_same_directory_continues(apache: ApacheServer, topic
 
 @pytest.fixture(scope="module")
 def sized(apache: ApacheServer) -> str:
-    """Most messages have no size, so most ranges match nothing."""
+    """Make a topic in which most messages have no size, so that most ranges match nothing."""
     name = f"spark-{uuid.uuid4().hex[:8]}"
     probe.create_topic(apache.namesrv, apache.broker, name)
     _pymq(apache, "send", name, "--batch", "32", stdin="".join(f"{n}\n" for n in range(MESSAGE_COUNT)))

@@ -81,7 +81,7 @@ def test_mqadmin_shows_a_pymq_master_and_its_slaves(
             rows = [line.split() for line in admin.run("haStatus", "-b", master.broker).splitlines()]
             return [(row[1], row[2], row[4]) for row in rows if is_slave(row)] == [(end, "0", "OK")] * 2
 
-        probe.wait_until("both slaves to be level", has_caught_up)
+        probe.wait_until("both slaves to catch up", has_caught_up)
         shown = admin.run("haStatus", "-b", master.broker)
         assert f"#MasterCommitLogMaxOffset\t{end}" in shown
         assert "#SlaveNum\t2" in shown and "#InSyncSlaveNum\t2" in shown
@@ -102,14 +102,14 @@ def test_pymq_shows_a_rocketmq_master_and_its_slaves(
     master, pymq_slave, apache_slave = start([ApacheMember, PymqMember, ApacheMember], tmp_path, namesrv, members)
     end = master.log_end()
 
-    def all_level() -> bool:
+    def all_caught_up() -> bool:
         return [(one["role"], one["log_end"]) for one in listed(namesrv)] == [
             ("ASYNC_MASTER", end),
             ("SLAVE", end),
             ("SLAVE", end),
         ]
 
-    probe.wait_until("three brokers with one log", all_level, timeout_s=REGISTERED_TIMEOUT_S)
+    probe.wait_until("three brokers with one log", all_caught_up, timeout_s=REGISTERED_TIMEOUT_S)
     first, second, third = listed(namesrv)
     assert (first["in_sync_slaves"], first["connected_slaves"]) == (2, 2) and first["address"] == master.broker
     assert (second["lag_bytes"], third["lag_bytes"]) == (0, 0)

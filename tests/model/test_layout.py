@@ -55,7 +55,7 @@ HEAD = layout.HEAD_V4.pack(*VALUES.values())
 
 
 def documented_fields() -> dict[str, tuple[int, str]]:
-    """Field -> (offset, type), both halves of the record's table in docs/storage.md."""
+    """Return field -> (offset, type) from both halves of the record's table in docs/storage.md."""
     section = STORAGE.read_text(encoding="utf-8").partition("## Commit log record")[2].partition("\n## ")[0]
     found = {}
     for line in section.splitlines():

@@ -189,7 +189,7 @@ def queued_bytes(target: Target) -> int:
     )
 
 
-async def peak_until_nothing_moves(target: Target) -> int:
+async def peak_until_idle(target: Target) -> int:
     """Return the peak of held bytes, measured until the server takes requests of the good client only."""
     peak = probes = 0
     before = -1
@@ -214,7 +214,7 @@ def test_unread_answers_cost_bounded_memory_and_reach_a_late_reader() -> None:
             answer_size = len((await target.good.call(ask(206))).body)
             assert request_count * answer_size > 100 * MIB
             greedy.writer.write(ask(206) * request_count)
-            peak = await peak_until_nothing_moves(target)
+            peak = await peak_until_idle(target)
             assert 0 < peak < 4 * MIB
             greedy.reader._transport.resume_reading()  # type: ignore[attr-defined]
             for _ in range(request_count):

@@ -20,7 +20,7 @@ Call = Callable[[Callable[[Admin], Awaitable[Any]]], Any]
 
 @pytest.fixture
 def call(server: StandaloneProcess) -> Call:
-    """Runs a coroutine function with an Admin of the server."""
+    """Run a coroutine function with an Admin of the server."""
 
     def run(work: Callable[[Admin], Awaitable[T]]) -> T:
         async def session() -> T:

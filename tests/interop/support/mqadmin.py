@@ -77,7 +77,7 @@ class MqAdmin:
             raise AssertionError(f"mqadmin {' '.join(words)} did not return within {COMMAND_TIMEOUT_S} s") from None
 
     def close(self) -> None:
-        """Ends the JVM."""
+        """End the JVM."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:

@@ -49,7 +49,7 @@ class PymqServer:
         return decoded
 
     def stop(self) -> int:
-        """Ends the process; returns its exit code."""
+        """End the process and return its exit code."""
         return self._server.stop()
 
     def kill(self) -> None:
@@ -57,5 +57,5 @@ class PymqServer:
         self._server.kill()
 
     def log_tail(self) -> str:
-        """The last lines of the server's log."""
+        """Return the last lines of the server's log."""
         return self._server.log_tail()
