@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymq.filter.raw_properties import NAME_END, SEPARATOR
-from pymq.model.layout import BODY_AT, HOST_V6_FLAGS, MAGIC_V1, PROPERTIES_LENGTH_BYTES, TOPIC_LENGTH_BYTES
+from pymq.model.layout import (
+    BODY_AT,
+    BOTH_LENGTHS_BYTES,
+    HOST_V6_FLAGS,
+    MAGIC_V1,
+)
 from pymq.model.layout_dtypes import HEADS_V4_FILTER
 
 Bools = NDArray[np.bool_]
@@ -111,7 +116,7 @@ def _areas(records: bytes | bytearray, edges: Int64s) -> tuple[Int64s, Int64s, B
     topics = starts + BODY_AT + body_sizes
     is_sure &= topics < ends
     topics = np.where(is_sure, topics, starts)
-    begins = topics + TOPIC_LENGTH_BYTES + PROPERTIES_LENGTH_BYTES + np.frombuffer(records, np.uint8)[topics]
+    begins = topics + BOTH_LENGTHS_BYTES + np.frombuffer(records, np.uint8)[topics]
     is_sure &= (begins <= ends) & (ends - begins <= PROPERTIES_BYTES_MAX)
     return np.where(is_sure, begins, starts + 1), np.where(is_sure, ends, starts + 1), is_sure
 

@@ -10,18 +10,16 @@ from collections.abc import Callable
 
 from pymq.model.layout import (
     BODY_AT,
+    BOTH_LENGTHS_BYTES,
     HEAD_V4_FILTER,
     HOST_V6_FLAGS,
     MAGIC_V1,
-    PROPERTIES_LENGTH_BYTES,
-    TOPIC_LENGTH_BYTES,
 )
 from pymq.model.properties import find_property
 from pymq.model.record import decode_record
 
 SEPARATOR = b"\x02"
 NAME_END = b"\x01"
-_LENGTHS_BYTES = TOPIC_LENGTH_BYTES + PROPERTIES_LENGTH_BYTES
 
 
 def source_of(record: memoryview) -> bytes:
@@ -29,7 +27,7 @@ def source_of(record: memoryview) -> bytes:
     magic, flags, body_size = HEAD_V4_FILTER.unpack_from(record)
     topic_at = BODY_AT + body_size
     if magic == MAGIC_V1 and not flags & HOST_V6_FLAGS and BODY_AT <= topic_at < len(record):
-        return SEPARATOR + record[topic_at + _LENGTHS_BYTES + record[topic_at] :].tobytes()
+        return SEPARATOR + record[topic_at + BOTH_LENGTHS_BYTES + record[topic_at] :].tobytes()
     return SEPARATOR + decode_record(record).raw_properties
 
 

@@ -68,6 +68,7 @@ PROPERTIES_SIZE_MAX_BYTES = 0x7FFF
 RECORD_OVERHEAD_BYTES = 91  # version 1, IPv4 hosts, empty body, topic and properties
 TOPIC_LENGTH_BYTES = 1  # in version 1
 PROPERTIES_LENGTH_BYTES = 2
+BOTH_LENGTHS_BYTES = TOPIC_LENGTH_BYTES + PROPERTIES_LENGTH_BYTES
 BLANK_SIZE_BYTES = 8
 
 # -- log record: Structs ----------------------------------------------------------------------------------------------

@@ -268,10 +268,16 @@ def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
     reconsume_times, prepared, body_length = head[12:]
     end = at + size
     topic_start = at + _EMPTY_TOPIC_AT + body_length
-    if magic != MAGIC_V1 or sys_flag & HOST_V6_FLAGS or body_length < 0 or end > len(data) or topic_start + 2 > end:
+    if (
+        magic != MAGIC_V1
+        or sys_flag & HOST_V6_FLAGS
+        or body_length < 0
+        or end > len(data)
+        or topic_start + PROPERTIES_LENGTH_BYTES > end
+    ):
         return None
     topic_end = topic_start + data[topic_start - 1]
-    properties_size = end - topic_end - 2
+    properties_size = end - topic_end - PROPERTIES_LENGTH_BYTES
     if (
         not 0 <= properties_size <= PROPERTIES_SIZE_MAX_BYTES
         or data[topic_end] << 8 | data[topic_end + 1] != properties_size
@@ -288,7 +294,7 @@ def _decode_plain(data: bytes, at: int) -> StoredMessage | None:
         physical,
         size,
         data[at + BODY_AT : topic_start - 1],
-        data[topic_end + 2 : end],
+        data[topic_end + PROPERTIES_LENGTH_BYTES : end],
         flag,
         sys_flag,
         crc,
@@ -318,12 +324,13 @@ def decode_batch(buffer: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[
             raise MalformedRecordError(f"batch entry {len(entries)} at {at} is cut short: {end - at} bytes are left")
         size, _, _, flag, body_length = unpack(buffer, at)
         properties_at = at + BATCH_ENTRY_BODY_AT + body_length
-        if body_length < 0 or size > end - at or properties_at + 2 > at + size:
+        own_at = properties_at + PROPERTIES_LENGTH_BYTES
+        if body_length < 0 or size > end - at or own_at > at + size:
             raise MalformedRecordError(f"batch entry {len(entries)} at {at}: size {size}, body {body_length} don't fit")
         properties_length = unpack_i16(buffer, properties_at)[0]
-        if properties_length < 0 or properties_at + 2 + properties_length != at + size:
+        if properties_length < 0 or own_at + properties_length != at + size:
             raise MalformedRecordError(f"batch entry {len(entries)} at {at}: its parts don't add up to {size} bytes")
-        entries.append((flag, buffer[at + BATCH_ENTRY_BODY_AT : properties_at], buffer[properties_at + 2 : at + size]))
+        entries.append((flag, buffer[at + BATCH_ENTRY_BODY_AT : properties_at], buffer[own_at : at + size]))
         at += size
         if len(entries) > count_max:
             raise MalformedRecordError(f"the batch has more than {count_max} messages: send smaller batches")

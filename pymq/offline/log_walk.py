@@ -9,18 +9,22 @@ from zlib import crc32
 from pymq.model.layout import (
     BODY_AT,
     BODY_CRC_AT,
+    BOTH_LENGTHS_BYTES,
     CRC_MASK,
     HEAD_TO_SYS_FLAG,
+    I16,
     I32,
     MAGIC_AT,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     PHYSICAL_OFFSET_AT,
+    PROPERTIES_LENGTH_BYTES,
     RECORD_MAGICS,
     RECORD_OVERHEAD_BYTES,
     RECORD_START,
     SYS_FLAG_AT,
+    TOPIC_LENGTH_BYTES,
     host_extra_bytes,
 )
 from pymq.offline.log_files import LogFiles, SegmentFile
@@ -270,15 +274,15 @@ def _explain_parts(view: memoryview, magic: int, crc: int, sys_flag: int) -> tup
         return SYS_FLAG_AT, f"sysFlag {sys_flag:#x} says IPv6 hosts, for which {size} bytes are too few"
     body_size = I32.unpack_from(view, body_at - I32.size)[0]
     topic_at = body_at + body_size
-    if body_size < 0 or topic_at + 3 > size:
+    if body_size < 0 or topic_at + BOTH_LENGTHS_BYTES > size:
         return body_at - I32.size, f"body length {body_size} in a record of {size} bytes"
-    topic_size, topic_start = view[topic_at], topic_at + 1
+    topic_size, topic_start = view[topic_at], topic_at + TOPIC_LENGTH_BYTES
     if magic == MAGIC_V2:
-        topic_size, topic_start = int.from_bytes(view[topic_at : topic_at + 2], "big", signed=True), topic_at + 2
-    properties_at = topic_start + topic_size + 2
+        topic_size, topic_start = I16.unpack_from(view, topic_at)[0], topic_at + I16.size
+    properties_at = topic_start + topic_size + PROPERTIES_LENGTH_BYTES
     found = -1
     if topic_size >= 0 and properties_at <= size:
-        found = int.from_bytes(view[properties_at - 2 : properties_at], "big", signed=True)
+        found = int.from_bytes(view[properties_at - PROPERTIES_LENGTH_BYTES : properties_at], "big", signed=True)
     if found < 0 or properties_at + found != size:
         return topic_at, f"topic length {topic_size} and properties length {found} don't add up to {size} bytes"
     if crc32(view[body_at:topic_at]) & CRC_MASK != crc:

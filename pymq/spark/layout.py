@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pymq.model.layout import (
     BODY_AFTER_STORE_HOST_BYTES,
+    BOTH_LENGTHS_BYTES,
     HOST_V6_EXTRA_BYTES,
     I32,
     MAGIC_AT,
@@ -115,7 +116,7 @@ def find_fields(chunk: Chunk, starts: Positions) -> Layout:
     store_extra = np.where(sys_flag & STORE_HOST_V6, HOST_V6_EXTRA_BYTES, 0)
     reconsume = starts + RECONSUME_TIMES_AT + born_extra + store_extra
     body = reconsume + BODY_AFTER_STORE_HOST_BYTES
-    _require(body + 3 <= end, starts, "is too short for its hosts")
+    _require(body + BOTH_LENGTHS_BYTES <= end, starts, "is too short for its hosts")
     body_length = integers(octets, body - I32.size, 4).astype(np.int64)
     body_end = body + body_length
     topic = body_end + TOPIC_LENGTH_BYTES + wide

@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from pymq.model import sysflag
 from pymq.model.layout import (
     BODY_AT,
+    BOTH_LENGTHS_BYTES,
     HOST_V6_EXTRA_BYTES,
     HOST_V6_FLAGS,
     I32,
     MAGIC_V1,
+    PROPERTIES_LENGTH_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
     RECORD_OVERHEAD_BYTES,
     STORE_TIMESTAMP_AT,
+    TOPIC_LENGTH_BYTES,
 )
 from pymq.model.layout_dtypes import BE_INT32, BE_INT64, HEADS_V4, HEADS_V4_RAW, Int64s
 from pymq.store.log.commit_log import CommitLog, Segment
@@ -155,19 +158,20 @@ def _columns(piece: bytes, offset: int, edges: Int64s, check_crc: bool) -> tuple
     else:
         body_starts = starts + BODY_AT
         body_sizes, store_ms = heads["body_size"].astype(np.int64), heads["store_ms"].astype(np.int64)
-    good &= (body_sizes >= 0) & (body_starts + body_sizes + 3 <= ends)
+    good &= (body_sizes >= 0) & (body_starts + body_sizes + BOTH_LENGTHS_BYTES <= ends)
     body_ends = np.where(good, body_starts + body_sizes, body_starts)
-    topic_ends = body_ends + 1 + raw[body_ends].astype(np.int64)
-    good &= topic_ends + 2 <= ends
-    topic_ends = np.where(good, topic_ends, body_ends + 1)
+    topic_ends = body_ends + TOPIC_LENGTH_BYTES + raw[body_ends].astype(np.int64)
+    good &= topic_ends + PROPERTIES_LENGTH_BYTES <= ends
+    topic_ends = np.where(good, topic_ends, body_ends + TOPIC_LENGTH_BYTES)
     properties_sizes = raw[topic_ends].astype(np.int64) << 8 | raw[topic_ends + 1]
-    good &= (properties_sizes <= PROPERTIES_SIZE_MAX_BYTES) & (topic_ends + 2 + properties_sizes == ends)
+    properties_at = topic_ends + PROPERTIES_LENGTH_BYTES
+    good &= (properties_sizes <= PROPERTIES_SIZE_MAX_BYTES) & (properties_at + properties_sizes == ends)
     if check_crc:
         good &= checksums_fit(piece, body_starts, body_ends, heads["crc"])
-    properties = [piece[at:end] for at, end in zip((topic_ends + 2).tolist(), ends.tolist(), strict=True)]
+    properties = [piece[at:end] for at, end in zip(properties_at.tolist(), ends.tolist(), strict=True)]
     if b"\0" in b"".join(properties):
         good &= np.array([b"\0" not in each for each in properties])
-    names, topics = _topics(piece, body_ends + 1, topic_ends)
+    names, topics = _topics(piece, body_ends + TOPIC_LENGTH_BYTES, topic_ends)
     for number, name in enumerate(names):
         if not name:
             good &= topics != number

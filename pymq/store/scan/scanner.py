@@ -9,6 +9,7 @@ from pymq.model.layout import (
     BODY_AT,
     BODY_LENGTH_AT,
     HOST_V6_EXTRA_BYTES,
+    I16,
     I32,
     I64,
     MAGIC_AT,
@@ -16,6 +17,7 @@ from pymq.model.layout import (
     MAGIC_V1,
     MAGIC_V2,
     PHYSICAL_OFFSET_AT,
+    PROPERTIES_LENGTH_BYTES,
     RECORD_OVERHEAD_BYTES,
     RECORD_START,
     SYS_FLAG_AT,
@@ -94,16 +96,16 @@ class Window:
         topic_at = BODY_AT + hosts + body_size
         if body_size < 0 or topic_at + 4 > size:
             return False
-        if at + topic_at + 2 > self.end:
+        if at + topic_at + I16.size > self.end:
             return True
         raw = bytes(read_piece(self.segment, at + topic_at, 2))
         topic_end = topic_at + (1 + raw[0] if magic == MAGIC_V1 else 2 + int.from_bytes(raw, "big", signed=True))
-        if not topic_at < topic_end <= size - 2:
+        if not topic_at < topic_end <= size - PROPERTIES_LENGTH_BYTES:
             return False
-        if at + topic_end + 2 > self.end:
+        if at + topic_end + PROPERTIES_LENGTH_BYTES > self.end:
             return True
         properties_size = int.from_bytes(read_piece(self.segment, at + topic_end, 2), "big", signed=True)
-        return bool(topic_end + 2 + properties_size == size)
+        return bool(topic_end + PROPERTIES_LENGTH_BYTES + properties_size == size)
 
 
 def record_in(segment: Segment, offset: int) -> Scanned | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymq.model.layout import BODY_AT, PROPERTIES_LENGTH_BYTES, TOPIC_LENGTH_BYTES, UNCOMMON_FLAGS
+from pymq.model.layout import BODY_AT, BOTH_LENGTHS_BYTES, UNCOMMON_FLAGS
 from pymq.model.layout_dtypes import Int64s
 from pymq.store.log.log_record import parse_record
 
@@ -99,7 +99,7 @@ def template_of(piece: bytes, start: int, end: int, offset: int) -> RecordTempla
     if record is None or record.sys_flag & UNCOMMON_FLAGS or not record.topic:
         return None
     properties_at = end - len(record.properties)
-    tail_at = properties_at - PROPERTIES_LENGTH_BYTES - TOPIC_LENGTH_BYTES - len(record.topic.encode())
+    tail_at = properties_at - BOTH_LENGTHS_BYTES - len(record.topic.encode())
     if tail_at - start < BODY_AT:  # version 2: its topic has a length of two bytes
         return None
     template = RecordTemplate(record.topic, piece[tail_at:end], properties_at - tail_at)

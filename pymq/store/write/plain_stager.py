@@ -20,6 +20,7 @@ from pymq.model.layout import (
     HEAD_V4_MIDDLE,
     HOST_V4_SIZE_BYTES,
     MAGIC_V1,
+    PROPERTIES_LENGTH_BYTES,
     PROPERTIES_SIZE_MAX_BYTES,
     SYS_FLAG_V4_MASK,
     TOPIC_V1_SIZE_MAX_BYTES,
@@ -170,10 +171,11 @@ class PlainStager:
                 body_end = at + BATCH_ENTRY_BODY_AT + body_size
                 stop = at + size
                 own_size = entries[body_end] << 8 | entries[body_end + 1]
-                if body_size < 0 or stop > end or body_end + 2 + own_size != stop:
+                own_at = body_end + PROPERTIES_LENGTH_BYTES
+                if body_size < 0 or stop > end or own_at + own_size != stop:
                     return None
                 body = entries[at + BATCH_ENTRY_BODY_AT : body_end]
-                own = entries[body_end + 2 : stop]
+                own = entries[own_at:stop]
                 if own_size and own[-1] != _SEPARATOR:
                     return None
                 if body_size != last_body_size:
