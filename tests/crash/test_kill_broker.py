@@ -16,7 +16,7 @@ KILL_COUNT = int(os.environ.get("PYMQ_KILL_COUNT", "5"))
 SEED = int(os.environ.get("PYMQ_KILL_SEED", "1789"))
 
 
-def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_no_acknowledged_message_is_lost(tmp_path: Path) -> None:
     print(f"seed {SEED}")
     last = asyncio.run(KillRounds(tmp_path / "data", SEED, report=print).run(KILL_COUNT))
     assert last.kill_count == KILL_COUNT

@@ -228,7 +228,7 @@ def test_an_offset_jump_is_believed_when_the_next_record_follows_it() -> None:
     assert [queue.unit(n)[2] for n in range(2, 7)] == [PLACEHOLDER_CODE] * 5
 
 
-def test_one_odd_offset_is_left_out() -> None:
+def test_one_odd_offset_is_skipped() -> None:
     slave = opened()
     follower = slave.follow()
     copy(follower, with_offsets([0, 1, 900, 2, 3, 0, 4]))

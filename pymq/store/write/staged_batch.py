@@ -25,7 +25,7 @@ class StagedBatch:
         self.log = log
         self.queues: list[ConsumeQueue] = []
         self.keys = KeyedRecords()
-        # Take the place for so many bytes. Raises StoreError when no segment could hold them.
+        # Takes the place for a number of bytes. Raises StoreError when no segment could hold them.
         self.place = log.reserve
 
     @property

@@ -494,7 +494,7 @@ def test_the_number_of_pages_in_memory_is_bounded() -> None:
     assert len(table._pages) == PAGES_IN_MEMORY_MAX
 
 
-def test_a_page_stays_when_all_others_wait_to_be_written() -> None:
+def test_a_page_stays_in_memory_when_all_others_wait_to_be_written() -> None:
     files = MemoryFiles()
     files.makedirs(SIDE)
     table = DigestFiles(files, SIDE)

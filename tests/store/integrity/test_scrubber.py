@@ -102,7 +102,7 @@ def test_blocks_without_digests_get_them() -> None:
 
 @pytest.mark.parametrize("left", range(1, 100, 3))
 def test_records_may_begin_anywhere_before_the_end_of_a_piece(left: int) -> None:
-    """Also when not even the magic of the record lies in the piece."""
+    """The piece may end before the record's magic."""
     files = MemoryFiles()
     store = make_store(files, **SIZES)
     store.open()
@@ -131,7 +131,7 @@ def test_blocks_without_digests_and_with_damage_stay_without() -> None:
     assert unknown_blocks(store) == list(damaged)
 
 
-def test_an_unreadable_part_is_reported_and_the_pass_goes_on() -> None:
+def test_an_unreadable_part_is_reported_and_the_pass_continues() -> None:
     files = MemoryFiles()
     store = filled(files, 300)
 

@@ -161,8 +161,8 @@ def test_lost_offsets_of_the_first_segment_have_placeholders(bulk: bool, monkeyp
         files.nodes[LOG].data[units[offset][0] + 4] ^= 1
     store, report = reopen(files)
     queue = store._queues.make("T", 0)
-    for offset, neighbour in {0: 2, 1: 2, 4: 5}.items():
-        assert queue.unit(offset) == (*units[neighbour][:2], PLACEHOLDER_CODE)
+    for offset, neighbor in {0: 2, 1: 2, 4: 5}.items():
+        assert queue.unit(offset) == (*units[neighbor][:2], PLACEHOLDER_CODE)
     assert [queue.unit(offset) for offset in (2, 3, 5, 6)] == [units[offset] for offset in (2, 3, 5, 6)]
     assert [m.queue_offset for m in read_all(store, "T", 0)] == [2, 3, 5, 6, 7, 8, 9]
     assert any("lacks offsets 0 to 1" in note for note in report.notes)

@@ -98,7 +98,7 @@ def test_a_floor_of_free_bytes(floor: int, expected: int) -> None:
     assert decision.refusal is None  # deleting makes room
 
 
-def test_what_age_deletes_counts_as_room() -> None:
+def test_space_freed_by_age_counts() -> None:
     settings = dataclasses.replace(OFF, free_bytes_min=9150)
     decision = run(segments(100, 1, 1, 1), settings)
     assert [doomed.reason for doomed in decision.doomed] == [Reason.AGE, Reason.FREE_BYTES]

@@ -92,7 +92,7 @@ def test_a_failed_write_keeps_nothing_and_the_next_one_works(number: int, call: 
 
 
 def test_remains_of_a_failed_write_are_zeroed_before_the_next(tmp_path: Path) -> None:
-    """With a real file and a real limit: the kernel writes a part and refuses the rest (EFBIG)."""
+    """The file and its limit are real: the kernel writes a part and refuses the rest (EFBIG)."""
     root = str(tmp_path / "store")
     store = make_store(RealFiles(), root=root, segment_size_bytes=1 << 20)
     store.open()

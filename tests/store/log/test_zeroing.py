@@ -48,7 +48,7 @@ def test_zeroing_takes_no_disk_space(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_truncation_that_fails_half_way_leaves_a_segment_that_opens() -> None:
+def test_a_truncation_that_fails_halfway_leaves_a_segment_that_opens() -> None:
     files = MemoryFiles()
     log = CommitLog(files, "/log", SIZE_BYTES, SIZE_BYTES)
     log.load()

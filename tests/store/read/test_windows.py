@@ -111,7 +111,7 @@ def test_a_piece_that_several_queues_read_is_fetched_once() -> None:
     assert files.bytes_read < first + (1 << 19)
 
 
-def test_a_piece_that_one_pull_reads_mostly_is_kept_at_once() -> None:
+def test_a_piece_that_one_pull_mostly_reads_is_kept_at_once() -> None:
     store, files = sealed_store(8, 500)  # a pull of 32 messages reaches over more than two pieces
     pulled(store, 0, 0)
     assert len(store._windows.chunks) >= 2
@@ -230,7 +230,7 @@ def test_a_record_is_read_by_its_offset_to_the_very_end_of_the_log() -> None:
 
 
 def test_a_file_cut_short_under_an_open_store_is_an_error_of_its_reads(tmp_path: Path) -> None:
-    """On a real disk. Through a mapping this would be a SIGBUS."""
+    """The file is on a real disk: a read through a mapping would be a SIGBUS."""
     root = str(tmp_path / "store")
     store = make_store(RealFiles(), root=root, segment_size_bytes=1 << 17, queue_file_size_bytes=20_000)
     store.open()

@@ -245,7 +245,7 @@ def slave_of(master: MessageStore, start: int) -> MessageStore:
 
 
 @pytest.mark.parametrize("offset", [1, SEGMENT_BYTES - 1, SEGMENT_BYTES + 20, -SEGMENT_BYTES])
-def test_a_log_begins_nowhere_else(offset: int) -> None:
+def test_a_log_begins_only_at_a_segment(offset: int) -> None:
     with pytest.raises(StoreError, match=str(offset)):
         opened().follow().start_at(offset)
 

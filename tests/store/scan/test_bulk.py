@@ -78,7 +78,7 @@ def spread(parts: Any) -> list[Any]:
 
 @settings(deadline=None)
 @given(MESSAGES, st.integers(1, 12), st.data())
-def test_columns_hold_what_the_plain_way_reads(messages: list, copies: int, data: st.DataObject) -> None:
+def test_columns_equal_the_plain_scanner(messages: list, copies: int, data: st.DataObject) -> None:
     store, files = store_of(messages, copies)
     for _ in range(data.draw(st.integers(0, 3)) if store.physical_max_offset else 0):
         at = data.draw(st.integers(0, min(store.physical_max_offset, SEGMENT_BYTES) - 1))
