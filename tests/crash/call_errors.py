@@ -127,7 +127,7 @@ def _guarded(name: str) -> Callable[..., None]:
 
 
 for _name in (
-    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire", "feed",
+    "send", "send_to", "send_batch", "send_half", "send_delayed", "tick", "sync", "save_table", "expire", "grow",
 ):  # fmt: skip
     setattr(_FailingDriver, _name, _guarded(_name))
 
@@ -206,7 +206,7 @@ def _check_recovery(driver: _FailingDriver) -> None:
         driver.send("Alpha", 0, (20,))
     else:
         driver.origin.send("Alpha", 0, (20,))
-        driver.feed(1 << 20)
+        driver.grow(1 << 20)
         check_reads(driver)
     if driver.went_read_only != (driver.ledger.acked_end == before):
         raise BrokenPromiseError(

@@ -262,7 +262,7 @@ class Driver:
         self.follower = self.store.follow()
         return self.origin
 
-    def feed(self, size: int, piece_size: int = 1 << 20, *, dispatch: bool = True) -> None:
+    def grow(self, size: int, piece_size: int = 1 << 20, *, dispatch: bool = True) -> None:
         """Append the next ``size`` bytes of the origin's log."""
         assert self.origin is not None
         store, end = self.origin.store, min(self.follower.end + size, self.origin.store.physical_max_offset)

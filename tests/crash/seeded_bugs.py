@@ -256,10 +256,10 @@ BUGS = (
     Bug("the log ends behind a master's refused bytes",
         Text(CommitLog.append_raw, "        self._undo()\n", "        self._set_end(end)\n"), ("errors:following",)),
     Bug("the checkpoint covers truncated bytes", Seam(Checkpointer.distrust_behind, does_nothing),
-        ("cut",)),
+        ("truncate",)),
     Bug("queues keep truncated records",
         Text(MessageStore.truncate, "self._queues.settle_all(self._log, end, trusted=True)", "pass"),
-        ("cut",)),
+        ("truncate",)),
     # -- index
     Bug("index positions are one record late",
         Text(recovery._Run._take, "record.offset >= self.index_next", "record.offset > self.index_next"),

@@ -216,13 +216,13 @@ def _following(d: Driver) -> None:
         if i == 2:
             master.send_half()
             master.send_delayed(2)
-        d.feed(700 + 97 * i, 333, dispatch=i % 3 != 1)
+        d.grow(700 + 97 * i, 333, dispatch=i % 3 != 1)
         if i % 2:
             d.tick()
         if i == 3:
             d.checkpoint()
         d.sync()
-    d.feed(1 << 20)
+    d.grow(1 << 20)
 
 
 def _following_restarts(d: Driver) -> None:
@@ -231,9 +231,9 @@ def _following_restarts(d: Driver) -> None:
     for i in range(6):
         master.send_to(*QUEUES, size=250)
         master.send_batch("Alpha", 0, (30, 900, 5))
-        d.feed(800 + 150 * i, 500)
+        d.grow(800 + 150 * i, 500)
         (d.restart, d.kill, lambda: d.lose_power(7))[i % 3]()
-        d.feed(300)
+        d.grow(300)
         d.tick()
     d.lead()
     d.send_to(*QUEUES[:2], size=40)
@@ -257,11 +257,11 @@ def _following_equal(d: Driver) -> None:
     for i in range(5):
         for _ in range(4):
             master.send_to(("Alpha", 0), size=250)
-        d.feed(900)
+        d.grow(900)
         if i % 2:
             d.sync()
         d.lose_power(i)
-        d.feed(450)
+        d.grow(450)
         d.kill()
 
 
@@ -289,7 +289,7 @@ FIXED = (
     Workload("following", _following, {}),
     Workload("following-restarts", _following_restarts, {}),
     Workload("following-equal", _following_equal, {}),
-    Workload("cut", _truncate, {}),
+    Workload("truncate", _truncate, {}),
 )
 
 

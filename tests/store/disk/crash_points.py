@@ -13,7 +13,7 @@ class _Crash(BaseException):
 
 def every_outcome(files: MemoryFiles) -> Iterator[MemoryFiles]:
     """Yield all that a power loss may leave now: every subset of unsynced entries, sizes and pages."""
-    frozen = files.snapshot()
+    snapshot = files.snapshot()
     answers: list[bool] = []
     while True:
         asked = 0
@@ -25,7 +25,7 @@ def every_outcome(files: MemoryFiles) -> Iterator[MemoryFiles]:
                 answers.append(False)
             return answers[asked - 1]
 
-        yield MemoryFiles.restored(frozen.after_power_loss(choose, choose, choose))
+        yield MemoryFiles.restored(snapshot.after_power_loss(choose, choose, choose))
         # The next sequence of answers: as a binary number, one more.
         while answers and answers[-1]:
             answers.pop()

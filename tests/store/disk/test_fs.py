@@ -154,11 +154,11 @@ def test_a_lost_directory_takes_its_content_with_it() -> None:
 
 def test_a_snapshot_does_not_change() -> None:
     files = filled()
-    frozen = files.snapshot()
+    snapshot = files.snapshot()
     again = files.snapshot()
     files.open("/d/synced").pwrite(0, b"3")
     files.remove("/d/entry")
-    image = frozen.image()
+    image = snapshot.image()
     assert sorted(image.files) == ["/d/entry", "/d/nothing", "/d/synced"]
     assert image.files["/d/synced"] == b"1" * 512 + b"2" * 1024 + b"1" * 512
     assert all(one is other for one, other in zip(image.files.values(), again.image().files.values(), strict=True))

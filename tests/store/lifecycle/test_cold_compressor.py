@@ -450,12 +450,12 @@ def test_thaw_restores_every_segment_byte_for_byte_with_its_time() -> None:
     clock.advance(1_000_000)
     compress_all(store)
     store.close()
-    told: list[tuple[int, int]] = []
-    report = thaw(files, ROOT, progress=lambda done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    report = thaw(files, ROOT, progress=lambda done, total: reported.append((done, total)))
     assert {path: bytes(node.data) for path, node in files.nodes.items() if path.startswith(LOG)} == plain
     assert {path: node.modified_ms for path, node in files.nodes.items() if path.startswith(LOG)} == times
     assert (len(report.segments), report.bytes) == (len(plain) - 1, (len(plain) - 1) * SIZES["segment_size_bytes"])
-    assert told == [(n, len(plain) - 1) for n in range(1, len(plain))]
+    assert reported == [(n, len(plain) - 1) for n in range(1, len(plain))]
     assert thaw(files, ROOT).segments == []
     assert everything(reopened(files))
 

@@ -332,12 +332,12 @@ def test_a_crash_at_any_call_loses_only_expired_data(loss: str, drops: int, newe
     keep = LOSSES[loss]
     points = crash_points(clock, drops=drops, newer=newer)
     assert len(points) >= 30
-    for number, (frozen, minimum) in enumerate(points):
+    for number, (snapshot, minimum) in enumerate(points):
         chance = random.Random(number)
         if keep is None:
-            image = frozen.image()
+            image = snapshot.image()
         else:
-            image = frozen.after_power_loss(
+            image = snapshot.after_power_loss(
                 lambda path, page, c=chance: keep(c), lambda path, c=chance: keep(c), lambda path, c=chance: keep(c)
             )
         store = make_store(MemoryFiles.restored(image, now_ms=clock.now_ms), clock)

@@ -354,16 +354,18 @@ def test_after_a_power_loss_during_a_rebuild_queues_do_not_count_as_synced(
         forget_block(files)
     files.remove_tree(f"{ROOT}/{lost}")
     files.sync_dir(f"{ROOT}/{lost}".rpartition("/")[0])
-    frozen: list[Any] = []
+    snapshot: list[Any] = []
 
     def at_first_sync_of_a_queue(call: str, path: str) -> None:
-        if call == "sync" and "/consumequeue/T/1/" in path and not frozen:
-            frozen.append(files.snapshot())
+        if call == "sync" and "/consumequeue/T/1/" in path and not snapshot:
+            snapshot.append(files.snapshot())
 
     files.fault = at_first_sync_of_a_queue
     die_quietly = make_store(files, clock, **sizes)
     die_quietly.open()
-    image = frozen[0].after_power_loss(lambda path, page: "/consumequeue/" not in path or page != 3, lambda path: True)
+    image = snapshot[0].after_power_loss(
+        lambda path, page: "/consumequeue/" not in path or page != 3, lambda path: True
+    )
     store = make_store(MemoryFiles.restored(image), clock, **sizes)
     store.open()
     wanted = list(bodies(400))
@@ -384,15 +386,15 @@ def test_a_power_loss_during_a_rebuild_of_the_index_costs_no_key(foreign: bool) 
         forget_block(files)
     files.remove_tree(f"{ROOT}/index")
     files.sync_dir(ROOT)
-    frozen: list[Any] = []
+    snapshot: list[Any] = []
 
     def at_first_sync_of_the_index(call: str, path: str) -> None:
-        if call == "sync" and "/index/" in path and not frozen:
-            frozen.append(files.snapshot())
+        if call == "sync" and "/index/" in path and not snapshot:
+            snapshot.append(files.snapshot())
 
     files.fault = at_first_sync_of_the_index
     make_store(files, clock, **sizes).open()
-    image = frozen[0].after_power_loss(lambda path, page: "/index/" not in path or page != 5, lambda path: True)
+    image = snapshot[0].after_power_loss(lambda path, page: "/index/" not in path or page != 5, lambda path: True)
     store = make_store(MemoryFiles.restored(image), clock, **sizes)
     store.open()
     assert [found_by_key(store, "T", f"k{i}") for i in range(250)] == [[body] for body in bodies(250)]
@@ -531,10 +533,10 @@ def test_delay_queues_are_rebuilt_with_their_due_times() -> None:
 def test_progress_is_logged() -> None:
     files = MemoryFiles()
     die(filled(files))
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     store = make_store(files, segment_size_bytes=1 << 16)
-    store.open(progress=lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] > 0
+    store.open(progress=lambda done, total: reported.append((done, total)))
+    assert reported[-1][0] == reported[-1][1] > 0
 
 
 def test_a_foreign_directory_in_consumequeue_is_left_alone() -> None:

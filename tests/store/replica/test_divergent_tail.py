@@ -208,11 +208,11 @@ def crashed(before: Image, place: int, call_number: int, loss: Loss | None) -> I
             raise _Killed
 
     files.fault = die_then
-    frozen = None
+    snapshot = None
     try:
         truncate(files, place)
         return None
     except _Killed:
         files.fault = None
-        frozen = files.snapshot()
-    return frozen.image() if loss is None else loss.of(frozen)
+        snapshot = files.snapshot()
+    return snapshot.image() if loss is None else loss.of(snapshot)
