@@ -39,7 +39,7 @@ def read_timer_check(raw: bytes) -> dict[str, int]:
 
 
 class TimerCheckFile:
-    """The file below a store's root, as a :class:`pymq.broker.metadata.state.Table`.
+    """The file below a store's root, as a :class:`pymq.broker.metadata.table_reading.Table`.
 
     A power loss may undo the last save, which does no harm: the master's next answer repairs it.
     """

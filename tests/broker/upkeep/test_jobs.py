@@ -119,6 +119,16 @@ def test_a_job_can_be_hastened_but_not_held_up() -> None:
     asyncio.run(scenario())
 
 
+def test_hastening_a_job_of_another_role_does_nothing() -> None:
+    async def scenario() -> int:
+        runner = JobRunner([], lambda: None)
+        runner.start()
+        runner.hasten("link to the master", 0)
+        return runner.failure_count
+
+    assert asyncio.run(scenario()) == 0
+
+
 def test_a_job_that_hastens_itself_has_one_timer() -> None:
     async def scenario() -> int:
         runs = 0
