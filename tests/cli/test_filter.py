@@ -149,12 +149,12 @@ def test_lines_are_answered_as_they_come() -> None:
     out = io.BytesIO()
     seen: list[bytes] = []
 
-    class Watching(Pieces):
+    class Interactive(Pieces):
         def read1(self, size: int) -> bytes:
             seen.append(out.getvalue())
             return super().read1(size)
 
-    answer_lines(Watching(b"a\n", b"b\n"), out, lambda line: line)
+    answer_lines(Interactive(b"a\n", b"b\n"), out, lambda line: line)
     assert seen == [b"", b"a", b"ab"]
 
 

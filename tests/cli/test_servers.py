@@ -56,24 +56,24 @@ def first_line(running: subprocess.Popen[str]) -> str:
     return running.stdout.readline()
 
 
-def accept_until(server: socket.socket, wanted: bytes) -> socket.socket:
-    """Return the first connection that sends ``wanted``. Others send something else and their peer closes them."""
+def accept_until(server: socket.socket, expected: bytes) -> socket.socket:
+    """Return the first connection that sends ``expected``. Others send something else and their peer closes them."""
     while True:
         connection, _ = server.accept()
         connection.settimeout(STOP_TIMEOUT_S)
         received = b""
         while data := connection.recv(1 << 16):
             received += data
-            if wanted in received:
+            if expected in received:
                 return connection
         connection.close()
 
 
-def read_until(connection: socket.socket, wanted: bytes) -> None:
+def read_until(connection: socket.socket, expected: bytes) -> None:
     received = b""
-    while wanted not in received:
+    while expected not in received:
         data = connection.recv(1 << 16)
-        assert data, f"closed before {wanted!r} came"
+        assert data, f"closed before {expected!r} came"
         received += data
 
 

@@ -134,7 +134,7 @@ def test_dump_reports_damage_on_stderr_and_by_exit_code(
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "wanted"),
+    ("begin", "end", "expected"),
     [
         (None, None, DumpSelection()),
         ("1000", "2000", DumpSelection(from_offset=1000, to_offset=2000)),
@@ -144,8 +144,8 @@ def test_dump_reports_damage_on_stderr_and_by_exit_code(
         (None, "5", DumpSelection(to_offset=5, to_ms=OFFSET_LAST)),
     ],
 )
-def test_offsets_and_times(begin: str | None, end: str | None, wanted: DumpSelection) -> None:
-    assert parse_selection((), begin, end, 10_000_000) == wanted
+def test_offsets_and_times(begin: str | None, end: str | None, expected: DumpSelection) -> None:
+    assert parse_selection((), begin, end, 10_000_000) == expected
 
 
 @pytest.mark.parametrize(("begin", "end"), [("5", "5"), ("now", "-1h")])

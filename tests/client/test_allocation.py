@@ -42,7 +42,7 @@ def test_queues_are_ordered_by_broker_then_number() -> None:
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_client_that_is_not_a_member_gets_no_queue(name: Any) -> None:
-    assert strategy_named(name)("stranger", queues(4), ["a", "b"]) == []
+    assert strategy_named(name)("unknown", queues(4), ["a", "b"]) == []
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))

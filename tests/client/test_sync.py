@@ -12,7 +12,7 @@ from pymq.client import Message
 from pymq.client.sync import LoopThread, SyncAdmin, SyncProducer
 from pymq.errors import UnreachableError, UsageError
 
-NOBODY = "127.0.0.1:1"
+NO_SERVER = "127.0.0.1:1"
 
 
 async def where() -> Any:
@@ -37,7 +37,7 @@ def test_a_blocking_call_on_the_loop_raises_an_error() -> None:
 
 
 def test_errors_are_raised_in_the_caller() -> None:
-    with SyncProducer("P", namesrv=NOBODY) as producer:
+    with SyncProducer("P", namesrv=NO_SERVER) as producer:
         with pytest.raises(UnreachableError, match="no name server answers"):
             producer.send(Message("T", b"x"))
         with pytest.raises(UnreachableError):
@@ -47,5 +47,5 @@ def test_errors_are_raised_in_the_caller() -> None:
 
 
 def test_admin_calls_block() -> None:
-    with SyncAdmin(NOBODY) as admin, pytest.raises(UnreachableError):
+    with SyncAdmin(NO_SERVER) as admin, pytest.raises(UnreachableError):
         admin.cluster.info()

@@ -55,10 +55,10 @@ def test_the_number_of_digits_read(digits: int) -> None:
     text = "9" * digits
     table = table_of([text, f"-{text}", f"+{text}", text + "x"])
     starts = table.column("n").starts
-    wanted = [int(text), -int(text), int(text), None]
-    assert sure(read_integers(table, starts)) == (wanted if digits <= INTEGER_DIGITS_MAX else [None] * 4)
-    assert sure(read_integers(table, starts, LONG_DIGITS_MAX)) == wanted
-    assert sure(read_decimals(table, starts)) == wanted
+    expected = [int(text), -int(text), int(text), None]
+    assert sure(read_integers(table, starts)) == (expected if digits <= INTEGER_DIGITS_MAX else [None] * 4)
+    assert sure(read_integers(table, starts, LONG_DIGITS_MAX)) == expected
+    assert sure(read_decimals(table, starts)) == expected
 
 
 def test_decimals() -> None:

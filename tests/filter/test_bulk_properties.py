@@ -35,9 +35,9 @@ def test_equal_to_finding_one_by_one(raws: list[str], in_body: bool) -> None:
     records = [record(raw.encode(), body=raw.encode() if in_body else b"x") for raw in raws]
     table = table_of(records)
     for name in NAMES:
-        wanted = [getter(name)(source_of(memoryview(stored))) for stored in records]
+        expected = [getter(name)(source_of(memoryview(stored))) for stored in records]
         found = values(table, name)
-        assert [each for each, value in zip(wanted, found, strict=True) if value != "?"] == [
+        assert [each for each, value in zip(expected, found, strict=True) if value != "?"] == [
             value for value in found if value != "?"
         ]
         # Only an empty value is left to the plain reader.

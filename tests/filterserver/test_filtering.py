@@ -41,18 +41,20 @@ def make_class(policy: OnError | None = None) -> FilterClass:
     return FilterClass("G", "T", FilterText("f", "x", policy), Filter("f", "x"), 0, 0)
 
 
-def pull(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], start: int, count: int = 32) -> Filtered:
+def pull(workers: FakeWorkers, filter_class: FilterClass, queue: list[bytes], start: int, count: int = 32) -> Filtered:
     raw = records(queue[start : start + count], start)
-    return asyncio.run(Filtering(workers).run(wanted, 0, raw))
+    return asyncio.run(Filtering(workers).run(filter_class, 0, raw))
 
 
-def read_all(workers: FakeWorkers, wanted: FilterClass, queue: list[bytes], count: int) -> tuple[list[bytes], str]:
+def read_all(
+    workers: FakeWorkers, filter_class: FilterClass, queue: list[bytes], count: int
+) -> tuple[list[bytes], str]:
     """Return the messages of a consumer that pulls to the end or to where it is stopped."""
     got: list[bytes] = []
     offset = 0
     while offset < len(queue):
         failures_before = workers.failure_count
-        filtered = pull(workers, wanted, queue, offset, count)
+        filtered = pull(workers, filter_class, queue, offset, count)
         if filtered.stopped_by:
             return got, filtered.stopped_by
         got += [body for part in filtered.parts for body in bodies(part)]
@@ -75,8 +77,8 @@ def test_a_consumer_gets_every_match_whatever_fails(queue: list[bytes], count: i
         assert got == [body for body in queue[: failing[0]] if body == b"yes"]
         assert f"offset {failing[0]}:" in stopped_by
         return
-    wanted = {b"yes"} if policy is not OnError.DELIVER else {b"yes", b"bad", KILLER}
-    assert got == [body for body in queue if body in wanted] and not stopped_by
+    filter_class = {b"yes"} if policy is not OnError.DELIVER else {b"yes", b"bad", KILLER}
+    assert got == [body for body in queue if body in filter_class] and not stopped_by
 
 
 def test_finding_a_killer_costs_few_workers() -> None:
@@ -85,54 +87,54 @@ def test_finding_a_killer_costs_few_workers() -> None:
     got, _ = read_all(workers, make_class(), queue, 32)
     assert len(got) == 63 and workers.failure_count <= 6  # 32, 16, 8, 4, 2, 1
     workers.sizes.clear()
-    wanted = make_class()
-    read_all(workers, wanted, queue, 32)
-    assert wanted.suspects == {}
+    filter_class = make_class()
+    read_all(workers, filter_class, queue, 32)
+    assert filter_class.suspects == {}
 
 
 def test_readers_of_one_queue_do_not_hide_each_others_killers() -> None:
-    workers, wanted = FakeWorkers(), make_class()
+    workers, filter_class = FakeWorkers(), make_class()
     queue = [b"yes"] * 5 + [KILLER] + [b"yes"] * 2 + [b"no"] * 8
     got: list[bytes] = []
     offset = 0
     while offset < 8:
-        pull(workers, wanted, queue, 8, 8)  # another one, further on
-        filtered = pull(workers, wanted, queue, offset, 8)
+        pull(workers, filter_class, queue, 8, 8)  # another one, further on
+        filtered = pull(workers, filter_class, queue, offset, 8)
         got += [body for part in filtered.parts for body in bodies(part)]
         offset = 8 if filtered.next_offset is None else filtered.next_offset
         assert workers.failure_count <= 4, "8, 4, 2, 1"
-    assert got == [b"yes"] * 7 and wanted.suspects == {}
+    assert got == [b"yes"] * 7 and filter_class.suspects == {}
 
 
 def test_suspected_messages_are_bounded() -> None:
-    wanted = make_class()
+    filter_class = make_class()
     for offset in range(SUSPECT_COUNT_MAX + 1):
-        wanted.note_suspects(0, offset, offset + 2)
-    assert len(wanted.suspects) == SUSPECT_COUNT_MAX and (0, 0) not in wanted.suspects
+        filter_class.note_suspects(0, offset, offset + 2)
+    assert len(filter_class.suspects) == SUSPECT_COUNT_MAX and (0, 0) not in filter_class.suspects
 
 
 def test_a_killer_under_stop_costs_no_worker_the_second_time() -> None:
-    workers, wanted = FakeWorkers(), make_class(OnError.STOP)
-    first = pull(workers, wanted, [KILLER], 0)
-    again = pull(workers, wanted, [KILLER], 0)
+    workers, filter_class = FakeWorkers(), make_class(OnError.STOP)
+    first = pull(workers, filter_class, [KILLER], 0)
+    again = pull(workers, filter_class, [KILLER], 0)
     assert workers.failure_count == 1
     assert first.stopped_by == again.stopped_by and "a worker died" in first.stopped_by
 
 
 def test_known_bad_messages_are_bounded() -> None:
-    wanted = make_class()
+    filter_class = make_class()
     for offset in range(BAD_MESSAGE_COUNT_MAX + 1):
-        wanted.note_bad(0, offset, "x")
-    assert len(wanted.bad_messages) == BAD_MESSAGE_COUNT_MAX and (0, 0) not in wanted.bad_messages
+        filter_class.note_bad(0, offset, "x")
+    assert len(filter_class.bad_messages) == BAD_MESSAGE_COUNT_MAX and (0, 0) not in filter_class.bad_messages
 
 
 def test_records_pass_unchanged_and_are_counted() -> None:
-    wanted = make_class()
+    filter_class = make_class()
     raw = records([b"yes", b"no", b"bad", b"yes"])
-    filtered = asyncio.run(Filtering(FakeWorkers()).run(wanted, 0, raw))
+    filtered = asyncio.run(Filtering(FakeWorkers()).run(filter_class, 0, raw))
     spans = record_spans(raw)
     assert filtered.parts == [raw[: spans[0].end], raw[spans[3].start :]] and filtered.next_offset is None
-    stats = wanted.stats
+    stats = filter_class.stats
     assert (stats.matched, stats.skipped, stats.errors, stats.batches, stats.time_us) == (2, 1, 1, 1, 5)
 
 

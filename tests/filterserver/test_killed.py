@@ -109,14 +109,14 @@ def test_an_export(server: StandaloneProcess, pair: Pair, tmp_path: Path) -> Non
             if text == "exporting":
                 next(iter(pair.values())).kill()
 
-    wanted = {f"filter_{name}" if name != "filter" else name: value for name, value in FILTER.items()}
+    filter_options = {f"filter_{name}" if name != "filter" else name: value for name, value in FILTER.items()}
     options = ExportOptions(
         namesrv=server.namesrv,
         topics=(TOPIC,),
         output=tmp_path / "out",
         master="local[2]",
         rows_per_task=COUNT // 5,
-        **wanted,  # type: ignore[arg-type]
+        **filter_options,  # type: ignore[arg-type]
     )
     summary = run(options, KillAtStart())
     assert (summary.rows, summary.planned_rows, summary.lost) == (len(WANTED), COUNT, 0)

@@ -216,10 +216,10 @@ def test_an_unusable_class_is_refused(
 
 async def heartbeat(made: Cluster, class_name: str, version: int, *, class_filter_mode: bool = True) -> None:
     """Send a heartbeat as Java clients from 5.0 on do: with the name of the class, never its source."""
-    wanted = SubscriptionData(
+    subscription = SubscriptionData(
         topic="T", sub_string=class_name, class_filter_mode=class_filter_mode, sub_version=version
     )
-    consumer = ConsumerData(group_name="G", subscription_data_set=[wanted])
+    consumer = ConsumerData(group_name="G", subscription_data_set=[subscription])
     body = encode_body(HeartbeatData(client_id="c", consumer_data_set=[consumer]))
     answer = await made.client.invoke(made.broker.address, request(RequestCode.HEART_BEAT, body=body))
     assert answer.code == 0, answer.remark

@@ -94,10 +94,10 @@ def test_without_a_filter_server_the_error_names_the_next_step(
         run(tmp_path, scenario)
 
 
-async def read(pull: PullConsumer, offset: int, end: int, got: list[bytes], **wanted: object) -> int:
+async def read(pull: PullConsumer, offset: int, end: int, got: list[bytes], **options: object) -> int:
     """Pull [offset, end) four messages at a time; return the offset to continue at."""
     while offset < end:
-        result = await pull.pull(QUEUE, offset, 4, **{**OBEY, **wanted})
+        result = await pull.pull(QUEUE, offset, 4, **{**OBEY, **options})
         assert result.next_offset > offset and len(result.messages()) <= 4
         got += [message.body for message in result.messages()]
         offset = result.next_offset

@@ -133,7 +133,7 @@ def index_name(files: MemoryFiles) -> str:
 
 
 def test_index(files: MemoryFiles) -> None:
-    wanted = from_hex("""
+    expected = from_hex("""
         0000018bcfe56800 0000018bcfe56ddc              begin and end timestamp
         0000000000000000 0000000000000154              begin and end physical offset
         00000002 00000003                              used slots, number of the next entry
@@ -143,7 +143,7 @@ def test_index(files: MemoryFiles) -> None:
         00013fe6 0000000000000154 00000001 00000000    hash of "T#U"
     """)
     assert index_key_hash("T", "k") == 0x13FFC
-    assert files.read_bytes(f"{ROOT}/index/{index_name(files)}") == wanted.ljust(40 + 3 * 4 + 4 * 20, b"\0")
+    assert files.read_bytes(f"{ROOT}/index/{index_name(files)}") == expected.ljust(40 + 3 * 4 + 4 * 20, b"\0")
 
 
 def test_checkpoint(files: MemoryFiles) -> None:
@@ -205,10 +205,10 @@ def apache() -> dict[str, bytes]:
 
 def test_every_apache_record_is_encoded_to_the_same_bytes(apache: dict[str, bytes]) -> None:
     manifest = json.loads((Path(__file__).parent / "stores" / "store-clean.manifest.json").read_text())
-    for wanted in manifest["messages"]:
-        start = wanted["commitLogOffset"]
+    for expected in manifest["messages"]:
+        start = expected["commitLogOffset"]
         segment = apache[f"store/commitlog/{start // 65536 * 65536:020d}"]
-        raw = segment[start % 65536 :][: wanted["storeSize"]]
+        raw = segment[start % 65536 :][: expected["storeSize"]]
         m = decode_record(raw, check_crc=True)
         again = encode_record(
             topic=m.topic.encode(), queue_id=m.queue_id, queue_offset=m.queue_offset, physical_offset=m.physical_offset,

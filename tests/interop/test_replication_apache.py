@@ -52,16 +52,16 @@ def check_served(broker: Member, bodies: list[bytes]) -> None:
 
 def wait_served(broker: Member, bodies: list[bytes]) -> None:
     """Wait until the slave, which builds its queues behind its log, serves all messages."""
-    wanted = len(bodies)
+    count = len(bodies)
 
     def all_there() -> bool:
         # A RocketMQ slave copies topics every minute.
         return (
             contents.pull(broker.broker, TOPIC, 0, 0).code == 0
-            and sum(probe.max_offset(broker.broker, TOPIC, queue) for queue in range(QUEUES)) == wanted
+            and sum(probe.max_offset(broker.broker, TOPIC, queue) for queue in range(QUEUES)) == count
         )
 
-    probe.wait_until(f"{wanted} messages at the {broker.kind} broker", all_there, timeout_s=SERVED_TIMEOUT_S)
+    probe.wait_until(f"{count} messages at the {broker.kind} broker", all_there, timeout_s=SERVED_TIMEOUT_S)
     check_served(broker, bodies)
 
 

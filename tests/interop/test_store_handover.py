@@ -247,10 +247,10 @@ def _check_lookups(server: Broker, found: Contents) -> None:
         assert {record.properties["TAGS"] for record in probe.records(reply.body)} == {tag}
 
 
-def _wait_for_saved_offsets(store: Path, wanted: dict[str, int]) -> None:
+def _wait_for_saved_offsets(store: Path, expected: dict[str, int]) -> None:
     def saved() -> bool:
         path = store / CONSUMER_OFFSETS
-        return path.exists() and json.loads(path.read_text())["offsetTable"].get(f"{PLAIN}@{TUNED}") == wanted
+        return path.exists() and json.loads(path.read_text())["offsetTable"].get(f"{PLAIN}@{TUNED}") == expected
 
     probe.wait_until("the saved offsets", saved)
 

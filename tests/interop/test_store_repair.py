@@ -54,13 +54,13 @@ def test_the_java_broker_serves_a_repaired_store(tmp_path: Path) -> None:
     server = ApacheServer(tmp_path / "apache", settings, store=target)
     try:
         for topic, queue_id in QUEUES:
-            wanted = {
+            expected = {
                 message["queueOffset"]: message["commitLogOffset"]
                 for message in manifest["messages"]
                 if (message["topic"], message["queueId"]) == (topic, queue_id)
             }
-            assert probe.max_offset(server.broker, topic, queue_id) == len(wanted)
-            left = {place for place in wanted.items() if (topic, queue_id, place[0]) not in lost}
+            assert probe.max_offset(server.broker, topic, queue_id) == len(expected)
+            left = {place for place in expected.items() if (topic, queue_id, place[0]) not in lost}
             assert _pull_all(server.broker, topic, queue_id) == left
         key = next(message for message in manifest["messages"] if message["topic"] == "TopicPlain" and message["keys"])
         ext = {"topic": "TopicPlain", "key": key["keys"].split()[0], "maxNum": "32"}

@@ -293,8 +293,8 @@ def test_a_batch_entry_byte_by_byte() -> None:
 
 
 @given(entries)
-def test_batches_survive(wanted: list[tuple[int, bytes, bytes]]) -> None:
-    assert decode_batch(b"".join(encode_batch_entry(body, raw, flag) for flag, body, raw in wanted)) == wanted
+def test_batches_survive(entries: list[tuple[int, bytes, bytes]]) -> None:
+    assert decode_batch(b"".join(encode_batch_entry(body, raw, flag) for flag, body, raw in entries)) == entries
 
 
 def test_magic_and_crc_of_an_entry_do_not_count() -> None:

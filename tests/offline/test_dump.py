@@ -28,10 +28,10 @@ MEMBERS = [
 ]
 
 
-def dumped(root: Path, wanted: DumpSelection | None = None) -> tuple[list[dict], list[str], Messages]:
+def dumped(root: Path, selection: DumpSelection | None = None) -> tuple[list[dict], list[str], Messages]:
     complaints: list[str] = []
     with opened(root) as directory:
-        messages = Messages(directory.log, wanted or DumpSelection(), complaints.append)
+        messages = Messages(directory.log, selection or DumpSelection(), complaints.append)
         rows = [as_row(message, content) for message, content in messages]
     return rows, complaints, messages
 
@@ -43,15 +43,15 @@ def test_a_dump_is_what_the_real_broker_served(name: str, tmp_path: Path) -> Non
     assert all(list(row) == MEMBERS for row in rows)
     found = {(row["topic"], row["queueId"], row["queueOffset"]): row for row in rows}
     assert len(found) == len(rows) == manifest["messageCount"] == messages.message_count
-    for wanted in manifest["messages"]:
-        row = found[wanted["topic"], wanted["queueId"], wanted["queueOffset"]]
+    for expected in manifest["messages"]:
+        row = found[expected["topic"], expected["queueId"], expected["queueOffset"]]
         for member in ("commitLogOffset", "storeSize", "msgId", "keys", "tags"):
-            assert row[member] == wanted[member]
+            assert row[member] == expected[member]
         body = base64.b64decode(row["bodyBase64"])
-        assert (len(body), hashlib.sha256(body).hexdigest()) == (wanted["bodyLen"], wanted["bodySha256"])
+        assert (len(body), hashlib.sha256(body).hexdigest()) == (expected["bodyLen"], expected["bodySha256"])
         # The manifest omits properties that every client adds on reading, also where a retry stored them.
         stored = {key: value for key, value in row["properties"].items() if key not in ("MIN_OFFSET", "MAX_OFFSET")}
-        assert stored == wanted["properties"]
+        assert stored == expected["properties"]
     assert bool(complaints) == (name == "store-torn")
     assert messages.damaged_count == 0
 

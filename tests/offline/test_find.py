@@ -14,21 +14,21 @@ from tests.offline.support import flip, log_place, opened, unpack
 def test_every_message_is_found_by_offset_and_by_both_ids(tmp_path: Path) -> None:
     root, manifest = unpack("store-clean", tmp_path)
     with opened(root) as directory:
-        for wanted in manifest["messages"][::40]:
-            place = (wanted["topic"], wanted["queueId"], wanted["queueOffset"])
+        for expected in manifest["messages"][::40]:
+            place = (expected["topic"], expected["queueId"], expected["queueOffset"])
             for found in (
-                by_offset(directory.log, wanted["commitLogOffset"]),
-                by_id(directory.log, wanted["offsetMsgId"]),
-                by_id(directory.log, wanted["offsetMsgId"].lower()),
+                by_offset(directory.log, expected["commitLogOffset"]),
+                by_id(directory.log, expected["offsetMsgId"]),
+                by_id(directory.log, expected["offsetMsgId"].lower()),
             ):
                 assert (found.topic, found.queue_id, found.queue_offset) == place
-            assert by_id(directory.log, wanted["msgId"]).message_id == wanted["msgId"]
+            assert by_id(directory.log, expected["msgId"]).message_id == expected["msgId"]
 
 
 def test_a_missing_message_is_reported(tmp_path: Path) -> None:
     root, manifest = unpack("store-clean", tmp_path)
-    wanted = manifest["messages"][7]
-    path, position = log_place(root, wanted["commitLogOffset"])
+    expected = manifest["messages"][7]
+    path, position = log_place(root, expected["commitLogOffset"])
     flip(path, position + 90)
     with opened(root) as directory:
         with pytest.raises(NotFoundError, match="no message with id"):
@@ -38,4 +38,4 @@ def test_a_missing_message_is_reported(tmp_path: Path) -> None:
         with pytest.raises(CorruptRecordError, match="magic"):
             by_offset(directory.log, 1)
         with pytest.raises(CorruptRecordError, match=rf"at {position + 88}: the body's CRC"):
-            by_offset(directory.log, wanted["commitLogOffset"])
+            by_offset(directory.log, expected["commitLogOffset"])

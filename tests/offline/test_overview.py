@@ -21,9 +21,9 @@ def test_a_real_brokers_directory(name: str, tmp_path: Path) -> None:
     assert found["log_end"] == manifest["afterRecovery"]["commitLogMaxOffset"]
     assert [Path(row["file"]).name for row in found["segments"]] == manifest["onDisk"]["segments"]
     assert found["segments"][-1]["state"] == ("open" if name == "store-clean" else "empty")
-    wanted = manifest["onDisk"]["checkpoint"]
-    assert found["checkpoint"]["log_store_ms"] == wanted["physicMsgTimestamp"]
-    assert found["checkpoint"]["queues_store_ms"] == wanted["logicsMsgTimestamp"]
+    expected = manifest["onDisk"]["checkpoint"]
+    assert found["checkpoint"]["log_store_ms"] == expected["physicMsgTimestamp"]
+    assert found["checkpoint"]["queues_store_ms"] == expected["logicsMsgTimestamp"]
     assert found["index_files"][0]["slots"] == 500
     assert found["tables"]["topics.json"] > 10
     if name == "store-clean":

@@ -129,14 +129,14 @@ def test_log_beyond_the_sources_end_is_kept(lost: bool) -> None:
     source, files = pair(60)
     local = opened(files)
     fill(local, 60, 60)
-    wanted = everything(local)
+    expected = everything(local)
     end = local.physical_max_offset
     local.close()
     if lost:
         flip(files, segment_path(0), 3000)
     outcome = recover(files, source)
     assert outcome.is_sound and outcome.beyond_bytes == end - source.store.physical_max_offset
-    assert contents(files) == wanted
+    assert contents(files) == expected
     assert any("beyond the source's end" in note for note in outcome.notes)
 
 
@@ -313,12 +313,12 @@ def test_bytes_with_a_wrong_digest_are_refused_and_the_next_try_resumes() -> Non
 
 def test_damage_in_the_source_is_reported_and_replaces_no_good_bytes() -> None:
     source, files = pair()
-    wanted = everything(source.store)
+    expected = everything(source.store)
     segment = source.store._log.segments[1]
     segment.file.pwrite(5000, bytes([segment.file.pread(5000, 1)[0] ^ 1]))
     outcome = recover(files, source)
     assert outcome.counts.unknown == 1 and not outcome.is_sound and outcome.damaged == []
-    assert contents(files) == wanted
+    assert contents(files) == expected
     files.remove(segment_path(1))
     outcome = recover(files, source)
     (damaged,) = outcome.damaged
@@ -411,7 +411,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("power_loss", [False, True], ids=["kill", "power loss"])
 def test_a_run_killed_at_any_call_is_finished_by_the_next(power_loss: bool) -> None:
     source, whole = pair(60)
-    wanted = everything(source.store)
+    expected = everything(source.store)
     whole.remove(segment_path(1))
     whole.sync_dir(f"{ROOT}/commitlog")
     flip(whole, segment_path(0), 3000)
@@ -438,17 +438,17 @@ def test_a_run_killed_at_any_call_is_finished_by_the_next(power_loss: bool) -> N
             break
         files.fault = None
         files = files.after_power_loss(lambda *_: False, lambda _: False) if power_loss else files.after_kill()
-        _check_not_served(files, wanted)
+        _check_not_served(files, expected)
         source.read_bytes = 0
         outcome = recover(files, source)
         assert outcome.is_sound
         resumed += source.read_bytes < 2 * SEGMENT_BYTES
-        assert contents(files) == wanted
+        assert contents(files) == expected
         number += 1
     assert number > 40 and resumed > 0
 
 
-def _check_not_served(files: MemoryFiles, wanted: dict[tuple[str, int], list[bytes]]) -> None:
+def _check_not_served(files: MemoryFiles, expected: dict[tuple[str, int], list[bytes]]) -> None:
     """Check that no store opens a half rebuilt directory; before the mark it is as damaged as it was."""
     if files.exists(unfinished_path(ROOT)):
         with pytest.raises(StoreError, match="half rebuilt"):

@@ -95,8 +95,8 @@ def test_a_sound_directory_is_copied_completely(name: str, tmp_path: Path) -> No
     assert report.ranges == report.lost == []
     assert report.message_count == manifest["messageCount"]
     found = served(tmp_path / "new", GOLDEN_SETTINGS)
-    wanted = {(m["topic"], m["queueId"], m["queueOffset"]): m["commitLogOffset"] for m in manifest["messages"]}
-    assert {place: physical for place, (_, physical) in found.items()} == wanted
+    expected = {(m["topic"], m["queueId"], m["queueOffset"]): m["commitLogOffset"] for m in manifest["messages"]}
+    assert {place: physical for place, (_, physical) in found.items()} == expected
     assert (tmp_path / "new" / "config" / "consumerOffset.json").read_bytes() == (
         root / "config" / "consumerOffset.json"
     ).read_bytes()

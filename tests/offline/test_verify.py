@@ -73,8 +73,8 @@ def test_the_first_bad_byte_is_the_one_with_the_lowest_offset(tmp_path: Path) ->
     path, position = log_place(root, found[20].offset)
     assert (first.path, first.position, first.physical_offset) == (str(path), position + 88, found[20].offset + 88)
     assert report.counts == {"log": 3}
-    wanted = {(r.topic, r.queue_id, r.queue_offset, r.offset) for r in (found[20], found[45], found[70])}
-    assert {(m.topic, m.queue_id, m.queue_offset, m.physical_offset) for m in report.lost} == wanted
+    expected = {(r.topic, r.queue_id, r.queue_offset, r.offset) for r in (found[20], found[45], found[70])}
+    assert {(m.topic, m.queue_id, m.queue_offset, m.physical_offset) for m in report.lost} == expected
 
 
 def test_damage_below_the_checkpoint_is_not_a_torn_tail(tmp_path: Path) -> None:

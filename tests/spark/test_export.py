@@ -98,7 +98,7 @@ def test_the_rows_hold_the_messages(spark: Any, cluster: FakeCluster, tmp_path: 
 
 def test_columns_tag_and_row_limit(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
     fill(cluster, "T", 400)
-    cluster.select = lambda raw, wanted: wanted != "A" or bool(int.from_bytes(raw[20:28], "big") % 2)
+    cluster.select = lambda raw, expression: expression != "A" or bool(int.from_bytes(raw[20:28], "big") % 2)
     fields = {"columns": ("queueOffset", "keys"), "tag": "A", "max_rows": 100, "partition_by": ()}
     summary = run(options(cluster, tmp_path / "out", **fields))
     rows = table(tmp_path / "out").to_pylist()
@@ -107,7 +107,7 @@ def test_columns_tag_and_row_limit(spark: Any, cluster: FakeCluster, tmp_path: P
 
 
 def test_a_second_sql_export_continues_after_no_match(spark: Any, cluster: FakeCluster, tmp_path: Path) -> None:
-    cluster.select = lambda raw, wanted: decode_record(raw).keys in ("k7", "k250")
+    cluster.select = lambda raw, expression: decode_record(raw).keys in ("k7", "k250")
     fill(cluster, "T", 200)
     chosen = {"sql": "KEYS IN ('k7', 'k250')", "partition_by": ()}
     first = run(options(cluster, tmp_path / "out", rows_per_task=50, **chosen))

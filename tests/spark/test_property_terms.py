@@ -73,20 +73,20 @@ def spark_says(condition: Any, row: dict[str, Any]) -> bool | None:
         return value is not None
     if isinstance(condition, IsNull):
         return value is None
-    wanted = condition.value
+    operand = condition.value
     if isinstance(condition, EqualNullSafe):
-        return value == wanted
-    if value is None or wanted is None:
+        return value == operand
+    if value is None or operand is None:
         return None
     if isinstance(condition, In):
-        return True if value in wanted else (None if None in wanted else False)
+        return True if value in operand else (None if None in operand else False)
     if isinstance(condition, StringStartsWith):
-        return value.startswith(wanted)
+        return value.startswith(operand)
     if isinstance(condition, StringEndsWith):
-        return value.endswith(wanted)
+        return value.endswith(operand)
     if isinstance(condition, StringContains):
-        return wanted in value
-    return value > wanted if isinstance(condition, GreaterThan) else value == wanted
+        return operand in value
+    return value > operand if isinstance(condition, GreaterThan) else value == operand
 
 
 # Numbers in several spellings, quotes, blanks, invalid UTF-8, and its decoded form.

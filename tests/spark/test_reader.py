@@ -124,7 +124,7 @@ def test_a_hole_in_the_middle_is_counted() -> None:
 def test_tags_are_checked_exactly_and_no_match_is_progress() -> None:
     with filled(200) as cluster:
         # The broker lets tag B through too, as its hash is equal. Most of the range matches nothing.
-        cluster.select = lambda raw, wanted: wanted == "A || C" and int.from_bytes(raw[20:28], "big") % 40 < 2
+        cluster.select = lambda raw, expression: expression == "A || C" and int.from_bytes(raw[20:28], "big") % 40 < 2
         reader = RangeReader(cluster.range(), ReadSettings(columns=("queueOffset",), selection=Selection(tag="A || C")))
         rows = [row for batch in reader.batches() for row in batch.to_pylist()]
     assert rows == [{"queueOffset": n} for n in (1, 41, 81, 121, 161)]
@@ -136,11 +136,13 @@ OFF = "The broker does not support consumer to filter message by SQL92"
 
 def test_sql_runs_on_the_broker_and_no_match_is_no_loss() -> None:
     with filled(3000) as cluster:
-        cluster.select = lambda raw, wanted: wanted == "a > 5" and int.from_bytes(raw[20:28], "big") in (7, 1500)
+        cluster.select = lambda raw, expression: (
+            expression == "a > 5" and int.from_bytes(raw[20:28], "big") in (7, 1500)
+        )
         offsets, reader, sleeps = read(cluster.range(), selected(sql="a > 5"))
         assert offsets == [7, 1500] and (reader.lost, sleeps) == (0, [])
         assert {pull["expressionType"] for pull in cluster.pulls} == {"SQL92"}
-        cluster.select = lambda raw, wanted: False
+        cluster.select = lambda raw, expression: False
         assert read(cluster.range(), selected(sql="a > 5"))[0] == []
         cluster.min_offsets["T", 0] = 2999
         with pytest.raises(DataLossError, match="no longer has 2999 messages"):
@@ -170,20 +172,20 @@ def test_a_broker_that_refuses_pushed_sql_is_asked_without_it() -> None:
 
 def test_gaps_of_pushed_sql_are_not_losses() -> None:
     with filled(300) as cluster:
-        cluster.select = lambda raw, wanted: wanted == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
+        cluster.select = lambda raw, expression: expression == "KEYS = 'k7'" and int.from_bytes(raw[20:28], "big") == 7
         offsets, reader, _ = read(cluster.range(), selected(pushed_sql="KEYS = 'k7'"))
         assert offsets == [7] and reader.lost == 0
 
 
 def test_a_filter_of_the_reader_does_not_hide_losses() -> None:
-    wanted = {"filter": "regex", "expression": "^x{190,}$"}
+    expression = {"filter": "regex", "expression": "^x{190,}$"}
     with filled(1000) as cluster:
-        offsets, reader, _ = read(cluster.range(), selected(**wanted))
+        offsets, reader, _ = read(cluster.range(), selected(**expression))
         assert offsets == [n for n in range(1000) if n % 200 >= 190] and (reader.lost, reader.filter_errors) == (0, 0)
         assert {pull["subscription"] for pull in cluster.pulls} == {"*"}
         cluster.queues["T", 0][40] = b""
         with pytest.raises(DataLossError):
-            read(cluster.range(), selected(**wanted))
+            read(cluster.range(), selected(**expression))
 
 
 @pytest.mark.parametrize(("on_error", "expected"), [("skip", [2]), ("deliver", [1, 2]), ("stop", None)])
@@ -204,7 +206,9 @@ SERVED = {"filter": "f", "expression": "a:b", "on_error": "stop", "via": "filter
 
 def test_a_pull_from_a_filter_server_carries_the_filter_and_leaves_gaps() -> None:
     with filled(300) as cluster:
-        cluster.select = lambda raw, wanted: wanted == "stop.f:a:b" and int.from_bytes(raw[20:28], "big") % 100 == 7
+        cluster.select = lambda raw, expression: (
+            expression == "stop.f:a:b" and int.from_bytes(raw[20:28], "big") % 100 == 7
+        )
         offsets, reader, _ = read(cluster.range(), selected(**SERVED))
         assert offsets == [7, 107, 207] and reader.lost == 0
         flags = {int(pull["sysFlag"]) for pull in cluster.pulls}

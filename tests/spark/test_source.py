@@ -101,14 +101,14 @@ def test_sql_and_filters_by_option(spark: Any, filled: FakeCluster) -> None:
     assert [row["queueOffset"] for row in by_sql.collect()] == [5, 5]
     assert {pull["expressionType"] for pull in filled.pulls} == {"SQL92"}
     filled.pulls.clear()
-    wanted = {"filter": "jsonpath", "filterExpression": "$[?@ > 2]"}
+    filter_options = {"filter": "jsonpath", "filterExpression": "$[?@ > 2]"}
     filled.add("json", 0, [record(n, b"[%d]" % n if n else b"no JSON", topic="json") for n in range(6)])
     read = {"topic": "json", "columns": "queueOffset"}
-    here = frame(spark, filled, **read, **wanted)
+    here = frame(spark, filled, **read, **filter_options)
     assert [row["queueOffset"] for row in here.collect()] == [3, 4, 5]
-    delivered = frame(spark, filled, **read, **wanted, filterOnError="deliver").collect()
+    delivered = frame(spark, filled, **read, **filter_options, filterOnError="deliver").collect()
     assert [row["queueOffset"] for row in delivered] == [0, 3, 4, 5]
-    stopped = frame(spark, filled, **read, **wanted, filterOnError="stop")
+    stopped = frame(spark, filled, **read, **filter_options, filterOnError="stop")
     with pytest.raises(FilterStopError, match="json broker-a/0@0"), translated():
         stopped.collect()
 

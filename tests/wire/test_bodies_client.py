@@ -111,8 +111,10 @@ def test_a_body_that_is_not_usable_names_the_member(body: bytes, named: str) -> 
 
 
 def test_a_subscription_keeps_hashes_and_version() -> None:
-    wanted = SubscriptionData(topic="T", sub_string="TagA||TagB", sub_version=2**41, tags_set=["TagA"], code_set=[-1])
-    assert decode_body(SubscriptionData, encode_body(wanted)) == wanted
+    subscription = SubscriptionData(
+        topic="T", sub_string="TagA||TagB", sub_version=2**41, tags_set=["TagA"], code_set=[-1]
+    )
+    assert decode_body(SubscriptionData, encode_body(subscription)) == subscription
 
 
 def test_locks_name_queues_as_java_does() -> None:

@@ -105,8 +105,8 @@ func once(bodies []string, from, to int) error {
 
 // held counts the topic's queues that a consumer reports to operators; the report has an internal type.
 func held(c rocketmq.PushConsumer, topic string) (count int) {
-	told := reflect.ValueOf(c).MethodByName("GetConsumerRunningInfo").Call([]reflect.Value{reflect.ValueOf(false)})
-	for _, queue := range told[0].Elem().FieldByName("MQTable").MapKeys() {
+	info := reflect.ValueOf(c).MethodByName("GetConsumerRunningInfo").Call([]reflect.Value{reflect.ValueOf(false)})
+	for _, queue := range info[0].Elem().FieldByName("MQTable").MapKeys() {
 		if queue.Interface().(primitive.MessageQueue).Topic == topic {
 			count++
 		}

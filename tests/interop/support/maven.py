@@ -43,8 +43,8 @@ def _jar_directory(artifact_set: str) -> Path:
     coordinates = ARTIFACT_SETS[artifact_set]
     home = cache_directory() / "jars" / artifact_set
     marker = home / "complete"
-    wanted = "\n".join(coordinates)
-    if marker.exists() and marker.read_text() == wanted:
+    listed = "\n".join(coordinates)
+    if marker.exists() and marker.read_text() == listed:
         return home / "lib"
     (maven,) = require("mvn")
     shutil.rmtree(home, ignore_errors=True)
@@ -52,7 +52,7 @@ def _jar_directory(artifact_set: str) -> Path:
     (home / "pom.xml").write_text(_POM.format(dependencies="".join(_dependency(c) for c in coordinates)))
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
     run_setup(f"fetching the jars of {artifact_set} with mvn", command, cwd=home)
-    marker.write_text(wanted)
+    marker.write_text(listed)
     return home / "lib"
 
 

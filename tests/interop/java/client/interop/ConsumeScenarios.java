@@ -237,7 +237,7 @@ final class ConsumeScenarios {
         same(1, seen.size(), "messages");
         producer.shutdown();
         consumer.shutdown();
-        return "told apart";
+        return "distinguished";
     }
 
     static String offsetsSurvive(Harness harness, String topic) throws Exception {
