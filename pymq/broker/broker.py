@@ -70,7 +70,7 @@ class Broker:
         self._rng = rng
         self.parts: BrokerParts | None = None
         self._recovered: BrokerParts | None = (
-            None  # recovered parts that do not serve yet: other members are asked for the lost tail
+            None  # recovered parts that do not serve yet: their log is being recovered from other members
         )
         self.switch: RoleSwitch | None = None
         self._role_file = RoleFile(files, config.store_path_root_dir)

@@ -1,4 +1,4 @@
-"""Reads a truncated log tail that was kept under ``divergent/``: one file, as the segments it was cut from."""
+"""Reads a truncated log tail that was kept under ``divergent/``: one file, as the segments that it came from."""
 
 from __future__ import annotations
 

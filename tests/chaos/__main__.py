@@ -87,7 +87,7 @@ def tell(outcome: Outcome) -> None:
         f"{sends['refused']} refused, {sends['unknown']} unknown; {outcome.stored_count} stored on each broker, "
         f"{outcome.seen_count} of them read meanwhile\n"
         f"beside them: {outcome.side_count} acknowledged in new topics or delayed; came again: {doubled or 'none'}\n"
-        f"{outcome.cut_count} divergent tails truncated; lost: 0"
+        f"{outcome.truncation_count} divergent tails truncated; lost: 0"
     )
 
 

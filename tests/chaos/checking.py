@@ -76,7 +76,9 @@ class Commits:
     def _check(self, broker: Broker) -> None:
         for queue, offset in self._settled.items():
             now = contents.committed(broker.broker, GROUP, TOPIC, queue)
-            assert now is not None and now >= offset, f"{broker.told}, queue {queue}: {offset} went back to {now}"
+            assert now is not None and now >= offset, (
+                f"{broker.public_address}, queue {queue}: {offset} went back to {now}"
+            )
 
     async def _commit(self) -> dict[int, int]:
         ends: dict[int, int] = {}
@@ -106,7 +108,7 @@ async def check_all(group: Group, ledger: Ledger, seen: dict[Place, bytes]) -> i
         try:
             compare(records, ledger, seen)
         except AssertionError as wrong:
-            raise AssertionError(f"{broker.told} (id {broker.broker_id} at first): {wrong}") from None
+            raise AssertionError(f"{broker.public_address} (id {broker.broker_id} at first): {wrong}") from None
         stored_count = len(records)
     await asyncio.to_thread(_compare_logs, group, end)
     return stored_count

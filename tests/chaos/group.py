@@ -18,7 +18,7 @@ from tests.interop.support.process import Server
 from tests.interop.support.replicas import BROKER_NAME, REPOSITORY, NameServer, PymqMember
 
 MEMBER_COUNT = 3
-REAL_HOST, TOLD_HOST = "127.0.0.1", "127.0.0.2"
+REAL_HOST, PUBLIC_HOST = "127.0.0.1", "127.0.0.2"
 STATUS_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 30.0
 HEAL_TIMEOUT_S = 60.0
@@ -26,7 +26,7 @@ POLL_S = 0.1
 FOLLOWING = "following"
 # Small files, so that faults meet their ends; silence is noticed in seconds; the disk's fill deletes nothing.
 SETTINGS: Final = {
-    "brokerIP1": TOLD_HOST,
+    "brokerIP1": PUBLIC_HOST,
     "bindAddress": REAL_HOST,
     "slaveTimeout": "1500",
     "haSendHeartbeatInterval": "500",
@@ -44,14 +44,14 @@ SETTINGS: Final = {
 
 
 class Broker(PymqMember):
-    """One broker's process; the flags it is started with never change. `told` is where others reach it."""
+    """One broker's process; the flags it is started with never change. `public_address` is where others reach it."""
 
     def __init__(self, directory: Path, namesrv: NameServer, broker_id: int, settings: dict[str, str]) -> None:
         role = {"brokerRole": "SYNC_MASTER"} if broker_id == 0 else {}
         super().__init__(directory, namesrv, broker_id, {**SETTINGS, **role, **settings})
-        self.told = f"{TOLD_HOST}:{self.port}"
-        self.remoting = Link(f"broker {broker_id}", (TOLD_HOST, self.port), (REAL_HOST, self.port))
-        self.ha = Link(f"broker {broker_id}, HA", (TOLD_HOST, self.port + 1), (REAL_HOST, self.port + 1))
+        self.public_address = f"{PUBLIC_HOST}:{self.port}"
+        self.remoting = Link(f"broker {broker_id}", (PUBLIC_HOST, self.port), (REAL_HOST, self.port))
+        self.ha = Link(f"broker {broker_id}, HA", (PUBLIC_HOST, self.port + 1), (REAL_HOST, self.port + 1))
 
     def launch(self) -> None:
         """Starts the process; it is not waited for."""
@@ -110,7 +110,7 @@ class Group:
     async def restart(self, broker: Broker) -> None:
         """An orderly stop and a start. Raises AssertionError when the stop was not orderly."""
         code = await asyncio.to_thread(broker.server.stop, STOP_TIMEOUT_S)
-        assert code == 0, f"{broker.told} ended with {code}:\n{broker.log_tail()}"
+        assert code == 0, f"{broker.public_address} ended with {code}:\n{broker.log_tail()}"
         broker.launch()
 
     async def statuses(self) -> dict[Broker, ReplicationStatus | str]:
@@ -126,18 +126,18 @@ class Group:
         return dict(zip(self.brokers, answers, strict=True))
 
     async def kill_name_server(self, down_s: float) -> None:
-        """Returns when the brokers have told the next one what there is."""
+        """Return when the name server knows all brokers."""
         await asyncio.to_thread(self.namesrv.kill)
         await asyncio.sleep(down_s)
         await asyncio.to_thread(self.namesrv.start)
-        told: set[Any] = set()
+        known: set[Any] = set()
         deadline = asyncio.get_running_loop().time() + HEAL_TIMEOUT_S
-        while told != {broker.told for broker in self.brokers}:
+        while known != {broker.public_address for broker in self.brokers}:
             assert asyncio.get_running_loop().time() < deadline, (
-                f"the name server knows {told} after {HEAL_TIMEOUT_S:g} s"
+                f"the name server knows {known} after {HEAL_TIMEOUT_S:g} s"
             )
             await asyncio.sleep(POLL_S)
-            told = set((await asyncio.to_thread(self.namesrv.members)).values())
+            known = set((await asyncio.to_thread(self.namesrv.members)).values())
 
     async def healed(self, without: Broker | None = None) -> Broker:
         """Waits until one is the master and all others follow it; the master. Raises AssertionError after a minute."""
@@ -151,7 +151,7 @@ class Group:
             if master is not None:
                 return master
             if loop.time() > deadline:
-                raise AssertionError(f"the group has not healed in {HEAL_TIMEOUT_S:g} s: {self._told(found)}")
+                raise AssertionError(f"the group has not healed in {HEAL_TIMEOUT_S:g} s: {self._text(found)}")
             await asyncio.sleep(POLL_S)
 
     async def same_end(self) -> int:
@@ -164,7 +164,7 @@ class Group:
             if _healthy_master(found) is not None and len(ends) == 1:
                 return ends.pop()
             if loop.time() > deadline:
-                raise AssertionError(f"the logs differ after {HEAL_TIMEOUT_S:g} s: {self._told(found)}")
+                raise AssertionError(f"the logs differ after {HEAL_TIMEOUT_S:g} s: {self._text(found)}")
             await asyncio.sleep(POLL_S)
 
     async def promote(self, *, force: bool) -> str:
@@ -179,10 +179,10 @@ class Group:
         stdout, stderr = await process.communicate()
         return "" if process.returncode == 0 else f"exit code {process.returncode}: {(stderr or stdout).decode()}"
 
-    def _told(self, found: dict[Broker, ReplicationStatus | str]) -> str:
+    def _text(self, found: dict[Broker, ReplicationStatus | str]) -> str:
         lines = []
         for broker, status in found.items():
-            lines.append(f"\n== {broker.told}: {status}\n{broker.log_tail()}")
+            lines.append(f"\n== {broker.public_address}: {status}\n{broker.log_tail()}")
         return "".join(lines)
 
 
@@ -206,4 +206,4 @@ def _healthy_master(found: dict[Broker, ReplicationStatus | str]) -> Broker | No
 def _follows(status: ReplicationStatus | str, master: Broker) -> bool:
     if isinstance(status, str) or status.ha_client is None:
         return False
-    return status.ha_client.state == FOLLOWING and status.ha_client.master_address == master.told
+    return status.ha_client.state == FOLLOWING and status.ha_client.master_address == master.public_address

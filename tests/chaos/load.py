@@ -41,7 +41,7 @@ def body_of(sender: int, number: int) -> bytes:
 
 @dataclass
 class Ledger:
-    """What the senders were told. The counts are of messages."""
+    """The answers that senders got. The counts are of messages."""
 
     acknowledged: dict[Place, Acknowledged] = field(default_factory=dict)
     not_stored: set[bytes] = field(default_factory=set)  # refused by 14: a client sends them elsewhere
@@ -121,9 +121,9 @@ class PymqSending:
         number = turn = 0
         while not self._is_over:
             count = BATCH_SIZE if turn % 4 == 3 else 1
-            told = await self._send(sender, turn, number, count)
-            self.ledger.understand(f"{told} {sender} {number} {count}")
-            await asyncio.sleep(PAUSE_MS / 1000 if told.startswith("ok") else PAUSE_AFTER_FAILURE_S)
+            reported = await self._send(sender, turn, number, count)
+            self.ledger.understand(f"{reported} {sender} {number} {count}")
+            await asyncio.sleep(PAUSE_MS / 1000 if reported.startswith("ok") else PAUSE_AFTER_FAILURE_S)
             number += count
             turn += 1
         self.ledger.understand(f"end {sender} {number}")

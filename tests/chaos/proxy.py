@@ -1,6 +1,6 @@
 """A TCP proxy that harms what passes: cuts connections inside a frame, delays, silences one direction, trickles bytes.
 
-A `Link` listens where the peers were told that a server is, and hands everything on to where it really is. At any time
+A `Link` listens at the address that the peers know, and passes everything to the real server. At any time
 it has at most one `Fault`, which touches all its connections, those opened meanwhile too.
 """
 

@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     seen_count: int
     stored_count: int
     doubled: Counter[str]
-    cut_count: int
+    truncation_count: int
 
 
 class ChaosRounds:
@@ -79,7 +79,9 @@ class ChaosRounds:
             doubled = await side.check(await group.healed())
             stored_count = await check_all(group, load.ledger, watcher.seen)
             statuses = await group.statuses()
-            cut_count = sum(len(status.truncations) for status in statuses.values() if not isinstance(status, str))
+            truncation_count = sum(
+                len(status.truncations) for status in statuses.values() if not isinstance(status, str)
+            )
             sends = load.ledger.counts
             return Outcome(
                 round_count,
@@ -89,7 +91,7 @@ class ChaosRounds:
                 len(watcher.seen),
                 stored_count,
                 Counter({event: sum(doubled[n] for n in numbers) for event, numbers in self._numbers.items()}),
-                cut_count,
+                truncation_count,
             )
         finally:
             await group.stop()
@@ -108,9 +110,9 @@ class ChaosRounds:
                 ended_s = loop.time()
                 master = await self._served(group, load)
             except AssertionError as failure:
-                raise AssertionError(f"round {number}, {_told(plan)}: {failure}") from failure
+                raise AssertionError(f"round {number}, {_text(plan)}: {failure}") from failure
             acknowledged, healed_s = load.ledger.counts["ok"], loop.time() - ended_s
-            self._report(f"round {number}: {_told(plan)}; healed in {healed_s:.1f} s, {acknowledged} acknowledged")
+            self._report(f"round {number}: {_text(plan)}; healed in {healed_s:.1f} s, {acknowledged} acknowledged")
         await commits.settle()
         return harm
 
@@ -122,5 +124,5 @@ class ChaosRounds:
         return master
 
 
-def _told(plan: Plan) -> str:
+def _text(plan: Plan) -> str:
     return f"{plan.event}, link: {plan.link_kind}"

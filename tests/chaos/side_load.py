@@ -62,7 +62,7 @@ class SideLoad:
             for topic, wanted in self._new.items():
                 found = await asyncio.to_thread(_bodies, broker, topic) if wanted else Counter()
                 missing = wanted - found.keys()
-                assert not missing, f"{broker.told}: {topic} lacks {len(missing)}, one is {min(missing)!r}"
+                assert not missing, f"{broker.public_address}: {topic} lacks {len(missing)}, one is {min(missing)!r}"
         loop = asyncio.get_running_loop()
         deadline = loop.time() + DUE_TIMEOUT_S
         while True:

@@ -1,4 +1,4 @@
-"""The check at the end of the rounds finds each kind of wrong; what clients were told is understood."""
+"""The check at the end of the rounds finds each kind of wrong; the answers to clients are understood."""
 
 from __future__ import annotations
 

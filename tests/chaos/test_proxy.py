@@ -19,7 +19,7 @@ Case = Callable[["Wire"], Awaitable[None]]
 
 
 class Wire:
-    """A client's connection through a link to a server that keeps what it got and answers when it is told."""
+    """A client's connection through a link to a server that keeps what it got and answers on request."""
 
     def __init__(self) -> None:
         self.got = b""

@@ -1,6 +1,6 @@
-"""Producers and consumers: as real ones they know the name servers alone, and are never told the truth.
+"""Producers and consumers: like real ones they know the name servers alone, and never see the whole truth.
 
-They speak the wire's requests and note what they were told, and when.
+They send real requests and note the answers and their times.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Cluster:
     # -- the run ------------------------------------------------------------------------------------------------
 
     def run(self, story: Story | None = None) -> None:
-        """``story`` is told in the place of the plan's faults."""
+        """``story`` takes the place of the plan's faults."""
         plan, timeline = self.plan, self.timeline
         for server in self.name_servers:
             server.start()

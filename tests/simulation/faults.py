@@ -275,7 +275,7 @@ class Faults:
         return bool(streams)
 
     def _half_open(self) -> bool:
-        """Some connections carry nothing any more, and nobody is told."""
+        """Some connections carry nothing any more, without a notice to either end."""
         streams = [stream for stream in self._cluster.network.streams if self._rng.random() < 0.15]
         for stream in streams:
             stream.is_half_open = stream.other.is_half_open = True

@@ -230,7 +230,7 @@ class SimStream:
             self.handler.closed(why)
 
     def break_now(self, why: str) -> None:
-        """This end is told that the connection broke; what was under way in either direction is lost."""
+        """This end gets the broken connection; what was under way in either direction is lost."""
         self._under_way.clear()
         if not self.is_closed and self.process.is_alive:
             self.process.after(0, self._gone, why)
@@ -317,7 +317,7 @@ class SimNetwork:
         near.handler.opened(near)
 
     def process_died(self, process: Process, *, with_power: bool) -> None:
-        """All its connections end; with the power no peer is told."""
+        """All its connections end; after a power loss no peer gets a notice."""
         for stream in [stream for stream in self.streams if stream.process is process]:
             if with_power:
                 stream.vanish()

@@ -64,7 +64,7 @@ class Plan:
     duration_us: int
     gap_us: int  # between faults, on average
     kinds: tuple[str, ...]
-    epoch_entries_max: int  # in an epoch history; with few ones stretches come soon
+    epoch_entries_max: int  # in an epoch history; with few entries, merging comes soon
     quiet_us: int = 600 * SECOND  # within which the cluster must have come to rest at the end
     is_impatient: bool = False  # ends with the first broken promise
 

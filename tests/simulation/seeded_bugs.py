@@ -116,7 +116,7 @@ BUGS = (
     Bug("unsynced replicas are not noted",
         Text(UnsyncedReplicas.note, "self._save({**self.slaves, broker_id: address})", "pass"),
         ("story lose power while the slave is dead",)),
-    Bug("slaves of a fenced epoch are told to truncate", Seam(TailRecovery.fenced_for, gives("")),
+    Bug("slaves truncate although the epoch is fenced", Seam(TailRecovery.fenced_for, gives("")),
         ("story lose power while the slave is dead",)),
     # -- roles
     Bug("the role is not kept on the disk", Seam(RoleFile.save, does_nothing),

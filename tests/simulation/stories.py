@@ -1,6 +1,6 @@
 """Stories: faults at chosen moments, where drawing them would take thousands of seeds.
 
-Each is told to a cluster in the place of a plan's faults; the checkers look as always. What a story asserts by itself
+Each runs on a cluster in place of a plan's faults; the checkers look as always. What a story asserts by itself
 it says as a violation.
 """
 
@@ -31,7 +31,7 @@ GROUP = "G-of-the-story"
 SOON_US = 30 * SECOND
 LOOK_US = 5 * MS
 SENDS_TO_LOSE = 20
-LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what a feed sends a turn
+LARGE_COUNT, LARGE_BYTES = 250, 30_000  # several times what an HaConnection sends a turn
 
 
 class Stage:
@@ -84,7 +84,7 @@ class Stage:
         ]
 
     def silence(self, port: str) -> None:
-        """The slave's connections to the master's ``port`` carry nothing any more, and nobody is told."""
+        """The slave's connections to the master's ``port`` carry nothing any more, without a notice to either end."""
         self.cluster.history.faults["half-open connections"] += 1
         for stream in self.streams(port):
             stream.is_half_open = stream.other.is_half_open = True
@@ -398,10 +398,10 @@ def tell(name: str, *, tracing: bool = False) -> Report:
     """Simulates a story. Raises KeyError for a name that none has."""
     story = STORIES[name]
 
-    async def told(cluster: Cluster) -> None:
+    async def run(cluster: Cluster) -> None:
         stage = Stage(cluster)
         if await stage.until(stage.follows, "a slave that follows"):
             await stage.make_group()
             await story(stage)
 
-    return simulate(0, tracing=tracing, plan=plan_of(name), story=told)
+    return simulate(0, tracing=tracing, plan=plan_of(name), story=run)

@@ -1,4 +1,4 @@
-"""The clusters that stories are told to."""
+"""The plans of the clusters that stories run on."""
 
 from __future__ import annotations
 

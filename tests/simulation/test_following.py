@@ -22,7 +22,7 @@ def spans_around(trouble: Trouble) -> tuple[list[Span], int]:
     found: list[Span] = []
     happened_us = 0
 
-    async def told(cluster: Cluster) -> None:
+    async def run(cluster: Cluster) -> None:
         nonlocal happened_us
         stage = Stage(cluster)
         await stage.until(stage.follows, "a slave that follows")
@@ -33,7 +33,7 @@ def spans_around(trouble: Trouble) -> tuple[list[Span], int]:
         await stage.wait(LONG_US)
         found.extend(cluster.followings.of(stage.slave))
 
-    report = simulate(0, plan=usual_plan(), story=told)
+    report = simulate(0, plan=usual_plan(), story=run)
     assert not report.violations
     return found, happened_us
 

@@ -60,7 +60,7 @@ def test_a_worker_thread_has_no_loop() -> None:
     assert seen == [None, loop]
 
 
-def test_an_error_in_a_call_is_told_and_ends_nothing() -> None:
+def test_an_error_in_a_call_is_kept_and_ends_nothing() -> None:
     world = World()
     loop, seen = world.loop("a"), list[int]()
     with own_running_loop():

@@ -14,7 +14,7 @@ ADDRESS = "10.0.0.2:80"
 
 
 class End:
-    """Records what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.stream: Stream | None = None
@@ -222,7 +222,7 @@ def test_a_paused_process_gets_everything_when_it_goes_on() -> None:
 
 
 @pytest.mark.parametrize("is_far", [False, True])
-def test_a_dead_process_is_told_nothing(is_far: bool) -> None:
+def test_a_dead_process_gets_nothing(is_far: bool) -> None:
     pair = Pair()
     process, end = (pair.far_process, pair.far) if is_far else (pair.near_process, pair.near)
     pair.write(b"x")

@@ -111,7 +111,7 @@ class WaitingAnswers:
         self._copies.check()
 
     def sync_failed(self, remark: str) -> None:
-        """Refuse what waits for an fsync that failed (FLUSH_DISK_TIMEOUT): it is stored, but stays hidden."""
+        """Refuse what waits for an fsync that failed (FLUSH_DISK_TIMEOUT): it is stored, but stays unconfirmed."""
         self._sync_wanted = 0
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:

@@ -1,4 +1,4 @@
-"""TailRefill: a master's log gets back what its slaves still have of its lost tail, before it takes new records."""
+"""TailRefill: a master's log gets back the end that it lost and its slaves have, before it takes new records."""
 
 from __future__ import annotations
 

@@ -79,5 +79,7 @@ class Asking:
             return Command(14, remark="it is becoming the master")
         if address not in self.brokers:
             return f"no connection to {address}"
-        told = self.brokers[address]
-        return Command(3, remark="not supported") if told is None else Command(0, body=msgspec.json.encode(told))
+        reported = self.brokers[address]
+        return (
+            Command(3, remark="not supported") if reported is None else Command(0, body=msgspec.json.encode(reported))
+        )

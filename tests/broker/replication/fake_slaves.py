@@ -1,4 +1,4 @@
-"""Slaves that a test moves by hand, in the place of a master's feeds."""
+"""Slaves that a test moves by hand, in place of a master's HaService."""
 
 from __future__ import annotations
 

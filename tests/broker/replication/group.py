@@ -1,4 +1,4 @@
-"""A master and slaves on files in memory: stores, feeds and links without the rest of a broker."""
+"""A master and slaves on files in memory: stores, HaServices and HaClients without the rest of a broker."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_an_epoch_that_wrote_nothing_is_forgotten() -> None:
     assert ONE.begin(10, "b").begin(10, "c") == EpochHistory((EpochEntry(1, 0, "a"), EpochEntry(3, 10, "c")))
 
 
-def test_a_cut_log_claims_no_epoch_behind_its_end() -> None:
+def test_a_truncated_log_claims_no_epoch_after_its_end() -> None:
     epoch_history = ONE.begin(10, "b").begin(20, "c")
     assert epoch_history.truncate(20) == epoch_history
     assert epoch_history.truncate(19) == ONE.begin(10, "b")
@@ -44,7 +44,7 @@ def many(count: int) -> list[EpochHistory]:
 
 
 def test_so_many_epochs_are_kept() -> None:
-    """With one more, two of the older half become a stretch, those that wrote least."""
+    """With one more, two neighbors of the older half are merged, those with the fewest bytes."""
     epoch_history = ONE
     for number in range(1, ENTRIES_MAX):
         epoch_history = epoch_history.begin(number * 10 - (number == 70), f"{number}")
@@ -68,7 +68,7 @@ def test_of_ever_so_many_the_first_and_the_newest_ones_stay() -> None:
 
 
 def test_a_slave_that_was_away_for_ever_so_long_gets_little_again() -> None:
-    """Whenever it went: it shares what was before the stretch that it went in."""
+    """Whenever it went: it shares what was before the merged entry that its log ends in."""
     lives = many(5 * ENTRIES_MAX)
     epoch_history, end = lives[-1], 50 * ENTRIES_MAX
     for number, then in enumerate(lives):
@@ -174,7 +174,7 @@ def look_at_common_points(history: list[tuple[int, str, int, int]]) -> None:
 
 
 def follow(slave: Log, master: Log, size: int) -> None:
-    """Cuts what differs, then copies ``size`` bytes; from slaves too, which PyMQ refuses."""
+    """Truncates what differs, then copies ``size`` bytes; from slaves too, which PyMQ refuses."""
     common = common_point(master.epoch_history, len(master.writers), slave.epoch_history, len(slave.writers))
     if slave.writers and not common.is_known:
         return

@@ -44,7 +44,7 @@ def test_what_everybody_has_is_forgotten() -> None:
         times.note(number * 100, number)
     times.forget_below(5)
     assert times.age_ms(5, 1000) == 400
-    assert times.age_ms(0, 1000) == 500, "nobody asks any more; the oldest mark left is told"
+    assert times.age_ms(0, 1000) == 500, "the age is that of the oldest mark left"
 
 
 @given(st.integers(1, 3 * MARKS_MAX))

@@ -65,7 +65,7 @@ def test_a_topic_made_again_keeps_its_new_messages() -> None:
     delete(pair)
     pair.slave.parts.store.delete_topics_below({"T": pair.slave.parts.store.physical_max_offset})
     make(pair)
-    put_both(pair, "T", 2)  # the slave had the new records before it was told of the deletion
+    put_both(pair, "T", 2)  # the slave had the new records before it knew of the deletion
     pair.run(500)
     assert queue(pair) == (0, 2) and pair.slave.parts.metadata.topics.get("T") is not None
 
@@ -157,7 +157,7 @@ def test_a_slave_delivers_nothing() -> None:
     assert pair.slave.parts.messages.delays.next_due_ms() is None
 
 
-def test_the_first_message_of_a_topic_made_again_is_there_whenever_the_deletion_is_told() -> None:
+def test_the_first_message_of_a_topic_made_again_is_there_whenever_the_deletion_comes() -> None:
     pair = joined_pair()
     for _ in range(2):
         pair.master.put("T", b"old")

@@ -84,7 +84,7 @@ def test_one_that_does_not_answer_is_warned_of(caplog: pytest.LogCaptureFixture)
     assert THEIRS in caplog.text
 
 
-def test_holders_of_a_lost_tail_are_asked_though_nobody_lists_them() -> None:
+def test_unsynced_replicas_are_asked_even_if_no_name_server_has_them() -> None:
     group = Machines(1)
     group.put(b"1", b"2")
     group.copy(FIRST)

@@ -17,7 +17,7 @@ from tests.broker.world import ROOT, World
 
 
 class HaService:
-    """Slaves as they are told; each has the log up to its acked offset."""
+    """Slaves as a status shows them; each has the log up to its ack_offset."""
 
     def __init__(self, *slaves: SlaveState) -> None:
         self.slaves = slaves
@@ -83,7 +83,7 @@ def test_what_slaves_lack_is_counted_by_the_queues_also_for_those_that_are_gone(
     assert [slave.lag_messages for slave in after] == [4, 2]
     end = world.parts.store.physical_max_offset
     assert [slave.lag_bytes for slave in after] == [end - placed[7].physical_offset, end - placed[9].physical_offset]
-    assert gone.lag_bytes == 1  # what the feeds keep is theirs
+    assert gone.lag_bytes == 1  # the HaService's own state stays
     assert [one.addr for one in report.ha_status().ha_connection_info] == ["a:1"]
 
 
@@ -138,7 +138,7 @@ def test_epoch_history_and_troubles_are_asked_each_time() -> None:
     assert report.status().problem == ""
 
 
-def test_cuts_are_read_once_and_a_record_that_can_t_be_read_is_a_problem() -> None:
+def test_truncations_are_read_once_and_a_record_that_can_t_be_read_is_a_problem() -> None:
     world = World()
     state: dict[str, Any] = {
         "start": 5,
@@ -204,10 +204,10 @@ def test_every_figure_is_documented() -> None:
     assert not [key for key in both if f"`{key}`" not in text]
 
 
-def test_who_was_sent_away_lacks_nothing_that_could_be_told() -> None:
+def test_a_rejected_peer_has_no_lag() -> None:
     world = World()
     world.put("orders", b"x")
-    stray = SlaveState(address="10.0.0.9:1", broker_id=3, state="refused", problem="another cluster")
-    status = report_of(world, Role(0), HaService(stray)).status()
+    rejected = SlaveState(address="10.0.0.9:1", broker_id=3, state="refused", problem="another cluster")
+    status = report_of(world, Role(0), HaService(rejected)).status()
     assert [(slave.lag_bytes, slave.lag_messages, slave.lag_ms) for slave in status.slaves] == [(-1, -1, -1)]
-    assert report_of(world, Role(0), HaService(stray)).figures()["pymqSlaves"] == "0"
+    assert report_of(world, Role(0), HaService(rejected)).figures()["pymqSlaves"] == "0"

@@ -1,4 +1,4 @@
-"""A promoted slave serves what its log has, also of topics it was not told of in time."""
+"""A promoted slave serves what its log has, also of topics that were not copied in time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_deleted_topic_stays_deleted() -> None:
 
 @pytest.mark.parametrize("role", [Role(0), Role(1)])
 def test_others_make_none(role: Role) -> None:
-    """A master that starts again had saved its topics before it answered; a slave is told of them."""
+    """A master that starts again had saved its topics before it answered; a slave copies them."""
     world = World()
     world.put("New", b"1")
     world.parts.close()

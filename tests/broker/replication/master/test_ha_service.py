@@ -126,13 +126,13 @@ def test_confirmed_is_what_so_many_have(cable: Cable, clock: ManualClock) -> Non
     master = Master(cable, clock)
     master.put(b"one", b"two", b"three")
     end = master.store.physical_max_offset
-    told: list[int] = []
-    master.ha_service.add_ack_listener(lambda: told.append(master.ha_service.offset_acked_by(1)))
+    reported: list[int] = []
+    master.ha_service.add_ack_listener(lambda: reported.append(master.ha_service.offset_acked_by(1)))
     one, two = Peer(cable, 0), Peer(cable, 0)
     one.report(100)
     two.report(end)
     assert [master.ha_service.offset_acked_by(copies) for copies in (0, 1, 2, 3)] == [end, end, 100, 0]
-    assert told[-1] == end
+    assert reported[-1] == end
     two.stream.close()
     cable.settle()
     assert master.ha_service.offset_acked_by(1) == 100
@@ -166,7 +166,7 @@ def test_a_slave_ahead_gets_heartbeats_alone_and_counts_for_nothing(cable: Cable
     assert (master.ha_service.offset_acked_by(1), master.ha_service.in_sync_count) == (0, 0)
 
 
-def test_a_slave_behind_the_oldest_byte_is_told_to_begin_anew(cable: Cable, clock: ManualClock) -> None:
+def test_a_slave_behind_the_oldest_byte_has_to_start_empty(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     master.put(*(b"x" * 30_000 for _ in range(5)))
     master.store.sync()
@@ -195,7 +195,7 @@ def test_a_segment_that_is_deleted_under_a_slave(cable: Cable, clock: ManualCloc
     assert state.state == "gone"
 
 
-def test_reports_that_go_back_are_told(cable: Cable, clock: ManualClock) -> None:
+def test_reports_that_go_back_are_a_problem(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     master.put(b"one", b"two")
     end = master.store.physical_max_offset
@@ -216,7 +216,7 @@ def test_a_report_of_what_was_never_sent_ends_the_connection(cable: Cable, clock
     assert "reported offset 77, but was sent no more than 0" in master.ha_service.states()[0].problem
 
 
-def test_garbage_is_closed_and_told_once(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_garbage_is_closed_and_logged_once(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     master = Master(cable, clock)
     for _ in range(3):
         peer = Peer(cable)
@@ -360,7 +360,7 @@ def test_a_look_whether_somebody_listens_is_no_trouble(
     assert master.ha_service.states() == [] and not caplog.records
 
 
-def test_those_that_make_room_are_told_once_a_minute(
+def test_those_that_make_room_are_logged_once_a_minute(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = Master(cable, clock)
@@ -384,7 +384,7 @@ def test_of_those_that_are_gone_who_never_joined_is_forgotten_first(cable: Cable
     assert (states[0].broker_id, states[1].address) == (3, "10.0.1.1:1")
 
 
-def test_a_slave_s_coming_and_going_is_told_each_time(
+def test_a_slave_s_coming_and_going_is_logged_each_time(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -403,7 +403,7 @@ def test_a_slave_s_coming_and_going_is_told_each_time(
     ] * 2
 
 
-def test_a_refused_joining_is_told_and_shown(
+def test_a_refused_join_request_is_logged_and_shown(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = Master(cable, clock)
@@ -427,7 +427,7 @@ def test_a_slave_that_is_refused_when_it_returns_stays_gone(cable: Cable, clock:
     assert [(state.state, state.problem) for state in master.ha_service.states()] == [("gone", "digests differ")]
 
 
-def test_a_joining_that_can_not_be_read_is_told(
+def test_a_join_request_that_can_not_be_read_is_logged(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = Master(cable, clock)
@@ -446,7 +446,7 @@ def test_a_slave_that_moved_to_another_machine_is_back(cable: Cable, clock: Manu
     assert master.ha_service.are_all_there
 
 
-def test_slaves_without_an_id_are_told_apart_by_their_hosts(cable: Cable, clock: ManualClock) -> None:
+def test_slaves_without_an_id_are_distinguished_by_their_hosts(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     for number in (1, 2):
         peer = Peer(cable)
@@ -485,7 +485,7 @@ def test_who_went_is_shown_until_it_is_back_but_not_for_ever(cable: Cable, clock
     assert [state.broker_id for state in master.ha_service.states()].count(5) == 1
 
 
-def test_lag_is_told_in_bytes_and_time(cable: Cable, clock: ManualClock) -> None:
+def test_lag_is_shown_in_bytes_and_time(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     peer = Peer(cable, 0)
     master.put(b"one")

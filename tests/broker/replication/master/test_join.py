@@ -90,12 +90,12 @@ def test_a_log_that_ends_with_the_oldest_byte_goes_on_when_its_epoch_history_is_
     assert "nothing is left to compare" in refusal(slave(100_000, EpochHistory()), master(start=100_000)).remark
 
 
-def test_a_divergent_tail_is_cut_at_the_common_point() -> None:
+def test_a_divergent_tail_is_truncated_at_the_common_point() -> None:
     assert decide(slave(180_000), master()) == 150_000
     assert decide(slave(180_000, FIRST.begin(120_000, "z")), master()) == 120_000
 
 
-def test_a_slave_of_a_newer_master_is_never_cut_for_an_older_one() -> None:
+def test_a_slave_of_a_newer_master_is_never_truncated_for_an_older_one() -> None:
     newer = SECOND.begin(240_000, "c")
     for request in (slave(245_000, newer), slave(200_000, newer), slave(0, newer)):
         error = refusal(request, master())
@@ -103,19 +103,19 @@ def test_a_slave_of_a_newer_master_is_never_cut_for_an_older_one() -> None:
             assert word in error.remark
 
 
-def test_a_log_ahead_of_its_master_in_the_same_epoch_is_cut() -> None:
+def test_a_log_ahead_of_its_master_in_the_same_epoch_is_truncated() -> None:
     assert decide(slave(260_000, SECOND), master()) == 250_000
 
 
-def test_nothing_is_cut_when_nothing_would_be_left_to_go_on_from() -> None:
+def test_nothing_is_truncated_when_nothing_would_be_left_to_go_on_from() -> None:
     assert "equal up to 150000 only" in refusal(slave(280_000), master(start=200_000)).remark
     assert "the slave's begins at 160000" in refusal(slave(180_000, log_start=160_000), master()).remark
 
 
 def test_other_bytes_are_refused_with_and_without_epoch_history() -> None:
     for epoch_history in (FIRST, EpochHistory()):
-        error = refusal(slave(120_000, epoch_history, tail_digest="feed"), master())
-        assert "the 20000 bytes before offset 120000 differ: digest feed on the slave, 120000-20000 here" in str(error)
+        error = refusal(slave(120_000, epoch_history, tail_digest="beef"), master())
+        assert "the 20000 bytes before offset 120000 differ: digest beef on the slave, 120000-20000 here" in str(error)
 
 
 def test_logs_without_epoch_history_are_compared_by_their_ends() -> None:

@@ -1,4 +1,4 @@
-"""Strays: shown while they keep coming, and never more than a few."""
+"""RejectedPeers: shown while they keep coming, and never more than a few."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_one_is_shown_for_a_minute_after_it_came_last() -> None:
     assert rejected_peers.states() == []
 
 
-def test_who_is_a_slave_now_is_no_stray() -> None:
+def test_a_slave_is_no_rejected_peer() -> None:
     rejected_peers = RejectedPeers(ManualClock())
     rejected_peers.note(3, "10.0.0.3:10911", "another cluster")
     rejected_peers.note(-1, "10.0.0.3:40001", "garbage")

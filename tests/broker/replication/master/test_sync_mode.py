@@ -246,7 +246,7 @@ def test_a_slave_that_left_meanwhile() -> None:
     assert "0 of 1 slaves are in sync (inSyncReplicas 2)" in (frame.remark or "")
 
 
-def test_the_disk_is_told_first_when_both_are_late() -> None:
+def test_the_answer_names_the_disk_when_both_are_late() -> None:
     world, _ = opened(flushDiskType="SYNC_FLUSH", syncFlushTimeout="3000")
     Threads.of(world)
     peer = commit_one(world, 1)
@@ -313,7 +313,7 @@ def test_when_the_last_slave_leaves_what_waits_is_let_go_where_that_is_allowed()
     assert codes(peer) == [[0]] and bodies(world) == [b"1"] and world.parts.replication.sync_mode.is_degraded
 
 
-def test_going_without_slaves_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_degraded_mode_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     world, slaves = opened(enableAutoInSyncReplicas="true")
     caplog.set_level("INFO", logger="pymq.broker.replication.master.sync_mode")
     commit_one(world, 1)
@@ -494,16 +494,16 @@ def test_answers_that_wait_leave_in_the_order_of_the_log(seed: int) -> None:
     assert [frame.opaque for frame in peer.frames] == list(range(100))
 
 
-def test_who_waits_for_slaves_is_told_once() -> None:
+def test_a_callback_for_confirmed_messages_runs_once() -> None:
     world, slaves = opened()
-    told: list[int] = []
-    world.parts.messages.waiting_answers.when_confirmed(lambda: told.append(1))
-    assert told == [1], "nothing waits"
+    reported: list[int] = []
+    world.parts.messages.waiting_answers.when_confirmed(lambda: reported.append(1))
+    assert reported == [1], "nothing waits"
     commit_one(world, 1)
     commit_one(world, 2)
-    world.parts.messages.waiting_answers.when_confirmed(lambda: told.append(2))
+    world.parts.messages.waiting_answers.when_confirmed(lambda: reported.append(2))
     slaves.ack(offset=world.parts.store.physical_max_offset - 1)
-    assert told == [1]
+    assert reported == [1]
     slaves.ack()
     slaves.ack()
-    assert told == [1, 2]
+    assert reported == [1, 2]

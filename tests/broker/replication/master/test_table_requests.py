@@ -65,11 +65,11 @@ def answer(peer: FakePeer) -> MetadataTables:
 
 
 @pytest.mark.parametrize("known", [{}, {"t": "s.1"}, {"t": "other.0"}])
-def test_what_differs_is_told_at_once(known: dict[str, str]) -> None:
+def test_what_differs_is_answered_at_once(known: dict[str, str]) -> None:
     setup = Setup()
-    told = answer(setup.ask(known=known))
-    assert told.versions == KNOWN and bytes(told.tables["t"]) == b'{"m":{}}' and told.held_ms == 0
-    assert told.log_end == 1000 and setup.requests.held_count == 0
+    reported = answer(setup.ask(known=known))
+    assert reported.versions == KNOWN and bytes(reported.tables["t"]) == b'{"m":{}}' and reported.held_ms == 0
+    assert reported.log_end == 1000 and setup.requests.held_count == 0
 
 
 def test_what_is_equal_waits_for_a_change_and_goes_at_the_end_of_its_turn() -> None:
@@ -82,8 +82,8 @@ def test_what_is_equal_waits_for_a_change_and_goes_at_the_end_of_its_turn() -> N
     setup.requests.tick()
     assert not peer.answers
     setup.requests.end_turn()
-    told = answer(peer)
-    assert told.versions == {"t": "s.1"} and told.held_ms == 700
+    reported = answer(peer)
+    assert reported.versions == {"t": "s.1"} and reported.held_ms == 700
     assert setup.requests.held_count == 0
 
 
@@ -140,7 +140,7 @@ def test_so_many_are_held_and_no_more() -> None:
     assert setup.requests.held_count == HELD_COUNT_MAX
 
 
-def test_a_log_that_grows_is_told_to_the_byte() -> None:
+def test_a_log_that_grows_is_answered_to_the_byte() -> None:
     setup = Setup()
     peer = setup.ask()
     setup.log.physical_max_offset += HELD_LOG_BYTES - 1
@@ -159,7 +159,7 @@ def test_a_slave_that_is_gone_is_forgotten() -> None:
     assert setup.requests.held_count == 0 and not peer.answers
 
 
-def test_a_freeze_answers_all_and_holds_none() -> None:
+def test_a_write_fence_answers_all_and_holds_none() -> None:
     setup = Setup()
     peer = setup.ask()
     setup.is_fenced = True

@@ -1,4 +1,4 @@
-"""Census: whoever is registered is asked, once, and whatever they answer gives one picture."""
+"""GroupProbe: each registered broker is asked once, and all answers together give one picture."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_member_speaks_for_itself_and_we_are_not_asked() -> None:
     assert (third.registered_id, third.broker_id, third.epoch, third.answered) == (2, 2, 0, True)
 
 
-def test_who_is_away_is_told_as_such() -> None:
+def test_a_member_that_is_away_is_in_the_result() -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 0}}
     assert take(network, NAMESRV, OTHER_NAMESRV) == [Member(THEIRS, 0, answered=False)]
@@ -101,4 +101,4 @@ def test_what_a_name_server_says_again_is_not_read_again(monkeypatch: pytest.Mon
     network.registered = {}
     assert look(NAMESRV) == {}
     look(OTHER_NAMESRV)
-    assert NAMESRV not in group_probe._heard  # those of today are remembered, no others
+    assert NAMESRV not in group_probe._heard  # only the present name servers' answers are kept

@@ -156,7 +156,7 @@ def test_one_group_probe_at_a_time() -> None:
     assert len(setup.network.waiting) == 1
 
 
-def test_a_rival_is_told_until_it_is_gone() -> None:
+def test_a_second_master_is_reported_until_it_is_gone() -> None:
     setup = Setup(Role(0))
     setup.group(theirs=(THEIRS, 0, 3))
     setup.after(MONITOR_PERIOD_MS)
@@ -196,7 +196,7 @@ def test_a_slave_does_not_call_itself_a_master() -> None:
     assert setup.after(1) == []
 
 
-def test_a_refused_registration_is_told_and_looked_into_at_once() -> None:
+def test_a_refused_registration_is_a_trouble_and_looked_into_at_once() -> None:
     setup = Setup(Role(0))
     setup.group(theirs=(THEIRS, 0, 4))
     setup.master_monitor.note_refused(f"{THEIRS} is master")
@@ -267,7 +267,7 @@ def test_a_slave_whose_id_is_about_to_be_left_waits_for_that() -> None:
 
 
 def test_the_old_master_waits_for_its_successor_s_id_until_the_promotion_must_have_failed() -> None:
-    """It is a slave already, and the other one has not been told to become the master yet."""
+    """It is a slave already, and the other one does not know yet that it becomes the master."""
     setup = Setup(Role(1, master_address=THIRD))
     setup.group(third=(THIRD, 1, 4))
     setup.master_monitor.note_refused(f"{THIRD} is slave 1")

@@ -1,4 +1,4 @@
-"""What a broker does and refuses when it is told to change its role."""
+"""Requests to change a broker's role: what it does, and what it refuses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def slave(**ha_client: object) -> World:
     return world
 
 
-def test_a_frozen_master_takes_no_writes_until_it_is_resumed() -> None:
+def test_a_fenced_master_takes_no_writes_until_it_is_resumed() -> None:
     world = World()
     Caller(world)
     world.put("TBW102")
@@ -49,14 +49,14 @@ def test_a_frozen_master_takes_no_writes_until_it_is_resumed() -> None:
 
 
 @pytest.mark.parametrize("fence_ms", [-1, 0, FENCE_MS_MAX + 1])
-def test_a_freeze_has_limits(fence_ms: int) -> None:
+def test_a_write_fence_has_limits(fence_ms: int) -> None:
     world = World()
     remark = refused(world, action="fence", fence_ms=fence_ms)
     assert str(fence_ms) in remark and str(FENCE_MS_MAX) in remark
     order(world, action="fence", fence_ms=FENCE_MS_MAX)
 
 
-def test_a_frozen_master_steps_down() -> None:
+def test_a_fenced_master_steps_down() -> None:
     world = World()
     order(world, action="fence", fence_ms=1000)
     order(world, action="step_down", broker_id=2, master_address=THEIRS)

@@ -42,7 +42,7 @@ class FakeSteps:
         self._do("close")
 
     async def truncate(self, end: int, why: str) -> None:
-        self._do("cut", end)
+        self._do("truncate", end)
 
     async def save(self, record: RoleRecord) -> None:
         self._do("save", f"{record.broker_id}{' begins' if record.begins_epoch else ''}")
@@ -79,11 +79,11 @@ def test_a_slave_becomes_master() -> None:
     assert not switch.is_changing
 
 
-def test_a_master_becomes_slave_and_its_log_is_cut_once_the_role_is_on_the_disk() -> None:
+def test_a_master_becomes_slave_and_its_log_is_truncated_once_the_role_is_on_the_disk() -> None:
     switch, steps, _ = setup(0)
     switch.ask(STEP_DOWN)
     asyncio.run(switch.run())
-    assert steps.done == ["refuse", "withdraw", "close", "save 2", "cut 500", "open 2", "announce"]
+    assert steps.done == ["refuse", "withdraw", "close", "save 2", "truncate 500", "open 2", "announce"]
 
 
 def test_one_change_at_a_time() -> None:
@@ -120,16 +120,16 @@ def test_a_promotion_that_fails_leaves_the_old_role_or_the_new_one(fails_at: str
 
 
 @pytest.mark.parametrize(
-    ("fails_at", "starts_as", "is_cut"),
-    [("close", 0, False), ("save 2", 0, False), ("cut", 2, False), ("open", 2, True)],
+    ("fails_at", "starts_as", "is_truncated"),
+    [("close", 0, False), ("save 2", 0, False), ("truncate", 2, False), ("open", 2, True)],
 )
-def test_a_log_is_never_cut_while_the_disk_says_master(fails_at: str, starts_as: int, is_cut: bool) -> None:
+def test_a_log_is_never_truncated_while_the_disk_says_master(fails_at: str, starts_as: int, is_truncated: bool) -> None:
     switch, steps, _ = setup(0, fails_at)
     switch.ask(STEP_DOWN)
     with pytest.raises(StoreError):
         asyncio.run(switch.run())
     assert role_at_start(steps.saved, 0).role.broker_id == starts_as
-    assert ("cut 500" in steps.done) == is_cut
+    assert ("truncate 500" in steps.done) == is_truncated
 
 
 def test_what_kind_of_master_a_group_has_is_noted_once_and_kept() -> None:

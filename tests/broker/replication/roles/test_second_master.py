@@ -17,8 +17,8 @@ from tests.broker.replication.asking import OURS, THEIRS, THIRD, status
 
 
 def member(address: str, broker_id: int, epoch: int = 0, registered_id: int | None = None, **fields: object) -> Member:
-    told = status(address, broker_id, epoch, **fields)
-    return Member(address, broker_id if registered_id is None else registered_id, answered=True, status=told)
+    reported = status(address, broker_id, epoch, **fields)
+    return Member(address, broker_id if registered_id is None else registered_id, answered=True, status=reported)
 
 
 def epoch_history(epoch: int = 3, epoch_id: str = "b" * 16) -> EpochHistory:
@@ -97,7 +97,7 @@ def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_h
     [member(THEIRS, 0, 3), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
     ids=["same epoch", "without an epoch history", "RocketMQ's"],
 )
-def test_a_master_that_can_not_be_overruled_is_a_rival(other: Member) -> None:
+def test_a_master_that_can_not_be_overruled_is_a_second_master(other: Member) -> None:
     findings = found(other)
     assert findings.step_down is None
     for word in (OURS, THEIRS, "broker-a", "stop one"):

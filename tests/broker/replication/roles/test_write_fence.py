@@ -1,4 +1,4 @@
-"""Freeze: writes rest, everything else goes on, and it ends by itself."""
+"""WriteFence: writes are refused, everything else goes on, and it ends by itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_it_ends_by_itself() -> None:
     assert world.parts.store.is_writable
 
 
-def test_nobody_freezes_longer_than_the_limit() -> None:
+def test_a_write_fence_has_a_limit() -> None:
     world = World()
     world.parts.replication.write_fence.begin(FENCE_MS_MAX + 1, "x")
     world.clock.advance(FENCE_MS_MAX)

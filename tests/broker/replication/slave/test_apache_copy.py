@@ -92,7 +92,7 @@ def test_the_timer_s_check_point_is_taken_once_what_it_calls_delivered_is_here()
     assert file.load()["lastReadTimeMs"] == 2000 and pair.copy.problem == ""
 
 
-def test_a_timer_s_check_point_that_can_not_be_read_or_saved_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_timer_s_check_point_that_can_not_be_read_or_saved_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     pair, apache = apache_pair()
     apache.timer_check = b"\0" * 31
     pair.run(ROUND_MS)
@@ -147,7 +147,7 @@ def test_delay_levels_wait_for_the_log() -> None:
     assert pair.slave.parts.messages.delays.offsets() == {1: 2}
 
 
-def test_delay_levels_are_not_taken_when_the_log_s_end_is_not_told() -> None:
+def test_delay_levels_are_not_taken_when_the_log_s_end_is_unknown() -> None:
     pair, apache = apache_pair()
     apache.log_end = -5
     pair.run(1000)
@@ -235,7 +235,7 @@ def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:
 
 @pytest.mark.parametrize("code", [Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET])
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"offsetTable":7}'])
-def test_nonsense_is_told_and_asked_for_again(code: int, body: str) -> None:
+def test_nonsense_is_a_problem_and_asked_for_again(code: int, body: str) -> None:
     pair, apache = apache_pair()
     good = apache.bodies[code]
     apache.bodies[code] = body

@@ -205,7 +205,7 @@ def test_who_followed_for_a_while_begins_with_short_pauses(
     assert (pause_ms <= RETRY_MIN_MS + STEP_MS) if is_soon else (pause_ms >= RETRY_MAX_MS // 2)
 
 
-def test_a_refusal_is_told_and_tried_again_slowly(cable: Cable, clock: ManualClock) -> None:
+def test_a_refusal_is_shown_and_tried_again_slowly(cable: Cable, clock: ManualClock) -> None:
     Master(cable, clock)
     slave = Slave(cable, clock, brokerClusterName="other")
     slave.ha_client.note_master(MASTER, MASTER_HA)
@@ -237,7 +237,7 @@ def test_one_id_is_one_slave_while_it_lives(cable: Cable, clock: ManualClock) ->
     assert second.ha_client.is_following
 
 
-def test_a_log_ahead_in_the_same_epoch_is_cut(cable: Cable, clock: ManualClock) -> None:
+def test_a_log_ahead_in_the_same_epoch_is_truncated(cable: Cable, clock: ManualClock) -> None:
     """The master lost the end of its log with the power, and began another epoch."""
     master = Master(cable, clock)
     slave = following(cable, clock, master)
@@ -346,7 +346,7 @@ def test_heartbeats_keep_both_sides_together(cable: Cable, clock: ManualClock) -
     assert slave.ha_client.state().last_heard_ms > clock.now_ms() - 6000
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(cable: Cable, clock: ManualClock) -> None:
+def test_a_full_disk_is_shown_and_nothing_is_lost(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
 

@@ -54,13 +54,13 @@ def test_an_empty_log_goes_on_where_the_master_says(start: int) -> None:
 
 
 @pytest.mark.parametrize("start", [1000, 1700, 2000])
-def test_a_log_goes_on_at_its_end_or_is_cut_within(start: int) -> None:
+def test_a_log_continues_at_its_end_or_is_truncated_within(start: int) -> None:
     outcome = answered(1000, 2000, start=start, token=TOKEN if start == 2000 else NO_TOKEN)
     assert isinstance(outcome, Joined) and outcome.start == start
 
 
 @pytest.mark.parametrize("start", [0, 999, 2001])
-def test_no_log_is_cut_before_its_begin_or_goes_on_behind_its_end(start: int) -> None:
+def test_no_log_is_truncated_before_its_begin_or_goes_on_after_its_end(start: int) -> None:
     assert f"would continue at {start}, but our log goes from 1000 to 2000" in refused(1000, 2000, start=start)
 
 
@@ -108,7 +108,7 @@ def test_at_their_limits_they_are() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b'{"token":-1,"haAddress":"\xff","start":0}', b'{"other":' + b"[" * 100_000]
 )
-def test_what_can_not_be_read_is_told(body: bytes) -> None:
+def test_an_unreadable_answer_is_refused(body: bytes) -> None:
     outcome = outcome_of(Command(ResponseCode.SUCCESS, body=body))
     assert isinstance(outcome, NotJoined)
     assert "can't be read: not a JoinAnswer" in outcome.why

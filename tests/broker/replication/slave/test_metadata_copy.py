@@ -113,7 +113,7 @@ def test_a_change_goes_with_the_turn_it_was_made_in() -> None:
     assert pair.slave.parts.metadata.topics.get("T") is not None and pair.copy.age_ms == 0
 
 
-def test_what_changes_all_the_time_is_told_once_an_interval() -> None:
+def test_constant_changes_are_copied_once_an_interval() -> None:
     pair = Pair(slaveSyncInterval=500)
     make_topic(pair.master, "T")
     make_group(pair.master, "g")
@@ -128,8 +128,8 @@ def test_what_changes_all_the_time_is_told_once_an_interval() -> None:
     assert 18 <= pair.network.code_counts[Code.PYMQ_COPY_METADATA] <= 20
 
 
-def test_while_the_master_is_frozen_the_slave_asks_at_each_interval() -> None:
-    """A promotion waits for tables that were asked for since the freeze."""
+def test_while_the_master_is_fenced_the_slave_asks_at_each_interval() -> None:
+    """A promotion waits for tables that were asked for since the write fence."""
     pair = Pair()
     pair.run(5000)
     assert pair.network.held and pair.copy.age_ms > 0
@@ -168,7 +168,7 @@ def test_a_held_question_to_a_master_that_is_followed_no_more_is_given_up() -> N
     pair.ha_client.is_following = True
     pair.tick()
     pair.network.deliver()
-    assert pair.slave.parts.metadata.topics.get("T") is None, "what it was told comes too late"
+    assert pair.slave.parts.metadata.topics.get("T") is None, "the answer comes too late"
     pair.run(400)
     assert pair.slave.parts.metadata.topics.get("T") is not None and pair.copy.problem == ""
     assert len(pair.network.held) == 1, "the master keeps no more than one"
@@ -355,7 +355,7 @@ def test_a_slave_does_not_hand_out_its_copy() -> None:
         b'{"versions":{"topics":"1"},"tables":{"topics":{"topicConfigTable":{"T":{"topicName":"\xff"}}}}}',
     ],
 )
-def test_an_answer_that_makes_no_sense_is_told_and_asked_for_again(body: bytes) -> None:
+def test_an_unusable_answer_is_a_problem_and_asked_for_again(body: bytes) -> None:
     pair = Pair()
     make_topic(pair.master, "T")
     pair.copy.tick()

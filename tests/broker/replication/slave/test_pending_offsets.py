@@ -140,7 +140,7 @@ def test_the_master_s_offset_never_goes_back_by_one_that_comes_late() -> None:
     commit(pair, 3)
     pair.copy.tick()
     pair.network.answer_one()
-    pair.master.parts.metadata.cursors.commit("g", "T", 0, 4)  # after the slave was told 1, before its own commit comes
+    pair.master.parts.metadata.cursors.commit("g", "T", 0, 4)  # after the slave got 1, before its own commit comes
     pair.network.answer_all()
     assert pair.network.code_counts[Code.UPDATE_CONSUMER_OFFSET] == 1
     assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 4

@@ -1,4 +1,4 @@
-"""TableTaker: tables that speak of messages wait for the log, the rest does not; nonsense is told."""
+"""TableTaker: tables that refer to messages wait for the log, other tables don't; unusable ones are errors."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
         queueId=0, sysFlag=0, bornTimestamp=0, flag=0, properties="", reconsumeTimes=0, unitMode="false",
     )  # fmt: skip
     assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "nothing is stored" in why
-    told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
-    assert parts.replication.tail_recovery.fenced_for in told["problem"]
+    reported = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+    assert parts.replication.tail_recovery.fenced_for in reported["problem"]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
     assert ha_client is not None
     world.parts.replication.tail_recovery.was_clean = was_clean
     ha_client.has_caught_up = has_caught_up
-    told = Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
-    assert told["endInDoubt"] is is_in_doubt
+    reported = Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)
+    assert reported["endInDoubt"] is is_in_doubt
 
 
 def test_a_master_has_no_such_doubt() -> None:
@@ -95,7 +95,7 @@ def test_a_master_has_no_such_doubt() -> None:
     assert Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["endInDoubt"] is False
 
 
-def test_no_slave_is_told_to_cut_meanwhile() -> None:
+def test_no_slave_has_to_truncate_meanwhile() -> None:
     group = machines()
     slave = group.slaves[FIRST].parts
     opened_without(group, FIRST)
@@ -213,8 +213,12 @@ def test_the_status_shows_what_was_recovered() -> None:
     group = machines()
     start = group.master.parts.store.physical_max_offset
     group.begin()
-    told = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["recoveredTail"]
-    assert (told["start"], told["end"], told["sources"]) == (start, group.epoch_history.newest_start, [FIRST])
+    reported = Caller(group.master).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["recoveredTail"]
+    assert (reported["start"], reported["end"], reported["sources"]) == (
+        start,
+        group.epoch_history.newest_start,
+        [FIRST],
+    )
 
 
 def test_topics_that_were_lost_with_the_tail_are_made() -> None:
@@ -265,7 +269,7 @@ def test_what_a_new_slave_is_not_sent_is_on_the_disk_before_it_follows() -> None
     assert SEGMENT <= answer["start"] <= store.synced_offset
 
 
-def test_a_slave_s_own_tail_is_never_in_doubt() -> None:
+def test_a_slave_s_log_end_is_never_in_doubt() -> None:
     group = Machines(1)
     slave = group.slaves[FIRST]
     assert (

@@ -1,4 +1,4 @@
-"""A master's lost tail: who may give it, what is checked, and what a crash on the way leaves."""
+"""TailSearch: which members may return the end of a log, what is checked, and what a crash on the way leaves."""
 
 from __future__ import annotations
 
@@ -184,10 +184,10 @@ def test_what_is_damaged_at_its_source_is_not_taken(caplog: pytest.LogCaptureFix
 
     def damaged(address: str, request: Command, body: bytes) -> bytes:
         if address == FIRST and request.code == RequestCode.PYMQ_LIST_LOG_DIGESTS:
-            told = msgspec.json.decode(body, type=LogDigests)
-            if told.start == end:
-                told.digests = [""]
-            return msgspec.json.encode(told)
+            reported = msgspec.json.decode(body, type=LogDigests)
+            if reported.start == end:
+                reported.digests = [""]
+            return msgspec.json.encode(reported)
         return body
 
     group.spoil = damaged
@@ -298,9 +298,9 @@ def test_a_crash_at_any_point_is_made_good_by_the_next_start() -> None:
     first.master.parts.store.sync()
     first.put(*(b"%d" % number * 25_000 for number in range(5)))
     first.copy(FIRST)
-    frozen, kill_count = first.master.files.snapshot(), 0
+    snapshot, kill_count = first.master.files.snapshot(), 0
     for call_number in range(10_000):
-        first.recover(MemoryFiles.restored(random_loss(chance).of(frozen), now_ms=first.clock.now_ms))
+        first.recover(MemoryFiles.restored(random_loss(chance).of(snapshot), now_ms=first.clock.now_ms))
         calls = iter(range(call_number))
 
         def kill(call: str, path: str, calls: object = calls) -> None:

@@ -132,7 +132,7 @@ def test_who_can_t_be_dropped_now_is_later(caplog: pytest.LogCaptureFixture) -> 
     assert directory.unsynced().slaves == {}
 
 
-def test_a_file_that_is_no_such_list_is_told() -> None:
+def test_an_unusable_file_is_an_error() -> None:
     directory = Directory()
     JsonTable(directory.files, PATH).save({"slaves": {"one": FIRST}})
     with pytest.raises(StoreError, match="unsyncedReplicas"):

@@ -64,8 +64,8 @@ def test_what_slaves_lack() -> None:
 
 
 def test_who_was_sent_away_has_no_series_of_its_own() -> None:
-    stray = SlaveState(address="10.0.0.9:4711", state="refused", problem="garbage")
-    found = figures(master(stray))
+    rejected = SlaveState(address="10.0.0.9:4711", state="refused", problem="garbage")
+    found = figures(master(rejected))
     assert found["pymq_replication_slave_connected"] == {} and found["pymq_replication_problems"] == {(): 0}
 
 
