@@ -75,7 +75,7 @@ class WaitingAnswers:
         self._copies = copies
         self._sync_timeout_ms = sync_timeout_ms
         self._waiting: deque[_Waiting] = deque()
-        self._synced = 0  # the log offset up to which the disk has it
+        self._synced_offset = 0  # the log offset up to which the disk has it
         self._confirm_offset = 0
         self._sync_wanted = 0  # the log offset up to which answers wait for the disk
         self._when_confirmed: Callable[[], None] | None = None
@@ -95,8 +95,8 @@ class WaitingAnswers:
 
     def synced(self, position: int) -> None:
         """Take note that everything up to log ``position`` is on the disk."""
-        self._synced = max(self._synced, position)
-        self._store.confirm(synced_offset=self._synced)
+        self._synced_offset = max(self._synced_offset, position)
+        self._store.confirm(synced_offset=self._synced_offset)
         self._release_ready()
 
     def release_confirmed(self) -> None:
@@ -153,7 +153,7 @@ class WaitingAnswers:
     @property
     def is_awaiting_sync(self) -> bool:
         """True while answers wait for the disk."""
-        return bool(self._waiting) and self._sync_wanted > self._synced
+        return bool(self._waiting) and self._sync_wanted > self._synced_offset
 
     @property
     def is_awaiting_slaves(self) -> bool:
@@ -168,7 +168,7 @@ class WaitingAnswers:
             callback()
 
     def _lacks_disk(self, waiting: _Waiting) -> bool:
-        return waiting.disk_deadline_ms is not None and waiting.position > self._synced
+        return waiting.disk_deadline_ms is not None and waiting.position > self._synced_offset
 
     def _lacks_slaves(self, waiting: _Waiting) -> bool:
         return waiting.slaves_deadline_ms is not None and waiting.position > self._confirm_offset

@@ -224,7 +224,7 @@ class StatusReport:
         if status.ha_client is not None:
             result |= {
                 "pymqMasterAddress": status.ha_client.master_address,
-                "pymqLinkState": status.ha_client.state,
+                "pymqHaClientState": status.ha_client.state,
                 "pymqLagBytes": str(status.ha_client.lag_bytes),
                 "pymqLagMs": str(status.ha_client.lag_ms),
                 "pymqMetadataAgeMs": str(status.ha_client.metadata_age_ms),
