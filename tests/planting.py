@@ -1,8 +1,8 @@
 """Puts a bug into the product for as long as a block runs: what mutation tests do.
 
-A bug names the function that it breaks as an object (``CommitLog.cut``), never as text: whatever renames or moves that
-function renames it here. A ``Seam`` swaps the function for a broken version of it. ``Text`` replaces a piece of the
-function's source, where what goes wrong is a step within it that has no name of its own.
+A bug names the function that it breaks as an object (``CommitLog.truncate``), never as text: a rename or a move of that
+function changes the reference too. A ``Seam`` swaps the function for a broken version of it. ``Text`` replaces a piece
+of the function's source, where the step that goes wrong has no name of its own.
 """
 
 from __future__ import annotations

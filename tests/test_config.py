@@ -88,7 +88,7 @@ def test_sizes_may_carry_units() -> None:
     assert load_broker_config(None, {"maxMessageSize": "2MB"}).max_message_size_bytes == 2 * 1024 * 1024
 
 
-def test_an_address_nobody_can_reach_is_warned_about() -> None:
+def test_an_unreachable_address_is_warned_about() -> None:
     config = load_broker_config(None, {"brokerIP1": "192.0.2.7"})
     assert any("bindAddress" in warning for warning in config.warnings)
     assert load_broker_config(None, {"brokerIP1": "192.0.2.7", "bindAddress": "0.0.0.0"}).warnings == []
@@ -156,7 +156,7 @@ def test_an_id_above_zero_is_a_slave() -> None:
     assert load_broker_config(None, {"brokerId": "0", "brokerRole": "SYNC_MASTER"}).broker_role == "SYNC_MASTER"
 
 
-def test_less_copies_than_the_least_are_refused() -> None:
+def test_fewer_copies_than_the_minimum_are_refused() -> None:
     with pytest.raises(ConfigError, match="minInSyncReplicas=3 is more than inSyncReplicas=2"):
         load_broker_config(None, {"minInSyncReplicas": "3"})
 
@@ -179,9 +179,7 @@ def test_less_copies_than_the_least_are_refused() -> None:
         ({"haTransferBatchSize": "2097153"}, ("haTransferBatchSize=2097153", "to 2097152")),
     ],
 )
-def test_settings_with_which_replication_can_not_work_are_refused(
-    settings: dict[str, str], words: tuple[str, ...]
-) -> None:
+def test_settings_that_break_replication_are_refused(settings: dict[str, str], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         load_broker_config(None, settings)
     for word in words:
@@ -198,7 +196,7 @@ def test_settings_with_which_replication_can_not_work_are_refused(
         {"haMaxGapNotInSync": "1024", "haTransferBatchSize": "1024"},
     ],
 )
-def test_what_goes_together_is_not_warned_of(settings: dict[str, str]) -> None:
+def test_compatible_settings_are_not_warned_of(settings: dict[str, str]) -> None:
     assert load_broker_config(None, settings).warnings == []
 
 
@@ -211,12 +209,12 @@ def test_what_goes_together_is_not_warned_of(settings: dict[str, str]) -> None:
         ({"haMaxGapNotInSync": "1023", "haTransferBatchSize": "1024"}, "less than one frame"),
     ],
 )
-def test_what_is_hardly_meant_of_replication_is_warned_of(settings: dict[str, str], word: str) -> None:
+def test_unlikely_replication_settings_are_warned_of(settings: dict[str, str], word: str) -> None:
     (warning,) = load_broker_config(None, settings).warnings
     assert word in warning
 
 
-def test_a_change_at_run_time_to_what_does_not_go_together_changes_nothing() -> None:
+def test_an_incompatible_change_at_run_time_changes_nothing() -> None:
     config = load_broker_config(None, {"inSyncReplicas": "3"})
     with pytest.raises(ConfigError, match="minInSyncReplicas=3 is more than inSyncReplicas=2"):
         config.change_at_runtime({"slaveTimeout": "100", "minInSyncReplicas": "3", "inSyncReplicas": "2"})
@@ -233,7 +231,7 @@ def test_hours_of_retention(text: str, hours: set[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "24", "4,16", "4;;5", ";4", "-1", "004", "four", "4 ;5"])
-def test_hours_that_are_none_are_refused(text: str) -> None:
+def test_invalid_hours_are_refused(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"deleteWhen=.*: write hours from 0 to 23 separated by `;`, for example 04;16"
     ):

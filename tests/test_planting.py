@@ -40,7 +40,7 @@ def test_a_text_is_replaced_in_its_function_alone() -> None:
     assert str(bug) == "a magic number too many (magic_positions: 'return' -> 'return [7] or')"
 
 
-def test_a_text_that_fits_no_more_is_named_with_what_to_do() -> None:
+def test_an_outdated_text_is_named_with_the_next_step() -> None:
     bug = Bug("stale", Text(AbortFile.remove, "self._files.unlink(", "("), ())
     with pytest.raises(
         SeedMismatchError, match=r"(?s)'stale'.*AbortFile\.remove \(.*abort_file\.py:\d+\).*0 times"

@@ -115,7 +115,7 @@ def test_the_number_of_kept_kinds_is_limited(clock: ManualClock, caplog: pytest.
     assert len(limited._kinds) == KINDS_MAX
 
 
-def test_what_a_peer_says_is_one_line(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_text_from_a_peer_is_one_line(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     limited_log(clock).write("h", "cluster a\nERROR \x1b[2Jall is lost")
     assert lines(caplog) == ["cluster a?ERROR ?[2Jall is lost"]
     assert printable("Größe") == "Größe"

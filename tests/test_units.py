@@ -66,7 +66,7 @@ SLIPS = ["", " ", "x", "-1", "+1", "1e3", "1,5", ".5", "5.", "1 2", "0x10", "٣"
 
 
 @pytest.mark.parametrize("text", [*SLIPS, "5PB", "5s", "5iB5", "9" * 5000])
-def test_what_is_no_size_says_what_to_write(text: str) -> None:
+def test_an_invalid_size_names_the_allowed_forms(text: str) -> None:
     with pytest.raises(
         UsageError, match="is not a size: write a number and B, KB, MB, GB or TB, for example 64MB"
     ) as slip:
@@ -75,7 +75,7 @@ def test_what_is_no_size_says_what_to_write(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*SLIPS, "5w", "5min", "5MB", "9" * 5000])
-def test_what_is_no_duration_says_what_to_write(text: str) -> None:
+def test_an_invalid_duration_names_the_allowed_forms(text: str) -> None:
     with pytest.raises(
         UsageError, match="is not a duration: write a number and ms, s, m, h or d, for example 15m"
     ) as slip:
@@ -152,7 +152,7 @@ def test_milliseconds_of_iso_times_are_exact(moment: Any, ms: int) -> None:
         "+5m",
     ],
 )
-def test_what_is_no_point_in_time_says_what_to_write(text: str) -> None:
+def test_an_invalid_point_in_time_names_the_allowed_forms(text: str) -> None:
     with pytest.raises(
         UsageError, match="is not a point in time: write -15m, now, epoch milliseconds, or 2026-01-31T12:00"
     ):
@@ -160,7 +160,7 @@ def test_what_is_no_point_in_time_says_what_to_write(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["-", "--5m", "-5x", "-now"])
-def test_what_is_no_time_ago_says_what_to_write(text: str) -> None:
+def test_an_invalid_time_ago_names_the_allowed_forms(text: str) -> None:
     with pytest.raises(UsageError, match="is not a duration: write a number and ms, s, m, h or d"):
         parse_time_ms(text, NOW_MS)
 

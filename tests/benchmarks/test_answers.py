@@ -15,7 +15,7 @@ def answer(code: int, binary: bool) -> bytes:
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 14]), st.booleans())), st.data())
-def test_counter_is_indifferent_to_cuts(kinds: list[tuple[int, bool]], data: st.DataObject) -> None:
+def test_counter_gives_the_same_count_for_any_chunking(kinds: list[tuple[int, bool]], data: st.DataObject) -> None:
     stream = b"".join(answer(code, binary) for code, binary in kinds)
     counter = AnswerCounter()
     at = reported = 0

@@ -22,7 +22,7 @@ from tests.benchmarks.frames import pull_frame
 
 
 @pytest.mark.parametrize(("size", "kib"), [("1 KiB", 1), ("8 KiB", 8)])
-def test_one_message_of_a_batch_has_a_dear_item(size: str, kib: int) -> None:
+def test_one_message_of_a_batch_has_an_expensive_item(size: str, kib: int) -> None:
     bodies = [body for _, body, _ in decode_batch(batch_of_orders(ITEM_COUNTS[size]))]
     assert len(bodies) == BATCH and all(900 * kib < len(body) < 1100 * kib for body in bodies)
     dearest = [max(item["price"] for item in json.loads(body)["items"]) for body in bodies]

@@ -29,7 +29,7 @@ def test_children_are_counted() -> None:
         running.communicate()
 
 
-def test_a_process_that_is_gone_has_used_nothing() -> None:
+def test_an_ended_process_has_used_nothing() -> None:
     done = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     assert process.is_running(done.pid)
     assert process.peak_resident_bytes(done.pid) > 0

@@ -24,7 +24,7 @@ def test_both_cases_on_a_small_log(tmp_path: Path) -> None:
     assert figures["rebuild rate"] > 0
 
 
-def test_a_broker_that_does_not_come_back_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_broker_that_fails_to_restart_is_reported_with_its_last_output(tmp_path: Path) -> None:
     class Spoilt(PyMQBroker):
         def restart(self) -> float:
             table = self.store_directory / "config" / "topics.json"

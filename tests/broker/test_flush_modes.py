@@ -140,7 +140,7 @@ def test_a_stop_answers_what_waits_for_the_disk(tmp_path: Path, monkeypatch: pyt
     run(scenario, tmp_path, flushDiskType="SYNC_FLUSH")
 
 
-def test_a_send_that_waits_too_long_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_send_that_waits_too_long_is_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(broker: Broker, producer: Producer, consumer: PullConsumer, admin: Admin) -> None:
         first = await producer.send(Message("T", b"1"))
         parts = broker.parts

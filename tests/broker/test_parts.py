@@ -50,7 +50,7 @@ def test_a_clean_stop_leaves_no_abort_file_and_a_kill_does() -> None:
     assert [message.body for message in killed.messages("T")] == [b"1", b"2"]
 
 
-def test_a_recovery_that_was_told_to_stop_leaves_the_directory_to_the_next_start() -> None:
+def test_a_stopped_recovery_leaves_the_directory_to_the_next_start() -> None:
     world = World()
     world.put("T", b"1")
     world.put("T", b"2")
@@ -125,7 +125,7 @@ def test_an_arrival_reaches_parked_pulls_and_delays() -> None:
     assert [reply.code for reply in caller.peer.answers] == [0]
 
 
-def test_slaves_that_are_sent_away_move_nothing_in_a_store_that_another_thread_closes(
+def test_disconnecting_slaves_touch_no_store_closed_by_another_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, cable, moved = World(), Cable(), []

@@ -98,7 +98,7 @@ def test_roles_change_both_ways_and_clients_go_on(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_whoever_asks_during_a_change_is_told_to_come_again(tmp_path: Path) -> None:
+def test_requests_during_a_role_change_are_refused_as_retryable(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with name_server() as namesrv:
             broker = make_broker(tmp_path / "a", namesrv.address)
@@ -193,7 +193,7 @@ async def two_masters_of_one_epoch(
     return found[0], found[1]
 
 
-def test_offsets_that_are_committed_while_the_master_hands_over_come_to_the_new_one(tmp_path: Path) -> None:
+def test_offsets_committed_during_a_hand_over_reach_the_new_master(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with name_server() as namesrv:
             master = make_broker(tmp_path / "a", namesrv.address)
@@ -218,7 +218,7 @@ def test_offsets_that_are_committed_while_the_master_hands_over_come_to_the_new_
     asyncio.run(scenario())
 
 
-def test_of_two_masters_of_one_epoch_the_one_an_operator_chooses_goes_on(tmp_path: Path) -> None:
+def test_of_two_masters_of_one_epoch_the_chosen_one_stays_master(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with name_server() as one, name_server() as other, AsyncExitStack() as stack:
             b, c = await two_masters_of_one_epoch(tmp_path, stack, one, other)
@@ -242,7 +242,7 @@ def test_of_two_masters_of_one_epoch_the_one_an_operator_chooses_goes_on(tmp_pat
     asyncio.run(scenario())
 
 
-def test_of_two_masters_of_one_epoch_the_one_that_starts_with_the_id_it_is_told_becomes_a_slave(tmp_path: Path) -> None:
+def test_of_two_masters_of_one_epoch_a_start_with_an_id_makes_a_slave(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with name_server() as one, name_server() as other, AsyncExitStack() as stack:
             b, c = await two_masters_of_one_epoch(tmp_path, stack, one, other)

@@ -82,7 +82,7 @@ def test_an_operator_may_go_on_without_it(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_start_that_waits_can_be_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_start_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with name_server() as namesrv:
             ours, _ = await master_that_died(tmp_path, namesrv.address)

@@ -27,7 +27,7 @@ def three() -> tuple[dict[Place, Record], Ledger, dict[Place, bytes]]:
     return stored, ledger, {(2, 0): body_of(1, 0)}
 
 
-def test_what_the_program_says_is_understood() -> None:
+def test_the_output_of_the_program_is_parsed() -> None:
     _, ledger, _ = three()
     assert ledger.acknowledged == {(2, n): Acknowledged(body_of(1, n), 100 + 200 * n) for n in range(3)}
     ledger.understand("refused 14 3 7 2")
@@ -39,7 +39,7 @@ def test_what_the_program_says_is_understood() -> None:
     assert ledger.sent == {body_of(1, n) for n in range(3)} and not ledger.problems
 
 
-def test_a_place_that_is_given_away_twice_is_a_problem() -> None:
+def test_an_offset_that_is_given_twice_is_a_problem() -> None:
     _, ledger, _ = three()
     ledger.understand(f"ok 2 1 {ID_HOST}{900:016X} 1 3 1")
     assert "(2, 1) was acknowledged twice" in ledger.problems[0]
@@ -51,11 +51,11 @@ def test_a_batch_with_too_few_ids_is_a_problem() -> None:
     assert "1 ids for 5 messages" in ledger.problems[0]
 
 
-def test_nothing_wrong_is_nothing_found() -> None:
+def test_a_correct_run_has_no_problems() -> None:
     compare(*three())
 
 
-def test_each_kind_of_wrong_is_found() -> None:
+def test_each_kind_of_problem_is_found() -> None:
     stored, ledger, seen = three()
     with pytest.raises(AssertionError, match=r"1 acknowledged messages are lost, the first at .* \(2, 2\)"):
         compare({place: stored[place] for place in [(2, 0), (2, 1)]}, ledger, seen)

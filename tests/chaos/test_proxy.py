@@ -84,7 +84,7 @@ def test_a_link_without_a_fault_passes_everything_on_both_ways() -> None:
     run(case)
 
 
-def test_a_cut_leaves_a_part_of_the_frame_and_ends_the_connection() -> None:
+def test_a_cut_passes_part_of_a_frame_and_ends_the_connection() -> None:
     async def case(wire: Wire) -> None:
         fault = wire.harm(CUT)
         wire.writer.write(TEXT)

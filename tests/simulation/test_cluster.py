@@ -57,7 +57,7 @@ def test_plans_differ() -> None:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_story_ends_well(name: str) -> None:
+def test_a_story_has_no_violations(name: str) -> None:
     report = tell(name)
     assert not report.violations
     assert sum(report.faults.values()) > 0

@@ -88,7 +88,7 @@ def test_a_slave_that_is_left_alone_has_one_span() -> None:
 @pytest.mark.parametrize(
     "trouble", [master_dies, slave_is_paused, slaves_disk_is_full, link_is_slow, link_is_cut, questions_are_lost]
 )
-def test_whatever_comes_between_ends_a_span(trouble: Trouble) -> None:
+def test_any_trouble_ends_a_span(trouble: Trouble) -> None:
     (before, *_, after), happened_us = spans_around(trouble)
     assert happened_us - LOOK_US <= before.end_us <= happened_us + LOOK_US
     assert after.start_us >= happened_us

@@ -24,7 +24,7 @@ class World:
         self.errors.append(f"{what}: {error}")
 
 
-def test_a_call_has_its_own_loop_and_who_called_gets_its_own_back() -> None:
+def test_a_call_runs_on_its_own_loop_and_the_callers_loop_returns() -> None:
     world = World()
     outer, inner = world.loop("outer"), world.loop("inner")
     seen: list[object] = []

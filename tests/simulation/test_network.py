@@ -71,7 +71,7 @@ class Pair:
 HERE_TO_THERE, THERE_TO_HERE = ("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.1")
 
 
-def test_bytes_arrive_in_order_and_once_however_they_are_cut() -> None:
+def test_bytes_arrive_in_order_and_once_for_any_chunking() -> None:
     pair = Pair(Link(100, 5000, 0.9))
     data = random.Random(1).randbytes(50_000)
     for at in range(0, len(data), 777):
@@ -82,7 +82,7 @@ def test_bytes_arrive_in_order_and_once_however_they_are_cut() -> None:
     assert pair.far.pieces > 5
 
 
-def test_a_window_bounds_what_is_under_way_and_tells_when_there_is_room() -> None:
+def test_a_window_bounds_unsent_bytes_and_reports_room() -> None:
     pair = Pair()
     pair.far_process.pause()
     pair.write(bytes(3 * WINDOW_BYTES))
@@ -106,7 +106,7 @@ def test_want_writable_with_nothing_unsent_comes_later_and_once() -> None:
     assert pair.near.writable_count == 1
 
 
-def test_nobody_listens() -> None:
+def test_a_connection_without_a_listener_is_refused() -> None:
     pair = Pair(is_connected=False)
     pair.network.stop_listening(ADDRESS)
     pair.network.connect(pair.near_process, ADDRESS, pair.near)
@@ -184,7 +184,7 @@ def test_the_kernel_of_a_killed_process_tells_its_peers() -> None:
     assert (pair.far.got, pair.far.ends) == (b"said before", ["closed by the peer"])
 
 
-def test_a_machine_that_lost_power_says_nothing_until_it_is_back() -> None:
+def test_a_machine_without_power_is_silent_until_it_is_back() -> None:
     pair = Pair()
     pair.network.hosts_down.add("10.0.0.2")
     pair.network.process_died(pair.far_process, with_power=True)

@@ -64,7 +64,7 @@ def group() -> Group:
     return Group()
 
 
-def test_an_offset_that_nothing_happened_to_is_missed(group: Group) -> None:
+def test_an_offset_lost_without_a_cause_is_a_violation(group: Group) -> None:
     assert group.is_missed()
 
 
@@ -110,7 +110,7 @@ def test_spans_are_not_added_up(group: Group) -> None:
     assert not group.is_missed()
 
 
-def test_a_master_of_before_the_commit_has_not_got_it(group: Group) -> None:
+def test_a_master_from_before_the_commit_lacks_the_offset(group: Group) -> None:
     group.commit(epoch=3)
     group.follow(START_US, START_US + COPIED_US, epoch=2)
     group.promote()
@@ -118,9 +118,7 @@ def test_a_master_of_before_the_commit_has_not_got_it(group: Group) -> None:
 
 
 @pytest.mark.parametrize(("age_us", "is_missed"), [(0, False), (1, True)])
-def test_a_slave_that_dies_before_it_saved_what_it_copied_has_it_no_more(
-    group: Group, age_us: int, is_missed: bool
-) -> None:
+def test_a_slave_that_dies_before_its_save_loses_the_copied_offset(group: Group, age_us: int, is_missed: bool) -> None:
     group.follow(START_US, START_US + COPIED_US)
     group.kill(1, START_US + COPIED_US + OFFSETS_OLD_US + age_us)
     group.promote()
@@ -128,7 +126,7 @@ def test_a_slave_that_dies_before_it_saved_what_it_copied_has_it_no_more(
 
 
 @pytest.mark.parametrize(("number", "is_missed"), [(0, False), (1, True)])
-def test_who_does_not_know_of_the_new_master_takes_offsets_in_vain(group: Group, number: int, is_missed: bool) -> None:
+def test_offsets_committed_to_an_outdated_master_do_not_count(group: Group, number: int, is_missed: bool) -> None:
     group.promote()
     group.commit(number, time_us=LATER_US + 10 * SECOND, epoch=1 + number)
     assert group.is_missed() is is_missed

@@ -42,7 +42,7 @@ def test_a_pause_holds_events_back_and_keeps_their_order() -> None:
     assert seen == ["a", "b", "c"]
 
 
-def test_nothing_happens_to_the_dead() -> None:
+def test_no_event_runs_on_a_dead_machine() -> None:
     timeline, seen = Timeline(), list[str]()
     process = Process(timeline, "p", "h")
     process.after(10, seen.append, "a")
@@ -63,7 +63,7 @@ def test_a_clock_jumps_and_its_monotonic_time_does_not() -> None:
     assert clock.local_time().timestamp() * 1000 == START_MS + 7 - 1000
 
 
-def test_what_comes_from_outside_happens_at_once_or_behind_what_a_pause_held_back() -> None:
+def test_an_outside_event_runs_at_once_or_after_paused_events() -> None:
     timeline, seen = Timeline(), list[str]()
     process = Process(timeline, "p", "h")
     process.now(seen.append, "a")
@@ -81,7 +81,7 @@ def test_what_comes_from_outside_happens_at_once_or_behind_what_a_pause_held_bac
     assert seen == ["a", "b", "c"]
 
 
-def test_what_is_planned_for_now_comes_behind_what_was_planned_for_then() -> None:
+def test_an_event_planned_for_now_runs_after_earlier_planned_ones() -> None:
     timeline, seen = Timeline(), list[str]()
 
     def first() -> None:

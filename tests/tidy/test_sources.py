@@ -63,7 +63,7 @@ def test_the_list_of_longer_modules_is_true() -> None:
 
 
 @pytest.mark.parametrize("module", core_modules(), ids=lambda module: module.name)
-def test_core_takes_nothing_from_thin_air(module: Module) -> None:
+def test_core_gets_clock_and_files_from_its_caller(module: Module) -> None:
     found = [f"line {line}: {what}" for line, what in _seam_breaks(module)]
     assert not found, f"{module.name}: take it through the constructor instead"
 

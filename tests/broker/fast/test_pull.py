@@ -70,7 +70,7 @@ def fast_answer(world: World, command: Command) -> Command | None:
         {"expressionType": ""},
     ],
 )
-def test_found_messages_are_answered_alike(changes: dict[str, Any]) -> None:
+def test_found_messages_get_the_same_answer_on_both_paths(changes: dict[str, Any]) -> None:
     fast, plain = opened(), opened()
     answer = fast_answer(fast, pull(**changes))
     assert answer is not None and answer.body
@@ -100,7 +100,7 @@ def test_everything_else_is_declined(changes: dict[str, Any]) -> None:
     assert fast_answer(opened(), pull(**changes)) is None
 
 
-def test_a_reset_that_waits_is_told_the_plain_way() -> None:
+def test_a_pending_reset_is_left_to_the_plain_path() -> None:
     world = opened()
     world.parts.metadata.cursors.reset("G", "T", 0, 1)
     assert fast_answer(world, pull()) is None
@@ -109,7 +109,7 @@ def test_a_reset_that_waits_is_told_the_plain_way() -> None:
     assert fast_answer(world, pull()) is not None
 
 
-def test_a_group_that_can_t_be_saved_reads_all_the_same() -> None:
+def test_a_group_that_cannot_be_saved_still_reads() -> None:
     world = opened()
     with failing(world, "open", "/config/"):
         assert fast_answer(world, pull()) is not None
@@ -119,7 +119,7 @@ def test_a_group_that_can_t_be_saved_reads_all_the_same() -> None:
     assert b'"G"' in world.files.read_bytes(f"{ROOT}/config/subscriptionGroup.json")
 
 
-def test_a_disk_that_can_t_be_read_is_told_the_plain_way() -> None:
+def test_an_unreadable_disk_is_left_to_the_plain_path() -> None:
     world = opened()
     world.parts.metadata.groups.ensure("G")
     world.parts.store._queues.write_tails()

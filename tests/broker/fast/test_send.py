@@ -87,7 +87,7 @@ def ordinary(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in ext.items() if value is not None}
 
 
-def test_an_ordinary_send_takes_the_short_way_and_leaves_the_same() -> None:
+def test_an_ordinary_send_stores_the_same_on_the_fast_path() -> None:
     took, fast, plain = send_both_ways(payload_of(ordinary(), b"body"))
     assert took
     assert fast == plain
@@ -95,7 +95,7 @@ def test_an_ordinary_send_takes_the_short_way_and_leaves_the_same() -> None:
 
 
 @pytest.mark.parametrize("make", [payload_of, binary_payload])
-def test_a_batch_takes_the_short_way_and_leaves_the_same(make: Any) -> None:
+def test_a_batch_stores_the_same_on_the_fast_path(make: Any) -> None:
     entries = [(b"first", b"KEYS\x01k1\x02TAGS\x01TagA\x02"), (b"second!", b"UNIQ_KEY\x01own\x02"), (b"third", b"")]
     body = b"".join(encode_batch_entry(content, own, flag=5) for content, own in entries)
     took, fast, plain = send_both_ways(make(ordinary(m="true", i="UNIQ_KEY\x01ABC\x02WAIT\x01true"), body, code=320))
@@ -113,14 +113,14 @@ def test_broken_batches_are_declined() -> None:
         assert fast[1][1] == []
 
 
-def test_a_binary_header_takes_the_short_way_and_is_answered_in_kind() -> None:
+def test_a_binary_header_on_the_fast_path_gets_a_binary_answer() -> None:
     took, fast, plain = send_both_ways(binary_payload(ordinary(), b"body", opaque=-5))
     assert took
     assert fast == plain
     assert fast[0][0]["serialize"] == SERIALIZE_ROCKETMQ and fast[0][0]["opaque"] == -5
 
 
-def test_binary_templates_are_told_apart() -> None:
+def test_binary_templates_are_distinguished() -> None:
     world = opened()
     peer = FakePeer()
     for queue_id, flag in (("1", "0"), ("2", "1"), ("1", "0"), ("3", "0x")):
@@ -132,7 +132,7 @@ def test_binary_templates_are_told_apart() -> None:
     assert not world.parts.requests.fast_sends(peer, binary_payload(ordinary(j="1"), b"body"))  # type: ignore[arg-type]
 
 
-def test_what_is_unusual_is_declined() -> None:
+def test_unusual_sends_are_declined() -> None:
     unusual = [
         ordinary(b="unknown-topic"),
         ordinary(e="99"),
@@ -170,7 +170,7 @@ def test_a_topic_that_loses_its_permission_or_queues_is_asked_again() -> None:
     assert not world.parts.requests.fast_sends(FakePeer(), payload)  # type: ignore[arg-type]
 
 
-def test_an_ipv6_peer_goes_the_plain_way() -> None:
+def test_an_ipv6_peer_takes_the_plain_path() -> None:
     peer = FakePeer()
     peer.host_bytes = pack_host("::1", 1)
     assert not opened().parts.requests.fast_sends(peer, payload_of(ordinary(), b"x"))  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ own_texts = property_texts.map(lambda text: text if not text or text.endswith("\
 starts = ["UNIQ_KEY\x01ABC1\x02", "", "UNIQ_KEY\x01ABC3\x02TAGS\x01TagA\x02", "DELAY\x012\x02"]
 
 
-def test_whenever_the_short_way_takes_a_send_it_leaves_what_the_plain_way_leaves() -> None:
+def test_fast_path_and_plain_path_store_the_same() -> None:
     taken: list[bool] = []
 
     @settings(max_examples=200, deadline=None)
@@ -235,7 +235,7 @@ def test_whenever_the_short_way_takes_a_send_it_leaves_what_the_plain_way_leaves
 
 
 @pytest.mark.parametrize("code", [310, 320])
-def test_a_store_that_takes_nothing_is_left_to_the_plain_way(code: int) -> None:
+def test_a_read_only_store_is_left_to_the_plain_path(code: int) -> None:
     world = opened()
     world.parts.store._log.broken = "fsync of /data/commitlog failed"
     body = encode_batch_entry(b"first", b"") if code == 320 else b"body"
@@ -247,7 +247,7 @@ def test_a_store_that_takes_nothing_is_left_to_the_plain_way(code: int) -> None:
     assert peer.frames == []
 
 
-def test_a_record_that_no_segment_holds_is_left_to_the_plain_way() -> None:
+def test_an_oversized_record_is_left_to_the_plain_path() -> None:
     world = World(mappedFileSizeCommitLog=65_536)
     world.put(TOPIC)
     world.parts.metadata.topics.put([TopicConfig(topic_name=TOPIC)])
@@ -262,7 +262,7 @@ def test_a_record_that_no_segment_holds_is_left_to_the_plain_way() -> None:
 
 @pytest.mark.parametrize("make", [payload_of, binary_payload])
 @pytest.mark.parametrize("batch", [False, True])
-def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any, batch: bool) -> None:
+def test_under_sync_flush_only_a_no_wait_send_is_answered_before_the_disk(make: Any, batch: bool) -> None:
     world = opened()
     world.config.change_at_runtime({"flushDiskType": "SYNC_FLUSH"})
     world.run_in_thread = lambda work, done: None  # the disk takes its time
@@ -282,7 +282,7 @@ def test_under_sync_flush_only_who_says_so_is_answered_before_the_disk(make: Any
 
 @pytest.mark.parametrize("make", [payload_of, binary_payload])
 @pytest.mark.parametrize("batch", [False, True])
-def test_under_sync_master_both_ways_wait_for_a_slave(make: Any, batch: bool) -> None:
+def test_under_sync_master_both_paths_wait_for_a_slave(make: Any, batch: bool) -> None:
     world = opened()
     slaves = FakeSlaves(world, 1)
     world.config.change_at_runtime({"brokerRole": "SYNC_MASTER"})
@@ -308,7 +308,7 @@ def test_under_sync_master_both_ways_wait_for_a_slave(make: Any, batch: bool) ->
 
 
 @pytest.mark.parametrize("make", [payload_of, binary_payload])
-def test_what_took_the_short_way_is_found_by_its_keys(make: Any) -> None:
+def test_messages_of_the_fast_path_are_found_by_their_keys(make: Any) -> None:
     world, peer = opened(), FakePeer()
     payload = make(ordinary(i="KEYS\x01order7 blue\x02UNIQ_KEY\x01ABC123\x02TAGS\x01TagA"), b"body")
     assert world.parts.requests.fast_sends(peer, payload)  # type: ignore[arg-type]

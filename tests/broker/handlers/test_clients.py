@@ -44,7 +44,7 @@ def test_a_heartbeat_makes_group_retry_topic_and_membership() -> None:
     assert found is not None and found.sub_string == "A || B"
 
 
-def test_members_see_each_other_and_are_told() -> None:
+def test_members_see_each_other_and_are_notified() -> None:
     world = World()
     first, second = Caller(world), Caller(world)
     first.ok(Code.HEART_BEAT, beat("a"))

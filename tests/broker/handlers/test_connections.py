@@ -30,7 +30,7 @@ def test_connected_clients_are_shown() -> None:
     ]
 
 
-def test_nobody_there() -> None:
+def test_groups_without_clients_are_reported() -> None:
     caller = Caller(World())
     assert caller.refused(Code.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")[0] == ResponseCode.CONSUMER_NOT_ONLINE
     assert caller.refused(Code.GET_PRODUCER_CONNECTION_LIST, producerGroup="p")[0] == ResponseCode.SYSTEM_ERROR

@@ -99,7 +99,7 @@ def test_correction_offsets(world: World) -> None:
     assert least(compareGroup="g", filterGroups="g") == {0: 2**63 - 1}
 
 
-def test_who_consumes_what(world: World) -> None:
+def test_consumers_of_a_topic_and_topics_of_a_consumer(world: World) -> None:
     caller = Caller(world)
     caller.ok(Code.HEART_BEAT, beat(group="online"))
     assert caller.json(Code.QUERY_TOPIC_CONSUME_BY_WHO, topic="T") == {"groupList": ["g", "online"]}

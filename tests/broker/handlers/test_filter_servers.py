@@ -10,7 +10,7 @@ from tests.broker.world import Caller, World
 
 
 @pytest.mark.parametrize("broker_id", [0, 1])
-def test_a_filter_server_is_told_whose_it_is(broker_id: int) -> None:
+def test_a_filter_server_learns_the_broker_of_its_registration(broker_id: int) -> None:
     world = World(brokerName="b", brokerId=broker_id)
     answer = Caller(world).header(Code.REGISTER_FILTER_SERVER, filterServerAddr="127.0.0.1:7")
     assert answer == {"brokerName": "b", "brokerId": str(broker_id)}

@@ -47,7 +47,7 @@ def whole_log(world: World) -> bytes:
     return raw[: store.physical_max_offset]
 
 
-def test_digests_cover_the_log_and_say_whose_it_is(world: World) -> None:
+def test_digests_cover_the_log_and_name_its_broker(world: World) -> None:
     raw = whole_log(world)
     found = digests(world, chunk_bytes=40_000)
     assert (found.broker_name, found.cluster, found.segment_size_bytes) == ("broker-x", "east", SEGMENT_BYTES)
@@ -65,7 +65,7 @@ def test_digests_of_a_part(world: World) -> None:
     assert digests(world, start=len(raw)).digests == []
 
 
-def test_deletions_are_told_when_asked_for(world: World) -> None:
+def test_deletions_are_listed_on_request(world: World) -> None:
     store = world.parts.store
     end = store.physical_max_offset
     store.delete_topic("orders")

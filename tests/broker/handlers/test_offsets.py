@@ -77,7 +77,7 @@ def test_commit_and_query(world: World) -> None:
         ({"commitOffset": 2**63}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_commits_that_can_t_be_are_refused(world: World, change: dict[str, Any], code: int) -> None:
+def test_impossible_commits_are_refused(world: World, change: dict[str, Any], code: int) -> None:
     world.put("T")
     fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": 1, **change}
     assert Caller(world).refused(Code.UPDATE_CONSUMER_OFFSET, **fields)[0] == code
@@ -108,7 +108,7 @@ def test_a_commit_that_only_goes_forward(world: World) -> None:
     assert world.parts.metadata.cursors.query("g", "T", 0) == 1
 
 
-def test_what_a_slave_brings_makes_its_group() -> None:
+def test_an_offset_from_a_slave_creates_its_group() -> None:
     world = World()
     fields: dict[str, Any] = {"consumerGroup": "new", "topic": "T", "queueId": 0, "commitOffset": 1}
     world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2)])
@@ -119,7 +119,7 @@ def test_what_a_slave_brings_makes_its_group() -> None:
     assert world.parts.metadata.groups.get("new") is not None
 
 
-def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
+def test_an_offset_from_a_slave_creates_no_group_without_auto_creation() -> None:
     world = World(autoCreateSubscriptionGroup="false")
     world.parts.metadata.topics.put([TopicConfig(topic_name="T")])
     fields: dict[str, Any] = {
@@ -133,7 +133,7 @@ def test_where_groups_are_made_by_hand_a_slave_makes_none_either() -> None:
     assert refused[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST and world.parts.metadata.groups.get("new") is None
 
 
-def test_a_slave_may_have_shown_what_its_master_still_hides(world: World) -> None:
+def test_a_slave_may_commit_past_its_masters_confirm_offset(world: World) -> None:
     """Its consumers' commits come before it says that it has the messages."""
     caller, cursors = Caller(world), world.parts.metadata.cursors
     world.put("T")
@@ -147,7 +147,7 @@ def test_a_slave_may_have_shown_what_its_master_still_hides(world: World) -> Non
     assert cursors.query("g", "T", 0) == 2
 
 
-def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_before(world: World) -> None:
+def test_a_slaves_commit_past_the_queue_end_is_capped_at_the_earlier_end(world: World) -> None:
     """The messages that its consumers had were lost; others have their offsets by now."""
     for _ in range(2):
         world.put("T")
@@ -160,7 +160,7 @@ def test_behind_what_is_stored_a_slaves_commit_counts_as_far_as_the_queue_went_b
     assert Caller(world).header(Code.UPDATE_CONSUMER_OFFSET, **fields | {"commitOffset": "3"}) == {"offset": "3"}
 
 
-def test_a_master_that_hands_over_takes_nothing_of_slaves(world: World) -> None:
+def test_a_fenced_master_takes_no_offsets_of_slaves(world: World) -> None:
     """Who takes over may have copied the offsets by now; the slave brings it to the next master."""
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "1"}

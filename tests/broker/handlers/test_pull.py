@@ -303,7 +303,7 @@ def test_pulls_that_find_nothing_are_counted_each_time_they_look(world: World) -
     assert stats.missed_pulls == 3
 
 
-def test_a_reset_is_told_once(world: World) -> None:
+def test_a_reset_is_answered_once(world: World) -> None:
     world.parts.metadata.cursors.reset("g", "T", 0, 2)
     reply = pull(world, queueOffset=7)
     assert (reply.code, reply.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
@@ -311,7 +311,7 @@ def test_a_reset_is_told_once(world: World) -> None:
     assert pull(world, queueOffset=7).code == ResponseCode.SUCCESS
 
 
-def test_a_reset_to_a_damaged_record_is_told_all_the_same(world: World) -> None:
+def test_a_reset_to_a_damaged_record_is_answered(world: World) -> None:
     damaged(world, 4)
     world.parts.metadata.cursors.reset("g", "T", 0, 4)
     assert places(pull(world, queueOffset=7)) == (4, 0, 10)
@@ -365,7 +365,7 @@ def test_an_arrival_with_another_tag_does_not(world: World) -> None:
 
 
 @pytest.mark.parametrize(("subscription", "code", "offset"), [("*", 19, 10), ("B", 20, 11)])
-def test_its_time_s_end_answers_it(world: World, subscription: str, code: int, offset: int) -> None:
+def test_its_timeout_answers_it(world: World, subscription: str, code: int, offset: int) -> None:
     caller = park(world, subscription=subscription)
     if code == 20:
         world.put("T", b"other", TAGS="A")  # what did not fit is behind the consumer afterwards
@@ -394,7 +394,7 @@ def test_a_full_table_answers_at_once() -> None:
     assert reply.code == ResponseCode.PULL_NOT_FOUND and places(reply) == (0, 0, 0)
 
 
-def test_a_waiting_pull_hears_of_a_reset_even_to_a_damaged_record(world: World) -> None:
+def test_a_parked_pull_is_answered_on_a_reset_to_a_damaged_record(world: World) -> None:
     damaged(world, 4)
     caller, neighbour = park(world), park(world, consumerGroup="h")
     world.parts.metadata.cursors.reset("g", "T", 0, 4)
@@ -405,7 +405,7 @@ def test_a_waiting_pull_hears_of_a_reset_even_to_a_damaged_record(world: World) 
     assert [reply.code for reply in neighbour.peer.answers] == [ResponseCode.PULL_NOT_FOUND]
 
 
-def test_a_waiting_pull_that_meets_damage_is_told(world: World) -> None:
+def test_a_parked_pull_that_meets_damage_is_answered(world: World) -> None:
     caller, neighbour = park(world), park(world, consumerGroup="h")
     world.put("T", b"new")
     damaged(world, 10)
@@ -415,7 +415,7 @@ def test_a_waiting_pull_that_meets_damage_is_told(world: World) -> None:
         assert reply.code == ResponseCode.SYSTEM_ERROR and "offset 10 is corrupt" in (reply.remark or "")
 
 
-def test_permissions_taken_while_it_waits_do_not_hold_it_back(world: World) -> None:
+def test_a_parked_pull_is_answered_after_permissions_are_revoked(world: World) -> None:
     caller = park(world)
     world.parts.metadata.topics.delete("T")
     world.parts.requests.long_polls.release_all()

@@ -51,7 +51,7 @@ def test_a_silent_consumer_is_a_timeout() -> None:
 
 
 @pytest.mark.parametrize("code", [Code.GET_CONSUMER_RUNNING_INFO, Code.CONSUME_MESSAGE_DIRECTLY])
-def test_who_is_not_there_or_too_old_is_not_asked(code: int) -> None:
+def test_offline_and_outdated_consumers_are_not_asked(code: int) -> None:
     setup = Setup(version=61)
     for client_id, part in (("c2", "not online"), ("c1", "version 61")):
         found, remark = setup.operator.refused(code, consumerGroup="g", clientId=client_id)

@@ -62,7 +62,7 @@ def test_the_token_is_good_for_a_connection() -> None:
     assert master_side(world.parts).ha_service.live_address(1) == "127.0.0.1:20911"
 
 
-def test_who_must_cut_gets_no_token() -> None:
+def test_a_slave_that_must_truncate_gets_no_token() -> None:
     world = World()
     first = world.put("T", b"one")
     assert world.parts.replication.epoch_file.history.entries
@@ -80,7 +80,7 @@ def test_a_refusal_names_the_values() -> None:
     assert "brokerClusterName is other on the slave and DefaultCluster on this master" in remark
 
 
-def test_what_can_not_be_read_is_refused() -> None:
+def test_an_unreadable_join_request_is_refused() -> None:
     world = World()
     deep = b'{"other":' + b"[" * 100_000
     behind = b'{"epochHistory": [{"epoch": 1, "start": %d, "epochId": "a"}]}' % (OFFSET_MAX + 1)

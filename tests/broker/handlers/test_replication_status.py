@@ -15,7 +15,7 @@ def status_of(world: World) -> ReplicationStatus:
     return msgspec.json.decode(reply.body, type=ReplicationStatus)
 
 
-def test_a_master_tells_its_log_and_itself() -> None:
+def test_a_master_reports_its_log_and_its_role() -> None:
     world = World(brokerName="broker-x", brokerClusterName="east", listenPort=10911)
     world.put("orders", b"one")
     world.put("orders", b"two", queue_id=1)
@@ -33,7 +33,7 @@ def test_a_master_tells_its_log_and_itself() -> None:
     assert status.confirm_offset == status.log_end and status.problem == ""
 
 
-def test_rocketmq_s_picture_of_a_master_without_slaves() -> None:
+def test_rocketmq_s_status_of_a_master_without_slaves() -> None:
     world = World()
     world.put("orders", b"one")
     found = Caller(world).json(RequestCode.GET_BROKER_HA_STATUS)
@@ -42,7 +42,7 @@ def test_rocketmq_s_picture_of_a_master_without_slaves() -> None:
     assert found["haConnectionInfo"] == [] and found["inSyncSlaveNums"] == 0
 
 
-def test_a_master_that_asks_is_looked_at() -> None:
+def test_a_status_request_of_a_master_triggers_a_group_probe() -> None:
     network = NoNetwork()
     world = World(namesrvAddr="10.0.9.1:9876", network=network)
     Caller(world).ok(RequestCode.PYMQ_GET_REPLICATION_STATUS, b'{"master":"10.0.0.9:10911"}')
@@ -53,6 +53,6 @@ def test_a_master_that_asks_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"master":1}', b'{"master":"nowhere"}'])
-def test_who_asks_must_be_readable(body: bytes) -> None:
+def test_an_unreadable_status_request_is_refused(body: bytes) -> None:
     code, remark = Caller(World()).refused(RequestCode.PYMQ_GET_REPLICATION_STATUS, body)
     assert code == 29 and "the sender" in remark

@@ -65,14 +65,14 @@ def test_without_force_a_group_only_goes_back() -> None:
         ({"queueId": 0, "offset": 5}, ResponseCode.INVALID_PARAMETER),
     ],
 )
-def test_what_can_t_be_is_refused_and_nothing_moves(change: dict[str, Any], code: int) -> None:
+def test_an_impossible_reset_is_refused_and_changes_nothing(change: dict[str, Any], code: int) -> None:
     world = make()
     fields = {**RESET, "timestamp": 0, **change}
     assert Caller(world).refused(Code.INVOKE_BROKER_TO_RESET_OFFSET, **fields)[0] == code
     assert world.parts.metadata.cursors.offsets("g", "T") == {0: 3, 1: 3}
 
 
-def test_without_server_side_resets_the_consumers_are_told() -> None:
+def test_without_server_side_resets_the_consumers_are_notified() -> None:
     world = make(useServerSideResetOffset="false")
     code, _ = Caller(world).refused(Code.INVOKE_BROKER_TO_RESET_OFFSET, **RESET, timestamp=0)
     assert code == ResponseCode.CONSUMER_NOT_ONLINE

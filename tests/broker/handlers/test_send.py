@@ -322,7 +322,7 @@ def test_a_missing_or_ill_typed_field_is_named(world: World, name: str, value: A
 
 
 @pytest.mark.parametrize(("wanted", "made"), [(4, 4), (1, 1), (8, 8), (16, 8), (0, 1), (-3, 1)])
-def test_a_new_topic_gets_what_is_wanted_up_to_the_template_s_queues(world: World, wanted: int, made: int) -> None:
+def test_a_new_topic_gets_at_most_the_template_s_queues(world: World, wanted: int, made: int) -> None:
     send(world, topic="New", default_topic_queue_nums=wanted, queue_id=0)
     topic = world.parts.metadata.topics.require("New")
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (made, made, 6)
@@ -337,6 +337,6 @@ def test_a_new_topic_s_template_must_allow_it(world: World) -> None:
         assert refusal(world, topic="Other", default_topic=template)[0] == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_a_retry_topic_is_made_whatever_the_template(world: World) -> None:
+def test_a_retry_topic_is_made_regardless_of_the_template(world: World) -> None:
     send(world, topic="%RETRY%g", default_topic="", queue_id=0)
     assert [message.body for message in world.messages("%RETRY%g")] == [b"body"]

@@ -107,7 +107,7 @@ def test_messages_go_with_their_topic_once_its_deletion_is_saved() -> None:
     assert world.parts.store.max_offset("T", 0) == 0 and world.parts.metadata.cursors.query("g", "T", 0) == -1
 
 
-def test_a_deletion_that_fails_behind_its_save_is_told() -> None:
+def test_a_deletion_that_fails_after_its_save_is_reported() -> None:
     world = World()
     caller = Caller(world)
     caller.ok(Code.UPDATE_AND_CREATE_TOPIC, **CREATE)

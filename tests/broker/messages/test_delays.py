@@ -122,7 +122,7 @@ def test_progress_is_saved_by_interval() -> None:
     assert world.parts.messages.delays.data_version == version
 
 
-def test_delivered_messages_are_not_forgotten_with_the_power() -> None:
+def test_delivered_messages_survive_a_power_loss() -> None:
     """Progress is saved only behind the log's sync: else a power loss takes the copy, and nobody has the original."""
     world = world_with_topic()
     world.put("T", b"1", DELAY="1")
@@ -151,7 +151,7 @@ def test_progress_is_not_saved_when_the_disk_refuses_the_log() -> None:
     assert not world.files.exists("/data/config/delayOffset.json")
 
 
-def test_a_clock_set_back_delays_nobody_longer_than_the_level() -> None:
+def test_a_clock_set_back_delays_no_message_longer_than_its_level() -> None:
     world = world_with_topic()
     world.put("T", b"m", DELAY="1")
     world.clock.set_wall(world.clock.now_ms() - 3_600_000)
@@ -207,7 +207,7 @@ def test_messages_of_the_same_commit_as_a_delivery_are_not_forgotten() -> None:
     assert bodies(world) == [b"1", b"2"]
 
 
-def test_a_disk_that_does_not_give_messages_back_neither_loses_nor_doubles(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_disk_neither_loses_nor_doubles(caplog: pytest.LogCaptureFixture) -> None:
     world = world_with_topic(mappedFileSizeCommitLog="65536")
     for i in range(40):
         world.put("T", b"%d" % i + bytes(3000), DELAY="1")

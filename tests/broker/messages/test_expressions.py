@@ -147,7 +147,7 @@ STATEMENTS = st.sampled_from(
     st.sampled_from(["AND", "OR", "AND NOT"]),
     st.booleans(),
 )
-def test_what_is_left_out_by_columns_never_matches(
+def test_messages_skipped_by_the_prefilter_never_match(
     messages: list[dict[str, Any]], statements: list[str], joint: str, are_others_between: bool
 ) -> None:
     """A read looks at each message, another at what a prefilter leaves, a third at what was remembered."""
@@ -204,7 +204,7 @@ def test_sql_switched_off_at_run_time(world: World) -> None:
     assert len(bodies(pull(world))) == 12
 
 
-def test_what_is_ignored_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ignored_end_of_an_expression_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert bodies(pull(world, **sql("size = 1 size = 2"))) == [b"1"]
@@ -239,7 +239,7 @@ def test_a_match_in_the_middle_of_a_commit_answers(world: World) -> None:
     assert answers(world, caller) == [[b"9"]] and answers(world, other) == []
 
 
-def test_more_arrivals_than_one_look_takes_answer(world: World) -> None:
+def test_more_arrivals_than_one_check_takes_answer_a_pull(world: World) -> None:
     caller = park(world, "size = 10000")
     count = world.parts.store.settings.filter_scan_bytes // UNIT_SIZE_BYTES + 1
     for _ in range(count):
@@ -251,7 +251,7 @@ def test_more_arrivals_than_one_look_takes_answer(world: World) -> None:
     assert caller.peer.answers[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
-def test_what_did_not_match_is_behind_the_consumer_when_its_time_is_over(world: World) -> None:
+def test_a_timeout_moves_the_consumer_past_messages_that_did_not_match(world: World) -> None:
     caller = park(world, "size = 9")
     world.put("T", b"other", size="8")
     world.clock.advance(15_000)

@@ -13,7 +13,7 @@ def test_everything(expression: str | None) -> None:
 
 
 @pytest.mark.parametrize("expression", ["TagA || TagB", "TagA||TagB", " TagB ||TagA || ", "||TagA||||TagB"])
-def test_tags_whatever_the_blanks(expression: str) -> None:
+def test_blanks_around_tags_do_not_count(expression: str) -> None:
     # String.hashCode() of "TagA" and "TagB".
     assert tag_codes(expression) == frozenset({2598919, 2598920})
 

@@ -208,7 +208,7 @@ def test_a_failure_in_the_middle_of_a_write_leaves_no_remains(world: World) -> N
     assert bodies(World(world.files.after_kill(), world.clock)) == [b"old-0", b"old-1", b"old-2", b"new"]
 
 
-def test_a_full_disk_wakes_nobody(world: World) -> None:
+def test_a_full_disk_wakes_no_parked_pull(world: World) -> None:
     arrivals: list[int] = []
     world.parts.store.add_arrival_listener(lambda topic, queue_id, end, units: arrivals.append(end))
     with failing(world, "pwrite", LOG):
@@ -251,7 +251,7 @@ def test_answers_wait_for_the_sync_and_share_one(synced: tuple[World, Threads]) 
     assert log.synced is not None and log.synced == log.data
 
 
-def test_what_was_committed_during_a_sync_waits_for_the_next(synced: tuple[World, Threads]) -> None:
+def test_a_commit_during_a_sync_waits_for_the_next_sync(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     first = commit_one(world, 1)
     late: list[FakePeer] = []
@@ -263,7 +263,7 @@ def test_what_was_committed_during_a_sync_waits_for_the_next(synced: tuple[World
     assert threads.waiting == [] and not world.parts.messages.waiting_answers.is_awaiting_sync
 
 
-def test_a_failed_sync_refuses_what_waits_and_makes_the_store_read_only(synced: tuple[World, Threads]) -> None:
+def test_a_failed_sync_refuses_waiting_sends_and_makes_the_store_read_only(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     commit_one(world, 1)
     threads.run_one()
@@ -338,7 +338,7 @@ def test_a_parked_pull_is_answered_after_the_sync(synced: tuple[World, Threads])
     assert [reply.code for reply in caller.peer.answers] == [0]
 
 
-def test_one_way_messages_are_synced_too_for_they_are_not_seen_before(synced: tuple[World, Threads]) -> None:
+def test_one_way_messages_are_seen_after_their_sync(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     stage(world)
     world.parts.messages.writer.commit()
@@ -348,7 +348,7 @@ def test_one_way_messages_are_synced_too_for_they_are_not_seen_before(synced: tu
 
 
 @pytest.mark.parametrize("value", ["false", "FALSE", "no"])
-def test_who_does_not_want_to_wait_is_answered_after_the_write(synced: tuple[World, Threads], value: str) -> None:
+def test_a_no_wait_send_is_answered_after_the_write(synced: tuple[World, Threads], value: str) -> None:
     world, threads = synced
     patient, hasty = FakePeer(), FakePeer()
     for opaque, peer, wait in ((1, patient, "true"), (2, hasty, value), (3, patient, "TRUE")):
@@ -363,7 +363,7 @@ def test_who_does_not_want_to_wait_is_answered_after_the_write(synced: tuple[Wor
     assert bodies(world) == [b"1", b"2", b"3"]
 
 
-def test_who_does_not_want_to_wait_is_refused_when_the_write_fails(synced: tuple[World, Threads]) -> None:
+def test_a_no_wait_send_is_refused_when_the_write_fails(synced: tuple[World, Threads]) -> None:
     world, _ = synced
     peer = FakePeer()
     stage(world)
@@ -376,7 +376,7 @@ def test_who_does_not_want_to_wait_is_refused_when_the_write_fails(synced: tuple
 # -- a slow disk -------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_waited_too_long_says_so_and_its_message_comes_later(synced: tuple[World, Threads]) -> None:
+def test_a_late_sync_is_a_timeout_and_the_message_appears_later(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     limit = world.config.sync_flush_timeout_ms
     first = commit_one(world, 1)
@@ -452,7 +452,7 @@ def switch(world: World, mode: str) -> None:
     Caller(world).ok(RequestCode.UPDATE_BROKER_CONFIG, f"flushDiskType={mode}\n".encode())
 
 
-def test_from_sync_to_async_what_waits_keeps_its_promise_and_its_order(synced: tuple[World, Threads]) -> None:
+def test_after_a_switch_to_async_waiting_answers_keep_promise_and_order(synced: tuple[World, Threads]) -> None:
     world, threads = synced
     first = commit_one(world, 1)
     late: list[FakePeer] = []

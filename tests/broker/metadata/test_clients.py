@@ -54,7 +54,7 @@ def notices(peer: FakePeer) -> list[str]:
     return [command.ext["consumerGroup"] for command in peer.pushed]
 
 
-def test_members_are_told_when_one_joins_leaves_or_subscribes_otherwise() -> None:
+def test_members_are_notified_when_one_joins_leaves_or_changes() -> None:
     setup, first, second = Setup(), FakePeer(), FakePeer()
     assert setup.consumer(first, "a", "T")
     assert not setup.consumer(first, "a", "T")
@@ -83,7 +83,7 @@ def test_subscriptions_are_taken_when_newer_and_dropped_when_gone() -> None:
     assert setup.clients.subscription("g", "T") is not None
 
 
-def test_nobody_is_told_when_notices_are_off() -> None:
+def test_no_member_is_notified_when_notices_are_off() -> None:
     for settings, config in (({"notifyConsumerIdsChangedEnable": "false"}, True), ({}, False)):
         setup, peer = Setup(**settings), FakePeer()
         setup.groups.put([SubscriptionGroupConfig(group_name="g", notify_consumer_ids_changed_enable=config)])
@@ -108,7 +108,7 @@ def test_goodbye() -> None:
     assert setup.clients.all_producers() == {} and setup.clients.consumer_groups() == []
 
 
-def test_silent_clients_are_forgotten_and_the_others_told() -> None:
+def test_silent_clients_are_removed_and_the_others_notified() -> None:
     setup, silent, alive = Setup(), FakePeer(), FakePeer()
     setup.consumer(silent, "a", "T")
     setup.clients.register_producer("p", setup.clients.client("a", silent, "JAVA", 479))

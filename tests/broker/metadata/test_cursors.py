@@ -52,7 +52,7 @@ def test_commit_and_query() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 101, 2**62])
-def test_offsets_that_can_t_be_are_refused(offset: int) -> None:
+def test_impossible_offsets_are_refused(offset: int) -> None:
     cursors = Setup().cursors
     cursors.commit("g", "T", 0, 7)
     with pytest.raises(Refusal) as error:
@@ -76,7 +76,7 @@ def test_going_back_is_allowed_unless_offsets_are_strict() -> None:
     assert strict.query("g", "T", 0) == 3
 
 
-def test_a_reset_is_told_once_and_commits_before_that_are_dropped() -> None:
+def test_a_reset_is_answered_once_and_earlier_commits_are_dropped() -> None:
     cursors = Setup().cursors
     cursors.commit("g", "T", 0, 50)
     cursors.reset("g", "T", 0, 10)
@@ -164,7 +164,7 @@ def test_how_far_a_group_pulled() -> None:
 # -- saving beside the loop, and a lost end ------------------------------------------------------------------------
 
 
-def test_a_tick_saves_what_stood_then_in_a_thread() -> None:
+def test_a_tick_saves_a_snapshot_in_a_thread() -> None:
     waiting: list[tuple[Any, Any]] = []
     home = Setup(run_in_thread=lambda work, done: waiting.append((work, done)))
     home.cursors.commit("g", "T", 0, 1)
@@ -199,7 +199,7 @@ def test_offsets_behind_their_queue_s_end_are_taken_back(caplog: pytest.LogCaptu
     assert home.saved() == {"T@g": {"0": 49, "1": 50, "2": 50}}
 
 
-def test_changes_are_told_since_a_number() -> None:
+def test_changes_are_listed_since_a_number() -> None:
     cursors = Setup().cursors
     cursors.commit("g", "T", 0, 1)
     cursors.commit("h", "T", 0, 1)
@@ -217,7 +217,7 @@ def test_changes_are_told_since_a_number() -> None:
 
 
 @pytest.mark.parametrize("take_away", ["topic", "group", "queue"])
-def test_what_was_taken_away_needs_the_whole_table(take_away: str) -> None:
+def test_a_removal_needs_the_whole_table(take_away: str) -> None:
     cursors = Setup().cursors
     cursors.commit("g", "T", 0, 1)
     cursors.commit("h", "U", 0, 1)

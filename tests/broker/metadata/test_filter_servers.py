@@ -22,7 +22,7 @@ class Setup:
         self.table = FilterServers(self.clock, lambda: self.told.append(self.table.addresses()))
 
 
-def test_only_changes_are_told() -> None:
+def test_only_changes_are_reported() -> None:
     setup = Setup()
     first, second = FakePeer(), FakePeer()
     setup.table.register(first, TWO)
@@ -33,7 +33,7 @@ def test_only_changes_are_told() -> None:
     assert setup.told == [[TWO], [ONE, TWO], [ONE]]
 
 
-def test_a_server_that_connects_anew_before_its_old_connection_ends_stays() -> None:
+def test_a_server_that_reconnects_before_its_old_connection_ends_stays() -> None:
     setup = Setup()
     old, new = FakePeer(), FakePeer()
     setup.table.register(old, ONE)
@@ -54,7 +54,7 @@ def test_a_silent_server_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "here", "127.0.0.1:0", "127.0.0.1:70000", "h" * 300 + ":1"])
-def test_an_address_nobody_could_connect_to_is_refused(address: str) -> None:
+def test_an_unreachable_address_is_refused(address: str) -> None:
     setup = Setup()
     with pytest.raises(Refusal, match="filterServerAddr") as caught:
         setup.table.register(FakePeer(), address)

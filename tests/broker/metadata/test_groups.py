@@ -79,7 +79,7 @@ def test_groups_and_forbidden_topics_survive_a_restart() -> None:
     assert not again.is_forbidden("g", "T") and again.forbidden_table() == {}
 
 
-def test_a_group_of_a_heartbeat_is_there_at_once_and_what_an_operator_changes_once_it_is_saved() -> None:
+def test_a_heartbeat_counts_at_once_and_an_operators_change_once_saved() -> None:
     files, threads = MemoryFiles(), Threads()
     files.makedirs("/data/config")
     saver = TableSaver(JsonTable(files, "/data/config/subscriptionGroup.json"), threads)

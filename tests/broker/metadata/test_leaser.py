@@ -35,7 +35,7 @@ def test_a_lease_ends_without_renewal_and_can_be_taken_over() -> None:
     assert leases.held_by("g", QUEUES[0]) == "a"
 
 
-def test_the_wall_clock_has_no_say() -> None:
+def test_the_wall_clock_does_not_end_a_lease() -> None:
     leases, clock = leaser()
     leases.lock_batch("g", "a", QUEUES)
     clock.set_wall(clock.now_ms() + 3_600_000)

@@ -86,7 +86,7 @@ def test_changes_that_come_during_a_save_share_the_next_one() -> None:
     assert not setup.threads.waiting
 
 
-def test_what_could_not_be_saved_did_not_happen_nor_what_was_built_on_it() -> None:
+def test_a_failed_save_undoes_its_change_and_those_built_on_it() -> None:
     setup = Setup()
     setup.put("a", 1)
     setup.threads.run_one()
@@ -104,7 +104,7 @@ def test_what_could_not_be_saved_did_not_happen_nor_what_was_built_on_it() -> No
     assert setup.saved() == [{"a": 1}, {"a": 1, "b": 3}] and setup.heard[-1] == "b: None"
 
 
-def test_what_comes_about_counts_at_once_and_is_saved_soon() -> None:
+def test_an_immediate_change_counts_at_once_and_is_saved_soon() -> None:
     setup = Setup()
     setup.put_at_once("a", 1)
     assert setup.state.current == {"a": 1} and setup.state.version.counter == 1
@@ -116,7 +116,7 @@ def test_what_comes_about_counts_at_once_and_is_saved_soon() -> None:
     assert setup.disk.tables[-1]["dataVersion"]["counter"] == setup.state.version.counter == 2
 
 
-def test_what_comes_about_during_a_save_is_in_the_next_one() -> None:
+def test_an_immediate_change_during_a_save_is_in_the_next_one() -> None:
     setup = Setup()
     setup.put("a", 1)
     setup.put_at_once("b", 2)
@@ -127,7 +127,7 @@ def test_what_comes_about_during_a_save_is_in_the_next_one() -> None:
     assert setup.disk.tables[-1]["dataVersion"]["counter"] == 2
 
 
-def test_what_came_about_on_a_full_disk_is_saved_when_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_immediate_change_on_a_full_disk_is_saved_when_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
     setup = Setup()
     setup.disk.is_full = True
     setup.put_at_once("a", 1)
@@ -142,7 +142,7 @@ def test_what_came_about_on_a_full_disk_is_saved_when_there_is_room(caplog: pyte
     assert setup.saved() == [{"a": 1}] and not setup.threads.waiting
 
 
-def test_a_failed_save_of_what_was_asked_for_forgets_nothing_that_came_about() -> None:
+def test_a_failed_save_keeps_immediate_changes() -> None:
     setup = Setup()
     setup.disk.is_full = True
     setup.put_at_once("a", 1)
@@ -155,7 +155,7 @@ def test_a_failed_save_of_what_was_asked_for_forgets_nothing_that_came_about() -
     assert setup.saved() == [{"a": 1}]
 
 
-def test_who_changes_nothing_waits_for_what_is_not_saved_yet() -> None:
+def test_a_change_without_effect_waits_for_unsaved_changes() -> None:
     setup = Setup()
     setup.state.when_saved(lambda error: setup.heard.append("nothing to wait for"))
     setup.put_at_once("a", 1)
@@ -166,7 +166,7 @@ def test_who_changes_nothing_waits_for_what_is_not_saved_yet() -> None:
     assert not setup.threads.waiting, "the save that was under way is enough"
 
 
-def test_a_stop_saves_what_is_not_saved_and_nothing_older_comes_behind_it() -> None:
+def test_a_stop_saves_the_newest_state_and_nothing_older_follows() -> None:
     setup = Setup()
     setup.put_at_once("a", 1)
     setup.put("b", 2)
@@ -188,14 +188,14 @@ def test_a_stop_with_nothing_to_save_writes_nothing() -> None:
     assert len(setup.disk.tables) == 1
 
 
-def test_a_version_that_is_no_version_counts_as_none() -> None:
+def test_an_invalid_version_counts_as_none() -> None:
     setup = Setup()
     setup.disk.tables.append({"dataVersion": {"counter": "x"}})
     setup.state.load()
     assert setup.state.version == DataVersion()
 
 
-def test_a_failure_that_nobody_waits_for_is_raised() -> None:
+def test_a_failure_without_a_waiter_is_raised() -> None:
     raise_failure(None)
     with pytest.raises(StoreUnavailableError, match="full"):
         raise_failure(StoreUnavailableError("full"))

@@ -59,7 +59,7 @@ def test_a_state_that_was_overtaken_is_dropped() -> None:
     assert kept.states == [{"n": 0}, {"n": 2}] and errors == [None]
 
 
-def test_nothing_is_written_when_what_must_come_first_fails() -> None:
+def test_nothing_is_written_when_the_step_before_it_fails() -> None:
     def fail() -> None:
         raise StoreUnavailableError("the log is read-only")
 
@@ -74,7 +74,7 @@ def test_nothing_is_written_when_what_must_come_first_fails() -> None:
     assert kept.states == [{"n": 0}]
 
 
-def test_an_error_that_is_none_of_the_disk_s_is_not_hidden() -> None:
+def test_an_error_other_than_of_the_disk_is_raised() -> None:
     kept, later = Kept(), Later()
     saver = TableSaver(kept, later)
     saver.save_soon(lambda: {"n": 1 // 0}, lambda error: None)
@@ -82,7 +82,7 @@ def test_an_error_that_is_none_of_the_disk_s_is_not_hidden() -> None:
         later.run()
 
 
-def test_a_turn_ends_behind_whatever_a_thread_has_done() -> None:
+def test_a_turn_ends_after_the_callback_even_one_that_fails() -> None:
     told: list[str] = []
     run = ending_turns(run_inline, lambda: told.append("turn"))
     run(lambda: 1, lambda result: told.append(f"done {result.result()}"))

@@ -188,7 +188,7 @@ def test_attributes_change_by_sign() -> None:
             topics.changed_attributes("T", bad)
 
 
-def test_what_could_not_be_saved_did_not_happen() -> None:
+def test_a_change_that_cannot_be_saved_is_undone() -> None:
     files = MemoryFiles()
     topics = manager(files)
     topics.put([TopicConfig(topic_name="T")])
@@ -275,7 +275,7 @@ def test_changes_are_checked_against_those_that_are_not_saved_yet() -> None:
     assert topics.get("B") is None and topics.get("C") is not None
 
 
-def test_a_topic_made_anew_behind_its_deletion_is_there() -> None:
+def test_a_topic_created_again_during_its_deletion_is_there() -> None:
     slow = Slow()
     topics = slow.topics
     topics.put([TopicConfig(topic_name="T", perm=4)])

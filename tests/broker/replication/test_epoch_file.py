@@ -45,7 +45,7 @@ def shape(history: EpochHistory) -> list[tuple[int, int]]:
     return [(entry.epoch, entry.start) for entry in history.entries]
 
 
-def test_a_first_master_begins_a_epoch_at_its_logs_end() -> None:
+def test_a_first_master_begins_an_epoch_at_its_logs_end() -> None:
     directory = Directory()
     assert shape(directory.master(70).history) == [(1, 70)]
     assert shape(directory.epoch_file(70).history) == [(1, 70)]
@@ -58,7 +58,7 @@ def test_the_epoch_goes_on_after_a_clean_stop() -> None:
     assert directory.master(50).history == first.history
 
 
-def test_an_unclean_stop_begins_another_of_the_same_epoch() -> None:
+def test_an_unclean_stop_begins_another_entry_of_the_same_epoch() -> None:
     directory = Directory()
     directory.master(0)
     second = directory.master(50, was_clean=False)
@@ -67,20 +67,20 @@ def test_an_unclean_stop_begins_another_of_the_same_epoch() -> None:
     assert shape(directory.master(60).history) == [(1, 0), (1, 50)]
 
 
-def test_whoever_becomes_master_has_the_next_epoch() -> None:
+def test_a_promoted_slave_has_the_next_epoch() -> None:
     directory = Directory()
     directory.master(0).close(50)
     assert shape(directory.master(50, begins=True).history) == [(1, 0), (2, 50)]
 
 
 @pytest.mark.parametrize("log_end", [40, 60])
-def test_a_log_that_somebody_else_changed_begins_another(log_end: int) -> None:
+def test_a_log_changed_by_another_program_begins_another_entry(log_end: int) -> None:
     directory = Directory()
     directory.master(0).close(50)
     assert shape(directory.master(log_end).history) == [(1, 0), (1, log_end)]
 
 
-def test_an_orderly_stop_that_was_not_noted_begins_another() -> None:
+def test_an_unrecorded_clean_stop_begins_another_entry() -> None:
     directory = Directory()
     directory.master(0)
     assert shape(directory.master(60).history) == [(1, 0), (1, 60)]
@@ -122,7 +122,7 @@ def test_a_slave_of_a_master_without_epoch_history_claims_nothing() -> None:
     assert directory.epoch_file(50).history == EpochHistory()
 
 
-def test_what_a_slave_claims_is_another_after_another_master() -> None:
+def test_the_claimed_epochs_change_with_the_master() -> None:
     directory = Directory()
     epoch_file = directory.epoch_file(150)
     epoch_file.follow(EpochHistory((A, B)), 150)
@@ -130,7 +130,7 @@ def test_what_a_slave_claims_is_another_after_another_master() -> None:
     assert directory.epoch_file(150).history.entries == (A,)
 
 
-def test_a_disk_that_fails_changes_nothing() -> None:
+def test_a_failing_disk_changes_nothing() -> None:
     directory = Directory()
     epoch_file = directory.epoch_file(50)
     epoch_file.follow(EpochHistory((A, B)), 50)

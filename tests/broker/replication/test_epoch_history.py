@@ -25,7 +25,7 @@ def test_the_same_master_keeps_its_epoch() -> None:
     assert NONE.renew(5, "a") == EpochHistory((EpochEntry(1, 5, "a"),))
 
 
-def test_an_epoch_that_wrote_nothing_is_forgotten() -> None:
+def test_an_epoch_without_bytes_is_forgotten() -> None:
     assert ONE.begin(10, "b").begin(10, "c") == EpochHistory((EpochEntry(1, 0, "a"), EpochEntry(3, 10, "c")))
 
 
@@ -43,7 +43,7 @@ def many(count: int) -> list[EpochHistory]:
     return lives
 
 
-def test_so_many_epochs_are_kept() -> None:
+def test_the_number_of_epochs_is_bounded() -> None:
     """With one more, two neighbors of the older half are merged, those with the fewest bytes."""
     epoch_history = ONE
     for number in range(1, ENTRIES_MAX):
@@ -58,7 +58,7 @@ def test_so_many_epochs_are_kept() -> None:
     assert longer.entries[-1] == EpochEntry(ENTRIES_MAX + 1, ENTRIES_MAX * 10, "newest")
 
 
-def test_of_ever_so_many_the_first_and_the_newest_ones_stay() -> None:
+def test_of_many_epochs_the_first_and_the_newest_stay() -> None:
     lives = many(5 * ENTRIES_MAX)
     entries = lives[-1].entries
     assert ENTRIES_MAX - 1 <= len(entries) <= ENTRIES_MAX
@@ -67,7 +67,7 @@ def test_of_ever_so_many_the_first_and_the_newest_ones_stay() -> None:
     assert not any(before.is_merged and after.is_merged for before, after in pairwise(entries))
 
 
-def test_a_slave_that_was_away_for_ever_so_long_gets_little_again() -> None:
+def test_a_slave_after_a_long_absence_gets_few_bytes_again() -> None:
     """Whenever it went: it shares what was before the merged entry that its log ends in."""
     lives = many(5 * ENTRIES_MAX)
     epoch_history, end = lives[-1], 50 * ENTRIES_MAX
@@ -114,7 +114,7 @@ def test_nothing_is_known_of_a_log_without_epoch_history() -> None:
     assert common_point(NONE, 30, ONE, 20) == CommonPoint(20, False)
 
 
-def test_nothing_is_known_behind_the_first_of_epochs_that_share_none() -> None:
+def test_without_a_shared_epoch_nothing_past_the_first_is_known() -> None:
     theirs = EpochHistory((EpochEntry(1, 8, "z"),))
     assert common_point(ONE.truncate(0), 30, theirs, 40) == CommonPoint(0, False)
 

@@ -38,7 +38,7 @@ def test_marks_are_not_made_too_often() -> None:
     assert times.age_ms(15, 200) == 100 - MARK_INTERVAL_MS
 
 
-def test_what_everybody_has_is_forgotten() -> None:
+def test_marks_that_all_slaves_have_are_forgotten() -> None:
     times = LogTimes()
     for number in range(10):
         times.note(number * 100, number)

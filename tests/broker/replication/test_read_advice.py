@@ -75,12 +75,12 @@ def suggested(world: World, **changes: Any) -> int:
 
 
 @pytest.mark.parametrize(("offset", "broker_id"), [(0, 1), (2, 1), (3, 0), (4, 0), (5, 0)])
-def test_who_lies_far_behind_is_sent_to_a_slave(offset: int, broker_id: int) -> None:
+def test_a_consumer_far_behind_is_sent_to_a_slave(offset: int, broker_id: int) -> None:
     """What counts is the next message: from offset 4 on there are less than 40 KB."""
     assert suggested(master(), queueOffset=offset) == broker_id
 
 
-def test_the_limit_itself_is_near_enough() -> None:
+def test_a_consumer_at_the_limit_stays_at_the_master() -> None:
     world = master()
     queue = world.parts.store.queue_view("T", 0)
     assert queue is not None
@@ -91,21 +91,21 @@ def test_the_limit_itself_is_near_enough() -> None:
         assert suggested(world) == broker_id
 
 
-def test_without_a_slave_nobody_is_sent_away() -> None:
+def test_without_a_slave_no_consumer_is_sent_away() -> None:
     assert suggested(master(slaves=0)) == 0
 
 
-def test_a_group_says_itself_where_it_reads() -> None:
+def test_a_group_setting_chooses_where_it_reads() -> None:
     world = master(group={"broker_id": 3, "which_broker_when_consume_slowly": 2})
     assert (suggested(world), suggested(world, queueOffset=4)) == (2, 3)
 
 
-def test_switched_off_the_master_serves_everybody() -> None:
+def test_switched_off_the_master_serves_all_consumers() -> None:
     world = master(group={"broker_id": 3}, slaveReadEnable="false")
     assert (suggested(world), suggested(world, queueOffset=4)) == (0, 0)
 
 
-def test_a_filter_that_finds_nothing_moves_on_where_it_should_read() -> None:
+def test_a_filter_without_a_match_moves_on_at_the_suggested_broker() -> None:
     world = master()
     code, fields = pull(world, subscription="nothing")
     assert code == ResponseCode.PULL_RETRY_IMMEDIATELY and fields["suggestWhichBrokerId"] == 0
@@ -115,7 +115,7 @@ def test_a_filter_that_finds_nothing_moves_on_where_it_should_read() -> None:
 # -- a slave -----------------------------------------------------------------------------------------------------------
 
 
-def test_while_the_master_is_there_who_has_caught_up_goes_back_to_it() -> None:
+def test_a_consumer_that_has_caught_up_returns_to_a_living_master() -> None:
     world = slave(is_following=True)
     assert suggested(world, queueOffset=4) == 0
     assert suggested(world, queueOffset=0) == 1, "still far behind: a slave serves it"
@@ -181,7 +181,7 @@ def test_a_group_that_reads_from_slaves_waits_as_long_as_it_likes() -> None:
     assert caller.peer.answers == []
 
 
-def test_a_parked_pull_is_woken_by_what_is_followed() -> None:
+def test_a_parked_pull_is_woken_by_replicated_messages() -> None:
     source = filled(World())
     start = source.parts.store.physical_max_offset
     world = slave(is_following=False)
@@ -199,7 +199,7 @@ def test_a_parked_pull_is_woken_by_what_is_followed() -> None:
     assert reply.code == ResponseCode.SUCCESS and reply.body.count(b"new") == 1
 
 
-def test_answers_of_both_ways_are_decoded_alike() -> None:
+def test_answers_of_both_paths_are_decoded_the_same() -> None:
     """The fast path makes its answer in one piece: the suggestion is where the plain path has it."""
     world = master()
     peer, plain = FakePeer(), FakePeer()

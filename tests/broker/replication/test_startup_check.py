@@ -49,7 +49,7 @@ def role_of(record: RoleRecord, network: Asking, **settings: str) -> tuple[RoleR
     return found, role.broker_id
 
 
-def test_alone_it_is_what_its_record_says() -> None:
+def test_without_other_members_the_record_decides() -> None:
     assert role_of(MASTER, Asking()) == (MASTER, 0)
     slave = RoleRecord(broker_id=2, configured_id=2)
     network = Asking()
@@ -77,7 +77,7 @@ def test_a_master_that_can_t_be_overruled_ends_the_start() -> None:
         role_of(MASTER, network)
 
 
-def test_one_that_does_not_answer_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_without_an_answer_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     network = Asking()
     network.registered[NAMESRV] = {THEIRS: 0}
     assert role_of(MASTER, network) == (MASTER, 0)

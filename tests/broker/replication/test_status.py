@@ -71,7 +71,7 @@ def sync_master(*slaves: SlaveState, **settings: Any) -> tuple[World, StatusRepo
     return world, report_of(world, Role(0), HaService(*slaves))
 
 
-def test_what_slaves_lack_is_counted_by_the_queues_also_for_those_that_are_gone() -> None:
+def test_missing_messages_are_counted_for_present_and_absent_slaves() -> None:
     world = World()
     placed = [world.put("orders", b"x", queue_id=number % 4) for number in range(10)]
     behind = SlaveState(address="a:1", ack_offset=placed[7].physical_offset, in_sync=True)
@@ -87,7 +87,7 @@ def test_what_slaves_lack_is_counted_by_the_queues_also_for_those_that_are_gone(
     assert [one.addr for one in report.ha_status().ha_connection_info] == ["a:1"]
 
 
-def test_queues_that_can_t_be_read_leave_the_rest_of_the_picture() -> None:
+def test_unreadable_queues_leave_the_rest_of_the_status() -> None:
     """It is asked for just when a disk fails."""
     world = World()
     placed = [world.put("orders", b"x", queue_id=0) for _ in range(10)]
@@ -113,7 +113,7 @@ def test_a_sync_master_confirms_what_enough_slaves_have() -> None:
     assert report.status().confirm_offset == 50 and report.status().degraded
 
 
-def test_a_slave_is_one_whatever_its_setting_says() -> None:
+def test_a_slave_reports_its_role_and_not_its_setting() -> None:
     world = World(brokerRole="SYNC_MASTER")
     ha_client = HaClientState(master_address="m:1", ha_address="m:2", state="following", lag_bytes=7, lag_ms=3)
     report = report_of(world, Role(2), ha_client=ha_client)

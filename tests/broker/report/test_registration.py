@@ -91,7 +91,7 @@ def test_every_name_server_gets_the_whole_table() -> None:
     assert len(told.topics) >= 2  # fewer are refused by Java's name servers
 
 
-def test_name_servers_are_told_of_filter_servers() -> None:
+def test_name_servers_learn_the_filter_servers() -> None:
     setup = Setup()
     setup.listen(filter_servers=lambda: ["127.0.0.1:7", "127.0.0.1:8"])
     told = decode_registration(setup.registrar.registration().body, compressed=False, version=479)
@@ -112,7 +112,7 @@ def test_a_round_is_due_at_start_by_time_and_on_change() -> None:
     assert setup.registrar.is_due() and setup.wakes == 1
 
 
-def test_a_server_that_is_away_harms_nobody_and_is_tried_again() -> None:
+def test_an_absent_server_delays_no_other_and_is_tried_again() -> None:
     setup = Setup()
     setup.servers.away = {A}
     assert setup.round() == [B]
@@ -142,7 +142,7 @@ def test_a_server_that_is_away_is_tried_at_growing_intervals() -> None:
     assert setup.registrar.is_due()
 
 
-def test_a_server_whose_connection_ends_is_told_again_soon() -> None:
+def test_a_server_whose_connection_ends_gets_a_registration_soon() -> None:
     setup = Setup()
     setup.round()
     setup.registrar.note_lost("127.0.0.1:3")  # another broker
@@ -174,7 +174,7 @@ def test_a_change_during_a_round_makes_another() -> None:
 
 
 @pytest.mark.parametrize("away", [set(), {A, B}])
-def test_waiters_hear_after_the_round_even_when_all_servers_are_away(away: set[str]) -> None:
+def test_waiters_are_answered_after_the_round_without_any_server(away: set[str]) -> None:
     setup = Setup()
     setup.round()
     setup.servers.away = away
@@ -185,7 +185,7 @@ def test_waiters_hear_after_the_round_even_when_all_servers_are_away(away: set[s
     assert heard == ["now"]
 
 
-def test_without_name_servers_nobody_waits() -> None:
+def test_without_name_servers_there_is_no_wait() -> None:
     setup = Setup(namesrvAddr="")
     heard: list[str] = []
     setup.requests.when_registered(lambda: heard.append("now"))
@@ -201,7 +201,7 @@ def test_a_broker_without_write_permission_says_so_in_every_topic() -> None:
     )
 
 
-def test_a_slave_hears_where_its_master_is() -> None:
+def test_a_slave_learns_the_address_of_its_master() -> None:
     heard: list[tuple[str, str]] = []
     setup = Setup(brokerId="1")
     setup.listen(on_answer=lambda address, ha_address: heard.append((address, ha_address)))
@@ -212,7 +212,7 @@ def test_a_slave_hears_where_its_master_is() -> None:
     assert heard == [("10.0.0.1:10911", "10.0.0.1:10912")] * 2
 
 
-def test_a_refusal_is_told_once_it_changes_and_tried_again_soon() -> None:
+def test_a_changed_refusal_is_reported_and_tried_again_soon() -> None:
     heard: list[str] = []
     setup = Setup()
     setup.listen(on_refused=heard.append)
@@ -231,14 +231,14 @@ def test_a_refusal_is_told_once_it_changes_and_tried_again_soon() -> None:
     assert not setup.registrar.is_due()
 
 
-def test_a_round_can_be_had_at_once() -> None:
+def test_a_round_can_be_requested_at_once() -> None:
     setup = Setup()
     setup.round()
     setup.requests.register_now()
     assert setup.registrar.is_due() and setup.wakes == 1
 
 
-def test_the_epoch_and_where_slaves_connect_are_told() -> None:
+def test_the_epoch_and_the_address_for_slaves_are_registered() -> None:
     setup = Setup(brokerIP2="10.1.1.1", haListenPort="7000")
     setup.listen(epoch=lambda: 8)
     ext = setup.registrar.registration().ext or {}

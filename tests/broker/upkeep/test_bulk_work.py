@@ -63,14 +63,14 @@ def test_the_first_message_makes_bulk_ways_ready(work: Any, thread: Thread) -> N
     assert store.told == [False, True]
 
 
-def test_who_waits_for_much_has_them_without_a_message(work: Any, thread: Thread) -> None:
+def test_bulk_ways_are_loaded_at_once_where_they_are_awaited(work: Any, thread: Thread) -> None:
     store = FakeStore()
     work.prepare(store, is_awaited=True)
     thread.run()
     assert store.told == [False, True]
 
 
-def test_a_store_opened_meanwhile_is_told_and_a_later_one_has_them_at_once(work: Any, thread: Thread) -> None:
+def test_a_store_opened_during_or_after_the_load_gets_bulk_ways(work: Any, thread: Thread) -> None:
     stores = [FakeStore(), FakeStore(), FakeStore()]
     work.prepare(stores[0], is_awaited=True)
     work.prepare(stores[1], is_awaited=True)

@@ -96,7 +96,7 @@ class Retained:
         return reply.code, {"next": reply.ext.next_begin_offset, "min": reply.ext.min_offset, "body": reply.body}
 
 
-def test_messages_go_when_they_are_old_at_the_hour_and_pulls_are_told() -> None:
+def test_old_messages_go_at_the_hour_and_pulls_are_moved_on() -> None:
     retained = Retained(hour=5, fileReservedTime=48, deleteWhen="04")
     retained.fill(3, KEYS="old")
     first_key = retained.store.find_by_key("T", "old", 64)
@@ -261,7 +261,7 @@ def test_writes_are_refused_from_the_start_on_a_disk_that_is_too_full() -> None:
     assert not retained.store.is_writable
 
 
-def test_a_file_that_can_not_be_deleted_is_said_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_cannot_be_deleted_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     retained = Retained(hour=4, fileReservedTime=0)
     retained.fill(3)
     with failing(retained.world, "remove", "commitlog", errno.EROFS):
@@ -272,7 +272,7 @@ def test_a_file_that_can_not_be_deleted_is_said_once_and_tried_again(caplog: pyt
     assert retained.segment_count == 1
 
 
-def test_the_queue_of_a_topic_keeps_its_end_and_one_that_nobody_has_goes_when_asked() -> None:
+def test_a_queue_keeps_its_end_and_one_without_a_topic_goes_on_request() -> None:
     retained = Retained(hour=4, fileReservedTime=0)
     retained.world.parts.metadata.topics.put([TopicConfig(topic_name="Small", read_queue_nums=2, write_queue_nums=2)])
     for queue_id in (0, 1):

@@ -68,7 +68,7 @@ def test_a_synced_message_survives_a_power_loss(world: World) -> None:
     assert [message.body for message in again.messages("T")] == [b"safe"]
 
 
-def test_a_failed_sync_is_logged_and_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_sync_is_logged_and_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
     threads = Threads.of(world)
     world.put("T", b"served")
     world.parts.messages.flusher.tick()
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_fails_makes_the_store_read_only(world: World, caplog:
     assert "flush failed" in caplog.text and not world.parts.store.is_writable
 
 
-def test_a_sync_that_ends_after_the_stop_tells_nobody(world: World) -> None:
+def test_a_sync_that_ends_after_the_stop_is_not_reported(world: World) -> None:
     world.config.change_at_runtime({"flushDiskType": "SYNC_FLUSH"})
     threads = Threads.of(world)
     world.put("T", b"1")
@@ -168,7 +168,7 @@ def test_a_sync_that_ends_after_the_stop_tells_nobody(world: World) -> None:
     assert [message.body for message in World(world.files, world.clock).messages("T")] == [b"1"]
 
 
-def test_no_sync_begins_behind_the_stop(world: World) -> None:
+def test_no_sync_begins_after_the_stop(world: World) -> None:
     threads = Threads.of(world)
     flusher = world.parts.messages.flusher
     flusher.request()

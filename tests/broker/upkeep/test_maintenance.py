@@ -86,7 +86,7 @@ def test_the_pace_is_the_operators(rate: int, pieces: int) -> None:
     assert abs(lone.run(10_000) - pieces) <= 1
 
 
-def test_one_piece_at_a_time_and_a_pause_is_not_made_up_for() -> None:
+def test_one_piece_at_a_time_without_catching_up_after_a_pause() -> None:
     lone = Lone(1000)
     lone.run(FIRST_PASS_DELAY_MS)
     lone.clock.advance(50_000)
@@ -212,7 +212,7 @@ def test_a_stop_amid_compressing_is_clean() -> None:
     assert not world.files.exists(f"{ROOT}/abort")
 
 
-def test_a_corrupt_message_is_refused_counted_and_passed_by() -> None:
+def test_a_corrupt_message_is_refused_counted_and_skipped() -> None:
     world, _ = kept()
     result = world.parts.store.get("T", 0, 3, 1, 1 << 20)
     assert result.count == 1

@@ -12,7 +12,7 @@ class Store:
         self.problems: list[str] = []
 
 
-def test_each_change_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     store = Store()
     told = ProblemLog(store)
     for problems in ([], ["a"], ["a"], ["b", "a"], ["b"], ["b"], []):

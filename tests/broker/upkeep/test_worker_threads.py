@@ -28,7 +28,7 @@ class Loop:
         function(argument)
 
 
-def test_the_outcome_is_told_on_the_loop() -> None:
+def test_the_outcome_is_reported_on_the_loop() -> None:
     loop = Loop()
     seen: list[Any] = []
     workers = WorkerThreads(loop.call_soon, 1, "test")
@@ -62,7 +62,7 @@ def test_an_error_is_handed_over_and_the_thread_goes_on() -> None:
     assert second.result() == 2
 
 
-def test_one_that_hangs_leaves_the_others_at_work() -> None:
+def test_a_hanging_thread_does_not_stop_the_others() -> None:
     loop, outcomes = Loop(), list[Outcome]()
     workers = WorkerThreads(loop.call_soon, 2, "test")
     may_end = threading.Event()

@@ -41,7 +41,7 @@ def test_a_deleted_topic_stays_deleted() -> None:
 
 
 @pytest.mark.parametrize("role", [Role(0), Role(1)])
-def test_others_make_none(role: Role) -> None:
+def test_a_restarted_master_and_a_slave_make_no_topic(role: Role) -> None:
     """A master that starts again had saved its topics before it answered; a slave copies them."""
     world = World()
     world.put("New", b"1")

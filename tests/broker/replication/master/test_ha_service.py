@@ -97,7 +97,7 @@ def test_a_slave_that_has_caught_up_gets_a_turn_in_one_write(cable: Cable, clock
     assert write == peer.masters_end.sent[before:]
 
 
-def test_a_slave_that_takes_nothing_costs_no_more_than_so_much(cable: Cable, clock: ManualClock) -> None:
+def test_unsent_bytes_of_a_stalled_slave_are_bounded(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock, mappedFileSizeCommitLog=8 * MIB, haTransferBatchSize=256 * 1024)
     slow, quick = Peer(cable, 0), Peer(cable, 0)
     slow.masters_end.holds = True
@@ -122,7 +122,7 @@ def test_catching_up_is_done_in_pieces(cable: Cable, clock: ManualClock) -> None
     assert bodies(peer) == master.log
 
 
-def test_confirmed_is_what_so_many_have(cable: Cable, clock: ManualClock) -> None:
+def test_the_confirm_offset_is_what_enough_slaves_have(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     master.put(b"one", b"two", b"three")
     end = master.store.physical_max_offset
@@ -139,7 +139,7 @@ def test_confirmed_is_what_so_many_have(cable: Cable, clock: ManualClock) -> Non
     assert master.ha_service.offset_acked_by(2) == 0
 
 
-def test_who_is_far_behind_is_not_in_sync(cable: Cable, clock: ManualClock) -> None:
+def test_a_slave_far_behind_is_not_in_sync(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock, haMaxGapNotInSync=1000)
     master.put(b"x" * 5000)
     end = master.store.physical_max_offset
@@ -265,7 +265,7 @@ def test_the_same_slave_again_replaces_its_older_connection(cable: Cable, clock:
     assert [state.state for state in master.ha_service.states()] == ["following"]
 
 
-def test_who_says_nothing_is_closed(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_peer_is_disconnected(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     master = Master(cable, clock)
     mute, slave = Peer(cable), Peer(cable, 0)
     for _ in range(4):
@@ -277,7 +277,9 @@ def test_who_says_nothing_is_closed(cable: Cable, clock: ManualClock, caplog: py
     assert "it sent nothing for 20000 ms (haHousekeepingInterval)" in caplog.text
 
 
-def test_so_many_connections_are_taken(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_connections_is_bounded(
+    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     Master(cable, clock)
     peers = [Peer(cable, 0) for _ in range(CONNECTIONS_MAX + 2)]
     assert [bool(peer.why) for peer in peers] == [False] * CONNECTIONS_MAX + [True] * 2
@@ -287,7 +289,7 @@ def test_so_many_connections_are_taken(cable: Cable, clock: ManualClock, caplog:
     assert not Peer(cable, 0).why
 
 
-def test_who_only_holds_a_connection_makes_room(cable: Cable, clock: ManualClock) -> None:
+def test_an_idle_peer_makes_room_for_a_new_one(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave, ahead = Peer(cable, 0), Peer(cable, 1000)
     mute = [Peer(cable) for _ in range(CONNECTIONS_MAX - 2)]
@@ -301,7 +303,7 @@ def test_who_only_holds_a_connection_makes_room(cable: Cable, clock: ManualClock
     assert master.ha_service.in_sync_count == CONNECTIONS_MAX
 
 
-def test_a_storm_of_connections_leaves_the_slave_alone(cable: Cable, clock: ManualClock) -> None:
+def test_a_storm_of_connections_does_not_push_out_the_slave(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     for _ in range(20 * CONNECTIONS_MAX):
@@ -313,7 +315,7 @@ def test_a_storm_of_connections_leaves_the_slave_alone(cable: Cable, clock: Manu
     assert following(cable, clock, master, broker_id=2).ha_client.is_following, "and another one finds its place"
 
 
-def test_strangers_don_t_push_out_slaves_that_are_gone(cable: Cable, clock: ManualClock) -> None:
+def test_rejected_peers_do_not_push_out_absent_slaves(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     Peer(cable, master.ha_service.joined_slave(3, "h:1", 0), 0).stream.cut("reset")
     cable.settle()
@@ -350,9 +352,7 @@ def test_eight_bytes_of_zero_make_no_slave(cable: Cable, clock: ManualClock, cap
     ]
 
 
-def test_a_look_whether_somebody_listens_is_no_trouble(
-    cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_port_probe_is_not_logged(cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     master = Master(cable, clock)
     peer = Peer(cable)
     peer.stream.close()
@@ -360,7 +360,7 @@ def test_a_look_whether_somebody_listens_is_no_trouble(
     assert master.ha_service.states() == [] and not caplog.records
 
 
-def test_those_that_make_room_are_logged_once_a_minute(
+def test_evicted_peers_are_logged_once_a_minute(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = Master(cable, clock)
@@ -371,7 +371,7 @@ def test_those_that_make_room_are_logged_once_a_minute(
     assert len(master.ha_service._connections) == len(master.ha_service.states()) == CONNECTIONS_MAX
 
 
-def test_of_those_that_are_gone_who_never_joined_is_forgotten_first(cable: Cable, clock: ManualClock) -> None:
+def test_absent_slaves_that_never_joined_are_forgotten_first(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     Peer(cable, master.ha_service.joined_slave(3, "h:3", 0), 0).stream.cut("reset")
     for number in range(GONE_MAX):
@@ -427,7 +427,7 @@ def test_a_slave_that_is_refused_when_it_returns_stays_gone(cable: Cable, clock:
     assert [(state.state, state.problem) for state in master.ha_service.states()] == [("gone", "digests differ")]
 
 
-def test_a_join_request_that_can_not_be_read_is_logged(
+def test_an_unreadable_join_request_is_logged(
     cable: Cable, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = Master(cable, clock)
@@ -458,7 +458,7 @@ def test_slaves_without_an_id_are_distinguished_by_their_hosts(cable: Cable, clo
     assert [state.address for state in master.ha_service.states()] == ["10.0.0.1:5", "10.0.0.2:5"]
 
 
-def test_all_slaves_that_there_can_be_may_go_at_once(cable: Cable, clock: ManualClock) -> None:
+def test_all_slaves_may_leave_at_once(cable: Cable, clock: ManualClock) -> None:
     """What each was sent decides whom a master asks after a power loss: none may be forgotten meanwhile."""
     master = Master(cable, clock)
     master.put(b"one")
@@ -473,7 +473,7 @@ def test_all_slaves_that_there_can_be_may_go_at_once(cable: Cable, clock: Manual
     assert sent == dict.fromkeys(range(1, CONNECTIONS_MAX + 1), master.store.physical_max_offset)
 
 
-def test_who_went_is_shown_until_it_is_back_but_not_for_ever(cable: Cable, clock: ManualClock) -> None:
+def test_a_slave_that_left_is_shown_until_its_return_for_a_limited_time(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     for number in range(1, GONE_MAX + 3):
         Peer(cable, master.ha_service.joined_slave(number, f"h:{number}", 0), 0).stream.cut("reset")

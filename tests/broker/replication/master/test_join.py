@@ -149,7 +149,7 @@ def test_epoch_histories_without_a_common_epoch() -> None:
         ({"log_start": -5}, "is not possible"),
     ],
 )
-def test_who_does_not_belong_here_is_refused(changes: dict[str, Any], what: str) -> None:
+def test_a_slave_of_another_group_is_refused(changes: dict[str, Any], what: str) -> None:
     error = refusal(slave(**changes), master())
     assert what in error.remark
     assert error.code == ResponseCode.INVALID_PARAMETER

@@ -6,7 +6,7 @@ from pymq.broker.replication.master.rejected_peers import REJECTED_PEERS_MAX, SH
 from pymq.clock import ManualClock
 
 
-def test_one_is_shown_for_a_minute_after_it_came_last() -> None:
+def test_a_rejected_peer_is_shown_for_a_minute_after_its_last_attempt() -> None:
     clock = ManualClock()
     rejected_peers = RejectedPeers(clock)
     rejected_peers.note(3, "10.0.0.3:10911", "another cluster")
@@ -29,7 +29,7 @@ def test_a_slave_is_no_rejected_peer() -> None:
     assert [state.problem for state in rejected_peers.states()] == ["garbage"]
 
 
-def test_so_many_are_kept() -> None:
+def test_the_number_of_rejected_peers_is_bounded() -> None:
     rejected_peers = RejectedPeers(ManualClock())
     for number in range(REJECTED_PEERS_MAX + 1):
         rejected_peers.note(-1, f"10.0.0.{number}:1", "garbage")

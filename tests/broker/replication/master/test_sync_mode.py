@@ -77,7 +77,7 @@ def test_as_many_slaves_as_in_sync_replicas_says(copies: int, acks: int) -> None
 
 
 @pytest.mark.parametrize("value", ["false", "no"])
-def test_who_does_not_want_to_wait_is_answered_at_once_and_seen_later(value: str) -> None:
+def test_a_no_wait_send_is_answered_at_once_and_seen_later(value: str) -> None:
     world, slaves = opened()
     peer = commit_one(world, 1, WAIT=value)
     assert codes(peer) == [[0]] and bodies(world) == []
@@ -85,7 +85,7 @@ def test_who_does_not_want_to_wait_is_answered_at_once_and_seen_later(value: str
     assert bodies(world) == [b"1"]
 
 
-def test_one_way_messages_and_those_that_nobody_waits_for_are_seen_once_copied() -> None:
+def test_one_way_and_no_wait_messages_are_seen_once_confirmed() -> None:
     world, slaves = opened()
     assert world.put("T", b"1").queue_offset == 0
     assert bodies(world) == []
@@ -105,7 +105,7 @@ def test_under_sync_flush_disk_and_slave_are_waited_for(first: str) -> None:
     assert codes(peer) == [[0]] and bodies(world) == [b"1"]
 
 
-def test_slow_slaves_keep_no_disk_busy() -> None:
+def test_slow_slaves_cause_no_extra_flushes() -> None:
     """An fsync that is done is not begun again because its answers wait for slaves."""
     world, _ = opened(flushDiskType="SYNC_FLUSH")
     threads = Threads.of(world)
@@ -205,7 +205,7 @@ def test_a_slave_that_leaves_refuses_new_sends_and_lets_the_others_wait() -> Non
     assert codes(peer) == [[0]]
 
 
-def test_so_many_bytes_may_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unconfirmed_bytes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world, slaves = opened()
     size = world.put("T", b"1").size_bytes
     monkeypatch.setattr(sync_mode, "UNCONFIRMED_BYTES_MAX", 2 * size)
@@ -268,7 +268,7 @@ def test_a_failing_disk_leaves_alone_what_waits_for_slaves_only() -> None:
     assert codes(first) == [[0]] and bodies(world) == [b"1"]
 
 
-def test_who_stops_answers_what_waits() -> None:
+def test_a_stop_answers_waiting_sends() -> None:
     world, _ = opened()
     peer = commit_one(world, 1)
     world.parts.messages.waiting_answers.give_up("the broker stops")
@@ -306,7 +306,7 @@ def test_never_more_than_in_sync_replicas_says() -> None:
     assert world.parts.replication.sync_mode.needed_slaves == 1
 
 
-def test_when_the_last_slave_leaves_what_waits_is_let_go_where_that_is_allowed() -> None:
+def test_when_the_last_slave_leaves_waiting_sends_are_released_if_allowed() -> None:
     world, slaves = opened(enableAutoInSyncReplicas="true")
     peer = commit_one(world, 1)
     slaves.leave()
@@ -348,7 +348,7 @@ def test_switched_at_run_time() -> None:
     assert codes(waiting) == [[0]] and bodies(world) == [b"1", b"2"]
 
 
-def test_to_async_what_waits_for_slaves_that_may_never_come_is_let_go() -> None:
+def test_a_switch_to_async_releases_sends_that_wait_for_slaves() -> None:
     world, slaves = opened()
     peer = commit_one(world, 1)
     slaves.leave()

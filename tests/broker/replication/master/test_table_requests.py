@@ -65,14 +65,14 @@ def answer(peer: FakePeer) -> MetadataTables:
 
 
 @pytest.mark.parametrize("known", [{}, {"t": "s.1"}, {"t": "other.0"}])
-def test_what_differs_is_answered_at_once(known: dict[str, str]) -> None:
+def test_different_tables_are_answered_at_once(known: dict[str, str]) -> None:
     setup = Setup()
     reported = answer(setup.ask(known=known))
     assert reported.versions == KNOWN and bytes(reported.tables["t"]) == b'{"m":{}}' and reported.held_ms == 0
     assert reported.log_end == 1000 and setup.requests.held_count == 0
 
 
-def test_what_is_equal_waits_for_a_change_and_goes_at_the_end_of_its_turn() -> None:
+def test_equal_tables_wait_for_a_change_and_are_answered_in_its_turn() -> None:
     setup = Setup()
     peer = setup.ask()
     setup.clock.advance(700)
@@ -87,7 +87,7 @@ def test_what_is_equal_waits_for_a_change_and_goes_at_the_end_of_its_turn() -> N
     assert setup.requests.held_count == 0
 
 
-def test_a_question_that_waits_keeps_nothing_that_a_slave_can_make_large() -> None:
+def test_a_held_request_keeps_neither_body_nor_versions_of_the_slave() -> None:
     """64 of them with bodies of 16 MB would be a gigabyte."""
     setup = Setup()
     body, versions = bytes(1 << 20), Versions(KNOWN | {"v" * 1000: "1"})
@@ -104,14 +104,14 @@ def test_a_question_that_waits_keeps_nothing_that_a_slave_can_make_large() -> No
 @pytest.mark.parametrize(
     ("slave", "wait_ms"), [("", 5000), ("a" * (TEXT_LENGTH_MAX + 1), 5000), (SLAVE, 0), (SLAVE, -1)]
 )
-def test_who_does_not_wait_or_does_not_say_who_it_is_is_answered(slave: str, wait_ms: int) -> None:
+def test_a_request_without_wait_time_or_slave_is_answered_at_once(slave: str, wait_ms: int) -> None:
     setup = Setup()
     assert answer(setup.ask(slave, wait_ms)).versions == {}
     assert answer(setup.ask(wait_ms=0)).log_end == 1000
 
 
 @pytest.mark.parametrize(("asked_ms", "held_ms"), [(1, 1), (HOLD_MS_MAX, HOLD_MS_MAX), (10**9, HOLD_MS_MAX)])
-def test_nobody_waits_longer_than_it_asked_for_or_than_the_limit(asked_ms: int, held_ms: int) -> None:
+def test_a_request_waits_no_longer_than_its_time_and_the_limit(asked_ms: int, held_ms: int) -> None:
     setup = Setup()
     peer = setup.ask(wait_ms=asked_ms)
     setup.clock.advance(held_ms - 1)
@@ -122,7 +122,7 @@ def test_nobody_waits_longer_than_it_asked_for_or_than_the_limit(asked_ms: int, 
     assert answer(peer).held_ms == held_ms and answer(peer).versions == {}
 
 
-def test_of_one_slave_one_question_is_held() -> None:
+def test_one_request_of_a_slave_is_held() -> None:
     setup = Setup()
     first, second = setup.ask(), setup.ask()
     assert answer(first).versions == {} and not second.answers
@@ -130,7 +130,7 @@ def test_of_one_slave_one_question_is_held() -> None:
     assert not second.answers and not other.answers and setup.requests.held_count == 2
 
 
-def test_so_many_are_held_and_no_more() -> None:
+def test_the_number_of_held_requests_is_bounded() -> None:
     setup = Setup()
     assert HELD_COUNT_MAX == CONNECTIONS_MAX
     held = [setup.ask(f"10.0.0.{number}:1") for number in range(HELD_COUNT_MAX)]

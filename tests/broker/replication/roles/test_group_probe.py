@@ -19,7 +19,7 @@ def take(network: Asking, *name_servers: str, also: tuple[str, ...] = ()) -> lis
     return members
 
 
-def test_each_member_speaks_for_itself_and_we_are_not_asked() -> None:
+def test_each_other_member_is_asked_for_its_own_status() -> None:
     network = Asking()
     network.registered = {NAMESRV: {OURS: 0, THEIRS: 1}, OTHER_NAMESRV: {THIRD: 2}}
     network.brokers = {THEIRS: status(THEIRS, 0, epoch=7), THIRD: None}
@@ -28,13 +28,13 @@ def test_each_member_speaks_for_itself_and_we_are_not_asked() -> None:
     assert (third.registered_id, third.broker_id, third.epoch, third.answered) == (2, 2, 0, True)
 
 
-def test_a_member_that_is_away_is_in_the_result() -> None:
+def test_an_absent_member_is_in_the_result() -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 0}}
     assert take(network, NAMESRV, OTHER_NAMESRV) == [Member(THEIRS, 0, answered=False)]
 
 
-def test_who_changes_its_role_is_there_and_says_nothing() -> None:
+def test_a_member_in_a_role_change_is_listed_without_status() -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 0}}
     network.changing = {THEIRS}
@@ -49,7 +49,7 @@ def test_addresses_beside_the_registered_ones_are_asked_too() -> None:
 
 
 @pytest.mark.parametrize("name_servers", [(), (NAMESRV,)], ids=["none configured", "none answers"])
-def test_without_name_servers_there_is_nobody(name_servers: tuple[str, ...]) -> None:
+def test_without_name_servers_no_member_is_found(name_servers: tuple[str, ...]) -> None:
     network = Asking()
     network.registered = {}
     taken: list[list[Member]] = []
@@ -61,7 +61,7 @@ def test_without_name_servers_there_is_nobody(name_servers: tuple[str, ...]) -> 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"brokerName":1}', b'{"brokerName":"\xff"}', b'{"other":' + b"[" * 100_000]
 )
-def test_an_answer_that_makes_no_sense_tells_nothing(body: bytes) -> None:
+def test_an_invalid_answer_is_ignored(body: bytes) -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 1}}
     network.bodies = {THEIRS: body}
@@ -70,13 +70,13 @@ def test_an_answer_that_makes_no_sense_tells_nothing(body: bytes) -> None:
     assert take(network) == []
 
 
-def test_a_name_server_can_not_make_us_ask_the_world() -> None:
+def test_the_number_of_probed_addresses_is_bounded() -> None:
     network = Asking()
     network.registered = {NAMESRV: {f"10.1.{number >> 8}.{number & 255}:1": number for number in range(300)}}
     assert len(take(network)) == MEMBER_COUNT_MAX
 
 
-def test_what_a_name_server_says_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_name_server_answer_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     network = Asking()
     network.registered = {NAMESRV: {THEIRS: 1}}
     reads: list[bytes] = []

@@ -167,7 +167,7 @@ def test_a_second_master_is_reported_until_it_is_gone() -> None:
     assert setup.master_monitor.troubles == []
 
 
-def test_a_master_that_looks_at_others_says_so_and_is_looked_at_once() -> None:
+def test_a_master_that_probes_announces_itself_and_is_probed_at_once() -> None:
     """One that name servers refuse is seen by the one they have."""
     setup = settled(Role(0))
     setup.after(MEMBERS_PERIOD_MS)
@@ -224,7 +224,7 @@ def test_a_slave_without_a_master_searches_each_second_and_registers_when_there_
     assert not setup.changes and setup.master_monitor.troubles == []
 
 
-def test_a_slave_that_follows_looks_less_often_and_at_once_when_it_does_no_more() -> None:
+def test_a_following_slave_probes_rarely_and_a_lost_link_at_once() -> None:
     setup = Setup(Role(1))
     setup.is_following = True
     assert setup.after(0) == [NAMESRV], "once at its start"
@@ -279,7 +279,7 @@ def test_the_old_master_waits_for_its_successor_s_id_until_the_promotion_must_ha
     assert change.role.broker_id == 2
 
 
-def test_of_two_masters_a_slave_takes_the_newer() -> None:
+def test_a_slave_follows_the_newer_of_two_masters() -> None:
     setup = Setup(Role(1))
     setup.group(theirs=(THEIRS, 0, 4))
     setup.network.registered["10.0.9.2:9876"] = {THIRD: 0}
@@ -290,7 +290,7 @@ def test_of_two_masters_a_slave_takes_the_newer() -> None:
 
 
 @pytest.mark.parametrize("word", ["SLAVE", "", "sync_master", "MASTER"])
-def test_what_is_no_master_s_role_is_not_kept(word: str) -> None:
+def test_an_invalid_master_role_is_not_kept(word: str) -> None:
     """It would be what this broker calls itself the day it takes over: neither of the two, so it promised nothing."""
     setup = Setup(Role(1, master_role="SYNC_MASTER"))
     setup.group(theirs=(THEIRS, 0, 4))
@@ -301,7 +301,7 @@ def test_what_is_no_master_s_role_is_not_kept(word: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
-def test_a_master_of_another_group_at_a_reused_address_is_none_of_a_slave_s(fields: dict[str, str]) -> None:
+def test_a_slave_ignores_another_groups_master_at_a_reused_address(fields: dict[str, str]) -> None:
     """Its kind would be kept for the day this slave takes over: an ASYNC_MASTER's where messages were promised."""
     setup = Setup(Role(1, master_role="SYNC_MASTER"))
     setup.group(theirs=(THEIRS, 0, 4))

@@ -80,7 +80,7 @@ def test_a_master_that_takes_writes_steps_down_by_force_alone() -> None:
         ({"broker_id": 1, "master_address": OWN}, OWN),
     ],
 )
-def test_a_step_down_must_make_sense(fields: dict[str, object], word: str) -> None:
+def test_an_invalid_step_down_is_refused(fields: dict[str, object], word: str) -> None:
     assert word in refused(World(), action="step_down", force=True, **fields)
 
 
@@ -115,7 +115,7 @@ def test_a_slave_that_follows_a_living_master_is_promoted_by_force_alone(monkeyp
 
 
 @pytest.mark.parametrize("action", ["fence", "resume", "step_down"])
-def test_what_is_for_a_master_a_slave_refuses(action: str) -> None:
+def test_a_slave_refuses_orders_for_a_master(action: str) -> None:
     assert "slave 1" in refused(slave(), action=action)
 
 
@@ -128,13 +128,13 @@ def test_a_master_is_not_promoted_unless_it_is_chosen_before_another() -> None:
     assert change.role == Role(0, begins_epoch=True) and change.truncate_to is None
 
 
-def test_whoever_has_seen_another_epoch_history_must_look_again() -> None:
+def test_an_order_for_another_epoch_is_refused() -> None:
     remark = refused(World(), action="fence", fence_ms=5, epoch=7)
     assert "epoch is 1, not 7" in remark
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"action": 5}', b'{"action": "dance"}'])
-def test_an_order_that_makes_no_sense_is_refused(body: bytes) -> None:
+def test_an_invalid_order_is_refused(body: bytes) -> None:
     world = World()
     code, _ = Caller(world).refused(RequestCode.PYMQ_CHANGE_ROLE, body)
     assert code == 29 and not world.role_changes

@@ -69,7 +69,7 @@ def test_the_record_survives_a_restart() -> None:
     assert RoleFile(files, "/data").load() == kept
 
 
-def test_a_record_that_makes_no_sense_is_named() -> None:
+def test_an_invalid_record_is_named() -> None:
     files = MemoryFiles()
     files.makedirs("/data/config")
     for path in (PATH, PATH + ".bak"):

@@ -29,7 +29,7 @@ def found(*members: Member, is_starting: bool = False) -> Findings:
     return judge(Ourselves("DefaultCluster", "broker-a", OURS, epoch_history(), is_starting), members)
 
 
-def test_alone_or_with_slaves_a_master_goes_on() -> None:
+def test_a_master_alone_or_with_slaves_stays_master() -> None:
     assert found() == Findings()
     assert found(member(THEIRS, 1, 3), member(THIRD, 2)) == Findings()
 
@@ -67,7 +67,7 @@ def test_which_id_is_free(former_id: int, others: tuple[int, ...], expected: int
     assert findings.step_down is not None and findings.step_down.broker_id == expected
 
 
-def test_a_slave_that_knows_a_newer_epoch_proves_another_master_that_is_not_there() -> None:
+def test_a_slave_with_a_newer_epoch_proves_an_absent_newer_master() -> None:
     findings = found(member(THEIRS, 2, 5))
     assert findings.step_down == Role(1)
     follows = found(member(THEIRS, 2, 5, ha_client=HaClientState(master_address=THIRD)))
@@ -97,7 +97,7 @@ def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_h
     [member(THEIRS, 0, 3), member(THEIRS, 0), Member(THEIRS, 0, answered=True)],
     ids=["same epoch", "without an epoch history", "RocketMQ's"],
 )
-def test_a_master_that_can_not_be_overruled_is_a_second_master(other: Member) -> None:
+def test_a_master_that_cannot_be_overruled_is_a_second_master(other: Member) -> None:
     findings = found(other)
     assert findings.step_down is None
     for word in (OURS, THEIRS, "broker-a", "stop one"):
@@ -105,7 +105,7 @@ def test_a_master_that_can_not_be_overruled_is_a_second_master(other: Member) ->
 
 
 @pytest.mark.parametrize(("flags_id", "slave_id", "expected"), [(0, 2, 1), (1, 3, 2), (1, 2, 3), (2, 1, 3), (7, 7, 1)])
-def test_beside_a_master_as_old_the_id_that_is_named_makes_it_a_slave(
+def test_beside_a_master_of_the_same_epoch_a_given_id_makes_a_slave(
     flags_id: int, slave_id: int, expected: int
 ) -> None:
     """A slave that was promoted keeps its flags: with their id it would be the master again."""
@@ -117,19 +117,19 @@ def test_beside_a_master_as_old_the_id_that_is_named_makes_it_a_slave(
     assert role_at_start(kept, flags_id).role.is_master
 
 
-def test_of_two_that_serve_an_operator_chooses_one() -> None:
+def test_an_operator_chooses_one_of_two_serving_masters() -> None:
     findings = found(member(THEIRS, 0, 3))
     assert f"pymq broker promote {OURS} --force" in findings.second_master and findings.second_master_address == THEIRS
 
 
-def test_a_registered_master_that_does_not_answer_is_taken_for_dead() -> None:
+def test_a_registered_master_without_an_answer_counts_as_dead() -> None:
     findings = found(Member(THEIRS, 0, answered=False))
     assert findings.step_down is None and not findings.second_master
     (warning,) = findings.warnings
     assert THEIRS in warning
 
 
-def test_who_was_the_master_by_the_name_servers_and_says_it_is_a_slave_is_one() -> None:
+def test_a_registered_master_that_reports_a_slave_role_is_a_slave() -> None:
     assert found(member(THEIRS, 1, 3, registered_id=0)) == Findings()
 
 

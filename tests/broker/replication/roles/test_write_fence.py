@@ -15,7 +15,7 @@ from tests.broker.replication.master.test_sync_mode import commit_one, opened, s
 from tests.broker.world import Caller, FakePeer, World
 
 
-def test_writes_rest_until_it_ends() -> None:
+def test_writes_are_refused_until_it_ends() -> None:
     world = World()
     world.put("T", b"1")
     world.parts.replication.write_fence.begin(1000, "broker-a hands over to 10.0.0.2:10911")
@@ -58,7 +58,7 @@ def test_asked_again_it_counts_from_then() -> None:
     assert send_refusal(world)[1].startswith("y")
 
 
-def test_what_waited_before_is_confirmed_and_answered() -> None:
+def test_sends_that_waited_before_are_confirmed_and_answered() -> None:
     world, slaves = opened()
     peer = commit_one(world, 1)
     world.parts.replication.write_fence.begin(1000, "x")

@@ -235,7 +235,7 @@ def test_a_pymq_master_at_the_same_address_is_asked_as_one() -> None:
 
 @pytest.mark.parametrize("code", [Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET])
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"offsetTable":7}'])
-def test_nonsense_is_a_problem_and_asked_for_again(code: int, body: str) -> None:
+def test_an_invalid_answer_is_a_problem_and_requested_again(code: int, body: str) -> None:
     pair, apache = apache_pair()
     good = apache.bodies[code]
     apache.bodies[code] = body
@@ -260,7 +260,7 @@ def test_a_lost_answer_ends_the_round(lost: int) -> None:
 
 
 @pytest.mark.parametrize("answered", range(8))
-def test_nothing_is_taken_once_it_is_not_followed(answered: int) -> None:
+def test_nothing_is_taken_from_a_master_no_longer_followed(answered: int) -> None:
     pair, _ = apache_pair()
     pair.copy.tick()
     for _ in range(answered):

@@ -177,7 +177,7 @@ def test_each_pause_is_twice_the_last_one_up_to_the_longest(cable: Cable, clock:
         pause_ms = min(2 * pause_ms, RETRY_MAX_MS)
 
 
-def test_retries_come_ever_later(cable: Cable, clock: ManualClock) -> None:
+def test_retry_pauses_grow(cable: Cable, clock: ManualClock) -> None:
     slave = Slave(cable, clock)
     slave.ha_client.note_master(MASTER, MASTER_HA)
     slave.run(60_000)
@@ -189,7 +189,7 @@ def test_retries_come_ever_later(cable: Cable, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize(("followed_ms", "is_soon"), [(STEADY_MS - 2 * STEP_MS, False), (STEADY_MS + STEP_MS, True)])
-def test_who_followed_for_a_while_begins_with_short_pauses(
+def test_a_slave_that_followed_for_a_while_begins_with_short_pauses(
     cable: Cable, clock: ManualClock, followed_ms: int, is_soon: bool
 ) -> None:
     slave = Slave(cable, clock)
@@ -322,7 +322,7 @@ def test_a_slave_with_sync_flush_joins_with_a_synced_log(cable: Cable, clock: Ma
     assert master.ha_service.offset_acked_by(1) == master.store.physical_max_offset
 
 
-def test_a_silent_master_is_left(cable: Cable, clock: ManualClock) -> None:
+def test_a_silent_master_is_disconnected(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     slave.run(19_900)
@@ -499,7 +499,7 @@ def test_a_log_that_is_not_within_a_rocketmq_masters_is_refused(
     assert f"goes from {start} to {end}: they can't be equal" in slave.ha_client.state().problem
 
 
-def test_a_rocketmq_master_gives_everything_to_whoever_has_the_first_byte(cable: Cable, clock: ManualClock) -> None:
+def test_a_rocketmq_master_gives_all_to_a_slave_with_the_first_byte(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     master.put(*(b"x" * 30_000 for _ in range(5)))
     end = master.store.physical_max_offset
@@ -537,7 +537,7 @@ def test_without_name_servers_a_set_ha_address_is_followed_uncompared(cable: Cab
     assert slave.ha_client.state().ha_address == MASTER_HA
 
 
-def test_little_is_handed_on_soon(cable: Cable, clock: ManualClock) -> None:
+def test_few_bytes_are_dispatched_soon(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     delays_ms: list[int] = []
@@ -560,7 +560,7 @@ def test_little_is_handed_on_soon(cable: Cable, clock: ManualClock) -> None:
 @pytest.mark.parametrize(
     ("bytes_per_second", "interval_ms"), [(500_000, DISPATCH_INTERVAL_MS), (2_000_000, FAST_DISPATCH_INTERVAL_MS)]
 )
-def test_much_is_gathered(
+def test_many_bytes_are_dispatched_in_larger_pieces(
     bytes_per_second: int, interval_ms: int, cable: Cable, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ha_client, "FAST_BYTES_PER_SECOND", 1_000_000)
@@ -579,7 +579,7 @@ def test_much_is_gathered(
     assert gaps_ms[-5:] == [interval_ms] * 5
 
 
-def test_a_great_deal_is_not_waited_for(cable: Cable, clock: ManualClock) -> None:
+def test_a_full_dispatch_size_is_dispatched_at_once(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     slave = following(cable, clock, master)
     clock.advance(DISPATCH_INTERVAL_MS)

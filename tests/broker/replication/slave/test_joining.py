@@ -65,7 +65,7 @@ def test_no_log_is_truncated_before_its_begin_or_goes_on_after_its_end(start: in
 
 
 @pytest.mark.parametrize(("log_start", "log_end", "start"), [(1000, 2000, 2000), (0, 0, 0), (1000, 1000, 5000)])
-def test_who_is_to_go_on_needs_a_token(log_start: int, log_end: int, start: int) -> None:
+def test_an_accepted_join_without_a_token_is_refused(log_start: int, log_end: int, start: int) -> None:
     assert "gave no token" in refused(log_start, log_end, start=start, token=NO_TOKEN)
 
 
@@ -89,12 +89,12 @@ def test_who_is_to_go_on_needs_a_token(log_start: int, log_end: int, start: int)
     ],
     ids=str,
 )
-def test_numbers_and_texts_beyond_their_limits_are_not_gone_by(fields: dict[str, Any]) -> None:
+def test_join_answer_values_beyond_their_limits_are_refused(fields: dict[str, Any]) -> None:
     why = refused(**fields)
     assert f"the answer of {MASTER} to the join request can't be read: not a JoinAnswer: Expected" in why
 
 
-def test_at_their_limits_they_are() -> None:
+def test_join_answer_values_at_their_limits_are_accepted() -> None:
     epoch_history = [{"epoch": EPOCH_MAX, "start": OFFSET_MAX, "epochId": "x" * TEXT_LENGTH_MAX}]
     fields: dict[str, Any] = {
         "token": -OFFSET_MAX,
@@ -122,12 +122,12 @@ def test_an_unreadable_answer_is_refused(body: bytes) -> None:
         (Command(ResponseCode.INVALID_PARAMETER, remark="another cluster"), True),
     ],
 )
-def test_only_a_no_is_a_refusal(answer: Command | str, was_refused: bool) -> None:
+def test_only_an_explicit_no_is_a_refusal(answer: Command | str, was_refused: bool) -> None:
     outcome = outcome_of(answer)
     assert isinstance(outcome, NotJoined) and outcome.was_refused is was_refused
 
 
-def test_an_abandoned_joining_comes_to_nothing() -> None:
+def test_an_abandoned_join_has_no_effect() -> None:
     cable, outcomes = Cable(), list[Outcome]()
     request = JoinRequest(
         cluster="c", broker_name="b", broker_id=1, address="10.0.0.2:1", segment_size_bytes=1000, log_start=0, log_end=0

@@ -175,7 +175,7 @@ def test_a_held_question_to_a_master_that_is_followed_no_more_is_given_up() -> N
 
 
 @pytest.mark.parametrize("held_ms", [-5, 10**12])
-def test_a_master_that_says_nonsense_of_its_waiting_is_not_believed(held_ms: int) -> None:
+def test_an_invalid_wait_time_of_a_master_is_ignored(held_ms: int) -> None:
     pair = Pair()
     pair.copy.tick()
     _, command, on_answer = pair.network.asked.pop()
@@ -208,7 +208,7 @@ def test_one_question_is_under_way_at_a_time_and_not_before_the_interval() -> No
     assert len(pair.network.asked) == 1
 
 
-def test_nothing_is_taken_from_who_is_not_followed() -> None:
+def test_nothing_is_taken_from_a_master_that_is_not_followed() -> None:
     pair = Pair()
     pair.ha_client.is_following = False
     pair.run(1000)
@@ -318,7 +318,7 @@ def test_of_many_offsets_only_what_changed_is_sent() -> None:
     assert_equal(pair)
 
 
-def test_a_long_answer_is_cut_between_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_answer_is_split_between_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_requests, "ANSWER_BYTES", 10)
     pair = Pair()
     make_topic(pair.master, "T")
@@ -333,7 +333,7 @@ def test_a_long_answer_is_cut_between_tables(monkeypatch: pytest.MonkeyPatch) ->
     assert pair.network.code_counts[Code.PYMQ_COPY_METADATA] == 6
 
 
-def test_a_slave_does_not_hand_out_its_copy() -> None:
+def test_a_slave_does_not_serve_its_copy_of_the_tables() -> None:
     pair = Pair()
     code, remark = Caller(pair.slave).refused(Code.PYMQ_COPY_METADATA, b"{}")
     assert code == 1 and "slave itself (id 1)" in remark
@@ -355,7 +355,7 @@ def test_a_slave_does_not_hand_out_its_copy() -> None:
         b'{"versions":{"topics":"1"},"tables":{"topics":{"topicConfigTable":{"T":{"topicName":"\xff"}}}}}',
     ],
 )
-def test_an_unusable_answer_is_a_problem_and_asked_for_again(body: bytes) -> None:
+def test_an_unusable_answer_is_a_problem_and_requested_again(body: bytes) -> None:
     pair = Pair()
     make_topic(pair.master, "T")
     pair.copy.tick()
@@ -388,7 +388,7 @@ def test_a_full_disk_on_the_slave_is_tried_again() -> None:
     assert "T" in pair.file(pair.slave, "topics")["topicConfigTable"]
 
 
-def test_the_status_tells_how_old_the_tables_are() -> None:
+def test_the_status_shows_the_age_of_the_tables() -> None:
     class State:
         problem = ""
 

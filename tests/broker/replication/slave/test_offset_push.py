@@ -63,7 +63,7 @@ def test_nothing_to_send_is_done_at_once() -> None:
     assert setup.ended == [""] and not setup.push.has_work
 
 
-def test_some_are_asked_at_once_and_all_are_settled() -> None:
+def test_a_limited_number_is_sent_at_once_and_all_are_settled() -> None:
     setup = Setup(ASKED_AT_ONCE + 1)
     assert len(setup.master.asked) == ASKED_AT_ONCE
     setup.master.answer()
@@ -73,7 +73,7 @@ def test_some_are_asked_at_once_and_all_are_settled() -> None:
 
 
 @pytest.mark.parametrize("answer", ["no connection", Command(ResponseCode.SYSTEM_BUSY, remark="later")])
-def test_what_is_not_answered_for_waits_on(answer: Command | str) -> None:
+def test_unanswered_offsets_stay_pending(answer: Command | str) -> None:
     setup = Setup(2)
     for _, on_answer in setup.master.asked:
         on_answer(answer)

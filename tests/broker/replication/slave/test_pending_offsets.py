@@ -67,7 +67,7 @@ def test_a_group_that_began_while_the_master_was_away_is_there_when_it_is_back()
     assert not len(pair.slave.parts.metadata.pending_offsets)
 
 
-def test_one_that_the_master_has_no_room_for_keeps_no_others_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_offset_the_master_has_no_room_for_does_not_block_others(caplog: pytest.LogCaptureFixture) -> None:
     pair = joined_pair()
     commit(pair, 4, group="new")
     commit(pair, 5)
@@ -80,7 +80,7 @@ def test_one_that_the_master_has_no_room_for_keeps_no_others_back(caplog: pytest
     assert not len(pair.slave.parts.metadata.pending_offsets) and "limit of 1 consumer groups" in caplog.text
 
 
-def test_the_slave_s_restart_forgets_none() -> None:
+def test_a_restart_of_the_slave_keeps_all_offsets() -> None:
     pair = joined_pair()
     pair.stop_master()
     commit(pair, 3)
@@ -103,7 +103,7 @@ def test_a_commit_beside_a_living_master_is_forwarded() -> None:
     )
 
 
-def test_while_the_master_hands_over_it_waits_and_holds_up_no_tables() -> None:
+def test_offsets_wait_for_a_fenced_master_and_do_not_delay_tables() -> None:
     pair = joined_pair()
     pair.master.parts.replication.write_fence.begin(60_000, "hand-over")
     commit(pair, 4)
@@ -134,7 +134,7 @@ def test_a_greater_offset_of_the_master_wins() -> None:
     assert Code.UPDATE_CONSUMER_OFFSET not in pair.network.code_counts, "there was nothing to send"
 
 
-def test_the_master_s_offset_never_goes_back_by_one_that_comes_late() -> None:
+def test_a_late_offset_does_not_move_the_master_s_back() -> None:
     pair = joined_pair()
     pair.clock.advance(300)
     commit(pair, 3)
@@ -168,7 +168,7 @@ def test_a_commit_may_lie_behind_what_the_slave_has() -> None:
     assert pair.master.parts.metadata.cursors.query("g", "T", 0) == 5
 
 
-def test_what_the_master_can_t_have_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_offset_the_master_refuses_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     pair = joined_pair()
     commit(pair, 6)
     pair.slave.parts.metadata.cursors.commit("g", "T", 9, 1)
@@ -183,7 +183,7 @@ def test_what_the_master_can_t_have_is_dropped(caplog: pytest.LogCaptureFixture)
     assert pair.slave.parts.metadata.cursors.offsets("g", "T") == {0: 1}, "here it is gone too"
 
 
-def test_of_messages_that_a_crash_took_only_those_that_are_left_count_as_consumed() -> None:
+def test_offsets_past_a_crashed_log_are_capped_at_its_end() -> None:
     pair = joined_pair(messages=3)
     crashed = MemoryFiles.restored(
         pair.master.files.snapshot().image()
@@ -270,7 +270,7 @@ def test_too_many_are_refused() -> None:
     pending.note("g", "T", 2, 1)
 
 
-def test_so_many_wait_at_most() -> None:
+def test_the_number_of_pending_offsets_is_bounded() -> None:
     pair = joined_pair()
     pair.stop_master()
     pending = pair.slave.parts.metadata.pending_offsets
@@ -293,7 +293,7 @@ def test_a_full_disk_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {"T@g": {"0": 4}}}
 
 
-def test_a_promoted_slave_makes_them_its_own_as_far_as_its_log_goes() -> None:
+def test_a_promoted_slave_takes_pending_offsets_up_to_its_log_end() -> None:
     pair = joined_pair()
     for queue_id in (0, 1):
         for _ in range(3):

@@ -24,7 +24,7 @@ def test_every_route_is_either_served_or_refused() -> None:
     assert sum(map(len, classes)) == len(codes), "once each"
 
 
-def test_what_is_asked_of_a_whole_cluster_is_left_to_the_master() -> None:
+def test_a_cluster_wide_request_is_left_to_the_master() -> None:
     slave = World(brokerId="1")
     slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
     reply = Caller(slave).ok(RequestCode.CLEAN_UNUSED_TOPIC)
@@ -45,7 +45,7 @@ def test_expired_queues_go_on_a_slave_too_and_offsets_stay() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(REFUSED), ids=request_name)
-def test_what_is_refused_names_slave_and_master(code: int) -> None:
+def test_a_refusal_names_slave_and_master(code: int) -> None:
     slave = World(brokerId="1")
     slave_side(slave.parts).ha_client.note_master("10.0.0.1:10911", "10.0.0.1:10912")
     got, remark = Caller(slave).refused(code, b"nonsense", no="fields")
@@ -69,7 +69,7 @@ class FakeReply:
     remark = ""
 
 
-def test_sends_are_refused_on_the_short_way_too() -> None:
+def test_sends_are_refused_on_the_fast_path_too() -> None:
     slave = World(brokerId="1")
     slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
     peer = FakePeer()

@@ -55,7 +55,7 @@ def test_one_that_is_reached_already_is_taken_at_once() -> None:
     assert setup.taken == [("late", 1, False)]
 
 
-def test_the_oldest_has_its_turn_and_the_newest_follows() -> None:
+def test_the_oldest_table_is_taken_first_and_the_newest_follows() -> None:
     setup = Setup()
     for number in range(1, 50):
         setup.late(number, number * 100)
@@ -70,7 +70,7 @@ def test_the_oldest_has_its_turn_and_the_newest_follows() -> None:
     assert setup.taken[1:] == [("late", 49, False)]
 
 
-def test_an_older_one_never_follows_a_newer_one() -> None:
+def test_an_older_table_never_replaces_a_newer_one() -> None:
     setup = Setup()
     setup.late(1, 200)
     setup.late(2, 100)  # the master's log is shorter since
@@ -81,7 +81,7 @@ def test_an_older_one_never_follows_a_newer_one() -> None:
     assert setup.taken == [("late", 2, False)]
 
 
-def test_what_waits_for_another_master_s_log_is_dropped() -> None:
+def test_a_table_that_waits_for_another_masters_log_is_dropped() -> None:
     setup = Setup()
     setup.late(1, 100)
     setup.taker.drop_held()
@@ -91,13 +91,13 @@ def test_what_waits_for_another_master_s_log_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("table", [None, [], {}, {"x": 1}, {"x": {}, "n": 1} | {"x": None}])
-def test_what_is_no_such_table_is_refused(table: Any) -> None:
+def test_an_invalid_table_is_refused(table: Any) -> None:
     setup = Setup()
     with pytest.raises(UnusableTableError, match="master's table plain has no object x"):
         setup.taker.take("plain", table)
 
 
-def test_what_can_t_be_read_is_refused() -> None:
+def test_an_unreadable_table_is_refused() -> None:
     setup = Setup()
 
     def take(table: dict[str, Any], is_part: bool) -> None:

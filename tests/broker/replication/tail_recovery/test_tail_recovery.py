@@ -49,7 +49,7 @@ def group_probe(group: Machines, *there: ReplicationStatus) -> list[RoleChange]:
     return group.master.role_changes
 
 
-def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
+def test_nothing_is_written_while_confirmed_messages_may_be_missing() -> None:
     group = opened_without(machines(), FIRST)
     parts = group.master.parts
     assert parts.replication.tail_recovery.is_fenced and not parts.store.is_writable
@@ -77,7 +77,7 @@ def test_nothing_is_written_while_a_promise_may_be_broken() -> None:
         (True, False, "ASYNC_FLUSH", False),
     ],
 )
-def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
+def test_a_slave_in_recovery_may_lack_what_it_confirmed(
     was_clean: bool, has_caught_up: bool, flush: str, is_in_doubt: bool
 ) -> None:
     world = World(role=Role(1), namesrvAddr=NAMESRV, flushDiskType=flush)
@@ -89,7 +89,7 @@ def test_a_slave_may_lack_what_it_confirmed_until_it_has_all_again(
     assert reported["endInDoubt"] is is_in_doubt
 
 
-def test_a_master_has_no_such_doubt() -> None:
+def test_a_master_does_not_report_itself_in_doubt() -> None:
     world = World()
     world.parts.replication.tail_recovery.was_clean = False
     assert Caller(world).json(RequestCode.PYMQ_GET_REPLICATION_STATUS)["endInDoubt"] is False
@@ -108,7 +108,7 @@ def test_no_slave_has_to_truncate_meanwhile() -> None:
     assert (code, why) == (ResponseCode.SERVICE_NOT_AVAILABLE, group.master.parts.replication.tail_recovery.fenced_for)
 
 
-def test_a_consumer_that_is_further_than_the_log_keeps_its_place() -> None:
+def test_a_consumer_past_the_log_end_keeps_its_offset() -> None:
     group = machines()
     group.master.parts.store.sync()
     opened_without(group, FIRST)
@@ -121,7 +121,7 @@ def test_a_consumer_that_is_further_than_the_log_keeps_its_place() -> None:
     assert reply.ext.next_begin_offset == 5
 
 
-def test_the_epoch_begins_once_who_is_missing_answers() -> None:
+def test_the_epoch_begins_once_the_missing_slave_answers() -> None:
     group = opened_without(machines(), FIRST)
     assert group_probe(group) == []
     (change,) = group_probe(group, status(FIRST, 1, epoch=1))
@@ -130,12 +130,12 @@ def test_the_epoch_begins_once_who_is_missing_answers() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"cluster": "other"}, {"broker_name": "broker-b"}])
-def test_a_broker_of_another_group_at_a_reused_address_tells_nothing(fields: dict[str, str]) -> None:
+def test_a_broker_of_another_group_at_a_reused_address_is_ignored(fields: dict[str, str]) -> None:
     group = opened_without(machines(), FIRST)
     assert group_probe(group, status(FIRST, 1, epoch=1, **fields)) == []
 
 
-def test_what_is_answered_after_its_end_asks_for_no_role() -> None:
+def test_an_answer_after_its_end_changes_no_role() -> None:
     """The broker may be a slave by then, which would become the master again."""
     group = opened_without(machines(), FIRST)
     group.network.brokers = {FIRST: status(FIRST, 1, epoch=1)}
@@ -198,7 +198,7 @@ def test_an_async_master_goes_on_and_says_so(caplog: pytest.LogCaptureFixture) -
     assert f"slave 1 at {FIRST} did not answer" in caplog.text
 
 
-def test_a_newer_master_is_given_way_to_whatever_is_promised() -> None:
+def test_a_newer_master_is_given_way_to_in_async_mode_too() -> None:
     group = machines()
     group.recover(group.master.files.after_kill(), brokerRole="ASYNC_MASTER")
     newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 10, "e" * 16)))
@@ -233,7 +233,7 @@ def test_topics_that_were_lost_with_the_tail_are_made() -> None:
     assert found is not None and found.read_queue_nums == 6
 
 
-def test_a_start_that_is_given_up_leaves_the_doubt() -> None:
+def test_an_abandoned_start_leaves_the_log_in_doubt() -> None:
     group = machines()
     group.master.parts.give_up()
     group.recover(group.master.files)
@@ -256,7 +256,7 @@ def test_slaves_that_join_are_noted_and_dropped_when_needless() -> None:
     assert group.unsynced == {}
 
 
-def test_what_a_new_slave_is_not_sent_is_on_the_disk_before_it_follows() -> None:
+def test_bytes_that_a_new_slave_is_not_sent_are_synced_before_it_follows() -> None:
     group = Machines(1)
     group.put(*(b"%d" % number * 25_000 for number in range(8)))
     store = group.master.parts.store

@@ -32,7 +32,7 @@ def machines(slave_count: int = 1, **settings: object) -> Machines:
     return found
 
 
-def test_what_a_slave_has_is_back_before_a_epoch_begins() -> None:
+def test_a_tail_that_a_slave_has_is_recovered_before_an_epoch_begins() -> None:
     group = machines()
     group.copy(FIRST)
     end = group.master.parts.store.physical_max_offset
@@ -97,7 +97,7 @@ def test_several_segments_come_piece_by_piece() -> None:
     assert len(group.bodies) == 9
 
 
-def test_a_log_that_lost_everything_is_had_from_its_beginning() -> None:
+def test_a_log_that_lost_everything_is_recovered_from_its_beginning() -> None:
     group = Machines()
     group.put(*BODIES)
     group.copy(FIRST)
@@ -107,7 +107,7 @@ def test_a_log_that_lost_everything_is_had_from_its_beginning() -> None:
     assert group.bodies == BODIES
 
 
-def test_what_of_a_record_the_slave_has_in_part_is_left_out() -> None:
+def test_a_record_that_the_slave_has_in_part_is_left_out() -> None:
     group = machines()
     end = group.master.parts.store.physical_max_offset
     group.copy(FIRST, end - 10)
@@ -118,7 +118,7 @@ def test_what_of_a_record_the_slave_has_in_part_is_left_out() -> None:
     assert group.bodies == [*BODIES[:-1], b"other"]
 
 
-def test_the_one_that_goes_furthest_is_asked() -> None:
+def test_the_slave_with_the_longest_log_is_asked() -> None:
     group = machines(2)
     end = group.master.parts.store.physical_max_offset
     group.copy(FIRST, end - 10)
@@ -128,7 +128,7 @@ def test_the_one_that_goes_furthest_is_asked() -> None:
     assert {address for address, _ in group.asked} == {SECOND}
 
 
-def test_another_goes_on_where_the_furthest_stops_answering() -> None:
+def test_another_slave_continues_where_the_first_stops_answering() -> None:
     group = Machines(2)
     group.put(b"first")
     group.master.parts.store.sync()
@@ -175,7 +175,7 @@ def test_digests_that_can_not_be_read_are_none(garbage: bytes) -> None:
     assert group.search().sources == ()
 
 
-def test_what_is_damaged_at_its_source_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_record_of_the_source_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
     group = machines(2)
     group.copy(FIRST)
     group.copy(SECOND, group.master.parts.store.physical_max_offset - 10)
@@ -238,7 +238,7 @@ def test_a_log_that_begins_behind_our_end_can_t_follow_it(caplog: pytest.LogCapt
     assert f"its log begins at {SEGMENT}" in caplog.text
 
 
-def test_whoever_followed_a_newer_master_is_not_asked() -> None:
+def test_a_slave_that_followed_a_newer_master_is_not_asked() -> None:
     group = machines()
     group.copy(FIRST)
     newer = EpochHistory((*group.epoch_history.entries, EpochEntry(2, 1000, "d" * 16)))
@@ -259,7 +259,7 @@ def test_a_slave_that_comes_late_is_waited_for() -> None:
     assert group.bodies == BODIES
 
 
-def test_the_wait_has_an_end_and_names_who_is_missing() -> None:
+def test_the_wait_ends_and_names_the_missing_slave() -> None:
     group = machines(2)
     group.copy(FIRST)
     group.copy(SECOND)

@@ -44,7 +44,7 @@ def full_disk(call: str, path: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
 
-def test_who_was_noted_is_on_the_disk() -> None:
+def test_a_noted_replica_is_on_the_disk() -> None:
     directory = Directory()
     unsynced = directory.unsynced()
     unsynced.note(1, FIRST)
@@ -67,7 +67,7 @@ def test_no_more_are_noted_than_can_be_connected() -> None:
     )
 
 
-def test_who_can_t_be_noted_is_not_served() -> None:
+def test_a_slave_that_cannot_be_noted_is_not_served() -> None:
     directory = Directory()
     unsynced = directory.unsynced()
     directory.files.fault = full_disk
@@ -81,7 +81,7 @@ def test_who_can_t_be_noted_is_not_served() -> None:
 
 
 @pytest.mark.parametrize(("sent_offset", "stays"), [(100, False), (101, True)])
-def test_who_is_gone_is_dropped_once_the_disk_has_what_it_was_sent(sent_offset: int, *, stays: bool) -> None:
+def test_an_absent_replica_is_dropped_once_its_bytes_are_synced(sent_offset: int, *, stays: bool) -> None:
     directory = Directory()
     unsynced = directory.unsynced()
     unsynced.note(1, FIRST)
@@ -90,7 +90,7 @@ def test_who_is_gone_is_dropped_once_the_disk_has_what_it_was_sent(sent_offset: 
     assert directory.unsynced().slaves == ({1: FIRST} if stays else {})
 
 
-def test_who_is_connected_stays() -> None:
+def test_a_connected_replica_stays_noted() -> None:
     directory = Directory()
     unsynced = directory.unsynced()
     unsynced.note(1, FIRST)
@@ -100,7 +100,7 @@ def test_who_is_connected_stays() -> None:
     assert unsynced.slaves == {1: FIRST}
 
 
-def test_who_was_noted_has_its_time_to_connect() -> None:
+def test_a_noted_replica_has_time_to_connect() -> None:
     directory = Directory()
     unsynced = directory.unsynced()
     unsynced.note(1, FIRST)
@@ -112,7 +112,7 @@ def test_who_was_noted_has_its_time_to_connect() -> None:
     assert unsynced.slaves == {}
 
 
-def test_who_was_noted_in_an_earlier_life_and_did_not_come_is_dropped() -> None:
+def test_a_replica_noted_before_a_restart_is_dropped_if_it_stays_away() -> None:
     directory = Directory()
     directory.unsynced().note(1, FIRST)
     unsynced = directory.unsynced()
@@ -120,7 +120,7 @@ def test_who_was_noted_in_an_earlier_life_and_did_not_come_is_dropped() -> None:
     assert directory.unsynced().slaves == {}
 
 
-def test_who_can_t_be_dropped_now_is_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_drop_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     directory = Directory()
     directory.unsynced().note(1, FIRST)
     unsynced = directory.unsynced()

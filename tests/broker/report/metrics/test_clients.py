@@ -43,7 +43,7 @@ def test_consumers_by_group_and_mode(world: World, consume_type: str, mode: str)
     }
 
 
-def test_who_leaves_is_not_counted(world: World) -> None:
+def test_clients_that_left_are_not_counted(world: World) -> None:
     clients, peer = world.parts.metadata.clients, FakePeer()
     clients.register_consumer(clients.client("c", peer, "JAVA", 479), ConsumerData(group_name="g"))
     clients.disconnect(peer)

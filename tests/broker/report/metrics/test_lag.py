@@ -71,7 +71,7 @@ def test_a_connected_group_that_never_committed_lags_by_nothing(world: World) ->
     assert row(lag(world)) == (0, 0, 0, 0, 0)
 
 
-def test_a_group_whose_consumers_are_gone_is_told_of(world: World) -> None:
+def test_a_group_without_consumers_is_reported(world: World) -> None:
     fill(world)
     world.parts.metadata.cursors.commit("g", "orders", 0, 0)
     world.parts.metadata.cursors.commit("g", "orders", 1, 2)
@@ -97,7 +97,7 @@ def test_a_broadcasting_group_keeps_its_offsets_to_itself(world: World) -> None:
     assert lag(world)["rocketmq_consumer_lag_messages"] == {}
 
 
-def test_a_slave_tells_of_groups_that_are_connected_to_it() -> None:
+def test_a_slave_reports_its_connected_groups() -> None:
     world = World(role=Role(1), brokerId=1)
     world.parts.metadata.topics.take_over({"topicConfigTable": {"orders": {"topicName": "orders"}}})
     world.parts.metadata.cursors.commit("gone", "orders", 0, 0)

@@ -63,13 +63,13 @@ def test_what_slaves_lack() -> None:
     assert found["pymq_replication_in_sync_slaves"] == {(): 1}
 
 
-def test_who_was_sent_away_has_no_series_of_its_own() -> None:
+def test_a_rejected_peer_has_no_series() -> None:
     rejected = SlaveState(address="10.0.0.9:4711", state="refused", problem="garbage")
     found = figures(master(rejected))
     assert found["pymq_replication_slave_connected"] == {} and found["pymq_replication_problems"] == {(): 0}
 
 
-def test_a_slave_that_connects_anew_is_told_of_once() -> None:
+def test_a_slave_that_reconnects_is_reported_once() -> None:
     old = SlaveState(address=ONE[1], broker_id=1, state="connected")
     new = SlaveState(address=ONE[1], broker_id=1, state="following", in_sync=True)
     assert figures(master(old, new))["pymq_replication_slave_in_sync"] == {ONE: 0}
@@ -92,7 +92,7 @@ def test_a_sync_master_that_lacks_slaves() -> None:
     assert found["pymq_replication_degraded"] == {(): 0}
 
 
-def test_what_slaves_gave_back_and_a_epoch_that_is_held() -> None:
+def test_recovered_tail_bytes_and_a_fenced_epoch() -> None:
     world = master()
     found = figures(world)
     assert (found["pymq_replication_recovered_tail_bytes"], found["pymq_replication_epoch_fenced"]) == (
@@ -128,7 +128,7 @@ def test_a_slave_that_follows() -> None:
     assert "pymq_replication_slave_connected" not in found
 
 
-def test_what_a_slave_does_not_know_is_no_figure() -> None:
+def test_values_unknown_to_a_slave_have_no_series() -> None:
     found = slave(HaClientState(problem="no master is known yet"))
     assert [key for key, value in found["pymq_replication_ha_client_state"].items() if value] == [("waiting",)]
     assert not found.keys() & {
@@ -139,7 +139,7 @@ def test_what_a_slave_does_not_know_is_no_figure() -> None:
     assert found["pymq_replication_problems"][()] >= 1
 
 
-def test_what_was_cut_from_the_log() -> None:
+def test_bytes_truncated_from_the_log() -> None:
     world = World()
     record = '{"start": 100, "end": 350, "message_count": 2, "time_ms": 5, "path": "x", "why": "y"}'
     directory = f"{world.config.store_path_root_dir}/divergent"

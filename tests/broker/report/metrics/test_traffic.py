@@ -47,7 +47,7 @@ def test_pulls_by_topic_and_group_without_retries(world: World) -> None:
     assert found["pymq_pull_requests_total"][("orders", "g")] == 2
 
 
-def test_what_consumers_gave_back_and_gave_up(world: World) -> None:
+def test_send_backs_and_dead_letters(world: World) -> None:
     stats = world.parts.stats
     stats.message_sent_back("orders", "g")
     stats.message_sent_back("orders", "g")
@@ -58,7 +58,7 @@ def test_what_consumers_gave_back_and_gave_up(world: World) -> None:
 
 
 @pytest.mark.parametrize("forget", ["topic", "group"])
-def test_what_is_deleted_is_not_told_of(world: World, forget: str) -> None:
+def test_deleted_topics_and_groups_are_not_reported(world: World, forget: str) -> None:
     stats = world.parts.stats
     stats.messages_got("g", "orders", 1, 1)
     stats.message_sent_back("orders", "g")

@@ -84,7 +84,9 @@ async def check_serving(brokers: Two, producer: Producer) -> None:
     await until(lambda: ha_client.is_following)
 
 
-def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_storm_of_rejected_peers_does_not_disturb_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with two(tmp_path) as (brokers, namesrv), Producer("P", namesrv=namesrv.address) as producer:
             await brokers.start_slave()
@@ -104,7 +106,7 @@ def test_a_storm_of_strangers_is_not_noticed(tmp_path: Path, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_stranger_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+def test_each_kind_of_rejected_peer_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str) -> None:
     async def scenario() -> None:
         async with two(tmp_path, brokerRole="ASYNC_MASTER", **SOON) as (brokers, _):
             parts = brokers.master.parts
@@ -119,7 +121,7 @@ def test_each_kind_of_stranger_is_told_once(tmp_path: Path, caplog: pytest.LogCa
     asyncio.run(scenario())
 
 
-def test_who_only_holds_connections_keeps_no_slave_out(tmp_path: Path) -> None:
+def test_idle_connections_keep_no_slave_out(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with two(tmp_path) as (brokers, namesrv), Producer("P", namesrv=namesrv.address) as producer:
             held = [await connect(brokers.master, b"", number) for number in range(2 * CONNECTIONS_MAX)]
