@@ -1,4 +1,4 @@
-"""Disks that fail on purpose, and worker threads that work when told to, for worlds in memory."""
+"""Disks that fail on purpose, and worker threads that run on command, for worlds in memory."""
 
 from __future__ import annotations
 

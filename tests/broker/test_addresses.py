@@ -1,4 +1,4 @@
-"""What a broker tells of where it answers."""
+"""The addresses that a broker announces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever else connects to a master's HA port, over real sockets: slaves and senders don't notice, nor does its log."""
+"""Hostile peers at a master's HA port, over real sockets: slaves, senders and the log stay undisturbed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = {
 }
 
 
-# Who says nothing is sent away after a second.
+# A silent peer is disconnected after a second.
 SOON = {"haHousekeepingInterval": "1000", "haSendHeartbeatInterval": "500"}
 
 
@@ -56,7 +56,7 @@ async def until_sent_away(broker: Broker, raw: bytes) -> None:
 
 
 async def storm(broker: Broker, count: int) -> None:
-    """So many connections of all kinds, each closed after a moment."""
+    """Opens ``count`` connections of all kinds, and closes each after a moment."""
 
     async def one(number: int) -> None:
         raw = list(KINDS.values())[number % len(KINDS)]

@@ -296,7 +296,7 @@ def test_a_change_that_fails_ends_the_broker_which_starts_in_its_old_role(tmp_pa
 
 @contextmanager
 def taken_port() -> Iterator[int]:
-    """A port that is listened on; nobody has the one before it."""
+    """A port with a listener; the one before it is free."""
     while True:
         with socket.socket() as taken, socket.socket() as before:
             taken.bind(("127.0.0.1", 0))
@@ -344,7 +344,7 @@ def test_a_stop_in_the_middle_of_a_change_waits_for_its_end(tmp_path: Path) -> N
 
 
 def test_a_stop_waits_for_the_record_that_is_being_saved(tmp_path: Path) -> None:
-    """Behind it the directory belongs to whoever starts next."""
+    """After it the directory belongs to the next broker that starts."""
 
     async def scenario() -> None:
         broker = make_broker(tmp_path / "a", "")

@@ -1,4 +1,4 @@
-"""The table of requests: complete, named, and the same as the documentation."""
+"""The table of requests: complete, named, and equal to the documentation."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def two(directory: Path, **settings: str) -> AsyncIterator[tuple[Two, Name
 
 
 async def pulled(consumer: PullConsumer, queue: MessageQueue, offset: int) -> PullResult:
-    """What is at ``offset``, from whoever has it, once somebody does."""
+    """Returns the messages at ``offset`` from any broker, once one of them has them."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             try:

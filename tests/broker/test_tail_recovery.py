@@ -1,4 +1,4 @@
-"""Brokers on real sockets and directories: a start that must wait for a slave, and what lets it go on."""
+"""Brokers on real sockets and directories: a start that waits for a slave, and the ways to end the wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's parts on files in memory and a clock moved by hand, and peers that record what they are told."""
+"""A broker's parts on files in memory and a clock moved by hand, and peers that record what they receive."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FakePeer:
 
 
 class NoNetwork:
-    """Nobody is there. Failures wait in :attr:`failing` until a test runs them: they come later, as on a real one."""
+    """No peer answers. Failures wait in :attr:`failing` until a test runs them: they come later, as on a real one."""
 
     def __init__(self) -> None:
         self.failing: list[Callable[[], None]] = []

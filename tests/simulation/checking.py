@@ -100,7 +100,7 @@ class Watcher:
             return
         server = self._server(seen.address)
         if seen.physical < server.opened_end or (server.is_master and not server.is_sync_master):
-            return  # found in its log at the start: whether slaves have it, nobody knows
+            return  # found in its log at the start: whether slaves have it is unknown
         # A slave shows what it has, which may be before the last of several others has it.
         needed = self.copies_needed if server.is_master else min(self.copies_needed, 2)
         copies = [broker.name for broker in self._brokers if holds(broker, seen.physical, seen.content)]
@@ -285,7 +285,7 @@ class Verdict:
         self._history.operations["acknowledged messages lost as allowed"] += sum(map(len, lost_by_epoch.values()))
         for entry, lost in lost_by_epoch.items():
             if entry[0] <= 0:
-                continue  # whoever answered was gone when the answer came
+                continue  # the broker that answered was gone when the answer came
             first = min(send.physical for send in lost)
             kept = [
                 send

@@ -83,7 +83,7 @@ class ClientNode:
         return self._route
 
     async def master(self, *, is_fresh: bool = False) -> str | None:
-        """Where the master answers, as far as known."""
+        """The last known address of the master."""
         route = await self.route(is_fresh=is_fresh)
         data = route.broker(self._broker_name) if route else None
         return data.master_address if data else None

@@ -147,7 +147,7 @@ class Cluster:
         return self.operator.is_set_up
 
     def _pass(self, duration_us: int) -> None:
-        """So much time, with a look at who follows whom now and then."""
+        """Runs for a time, and records the followed masters now and then."""
         end_us = self.timeline.now_us + duration_us
         while self.timeline.now_us < end_us:
             self.timeline.run_until(min(end_us, self.timeline.now_us + LOOK_US))
@@ -192,7 +192,7 @@ class Cluster:
         return len(ends) == 1 and -1 not in ends
 
     def end(self) -> None:
-        """Nobody lives any more."""
+        """Kills every process."""
         clients = (*self.producers, *self.consumers, self.operator)
         nodes: list[Any] = [*self.brokers, *self.name_servers, *clients]
         for node in nodes:

@@ -21,7 +21,7 @@ class SimDisk:
         self._now_ms = now_ms
         self.files = MemoryFiles(now_ms=now_ms)
         self.is_full = False
-        self.failing_sync_count = 0  # so many syncs fail from now on
+        self.failing_sync_count = 0  # the number of syncs that fail from now on
         self._usual_sync_delay_us = usual_sync_delay_us
         self.sync_delay_us = usual_sync_delay_us
         self.was_faulty = False  # some call failed since the last healing

@@ -30,7 +30,7 @@ class Followings:
         self._looked_us = -1
 
     def look(self) -> None:
-        """Who follows whom now."""
+        """Records the master that each slave follows now."""
         now_us = self._network.timeline.now_us
         masters = {broker.address: broker for broker in self._brokers if broker.is_master}
         torn = self._torn_pairs() if masters else set()

@@ -1,4 +1,4 @@
-"""Streams between simulated machines: late, cut into pieces, held up by partitions, broken, half open.
+"""Streams between simulated machines: late, in pieces, held up by partitions, broken, half open.
 
 A stream keeps TCP's promise, no more: bytes arrive in order and once, or not at all. What was under way when a
 connection broke is lost; nothing of a dead connection arrives later.
@@ -26,7 +26,7 @@ class Link(NamedTuple):
 
     delay_us: int = 200
     jitter_us: int = 300
-    piece_chance: float = 0.05  # that an arrival is cut into pieces
+    piece_chance: float = 0.05  # that an arrival is split into pieces
 
 
 class Listener(NamedTuple):

@@ -234,7 +234,7 @@ class Operator(ClientNode):
 
     async def _settle(self, masters: list[SimBroker]) -> None:
         if not masters:
-            # What a hand-over left in its middle: the slaves have everything, and nobody is a master.
+            # An interrupted hand-over leaves slaves that have everything, and no master.
             is_sync = self._cluster.plan.copies_needed > 1
             self._promote(self._cluster.broker_name, lambda plan: "promote" if is_sync else "force")
             return

@@ -1,4 +1,4 @@
-"""Who follows whom, as it looks from outside."""
+"""Spans in which a slave follows a master, seen from outside."""
 
 from __future__ import annotations
 

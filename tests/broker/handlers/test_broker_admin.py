@@ -1,4 +1,4 @@
-"""Codes 25, 26, 28, 315, 321, 907, 306."""
+"""Codes 25, 26, 28, 306, 315, 321 and 907: settings, runtime figures, statistics and cleaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker answers that starts or changes its role."""
+"""The answers of a broker that starts or changes its role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes 9105 and 9106: the log for who rebuilds a copy of it."""
+"""Codes 9105 and 9106: digests and bytes of the log, for a broker that rebuilds its copy."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_slaves_commit_past_the_queue_end_is_capped_at_the_earlier_end(world: 
 
 
 def test_a_fenced_master_takes_no_offsets_of_slaves(world: World) -> None:
-    """Who takes over may have copied the offsets by now; the slave brings it to the next master."""
+    """The successor may have copied the offsets by now; the slave sends its offset to the next master."""
     world.put("T")
     fields = {"consumerGroup": "g", **QUEUE, "commitOffset": "1"}
     world.parts.replication.write_fence.begin(1000, "hand-over")

@@ -1,4 +1,4 @@
-"""Codes 11 and 361: what a pull is told in every state of the store, who may pull, and pulls that wait."""
+"""Codes 11 and 361: the answer to a pull in every state of the store, permissions, and parked pulls."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_other_expressions_are_refused(world: World) -> None:
     assert "XPATH is unknown" in remark and "run TAG and SQL92" in remark and "pymq filter-server" in remark
 
 
-# -- who may pull ------------------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------------------------
 
 
 def test_a_pull_without_a_subscription_needs_a_heartbeat(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Codes 307, 309, 223 and what the consumer is asked."""
+"""Codes 223, 307 and 309, and the request that reaches the consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining by request: what a master answers a slave, and a slave anybody."""
+"""Join requests: the answer of a master, and the refusal of a slave."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_unreadable_join_request_is_refused() -> None:
         assert "the joining can't be read" in remark
 
 
-def test_a_slave_is_no_master() -> None:
+def test_a_slave_refuses_a_join_request() -> None:
     world = World(brokerId=2)
     code, remark = Caller(world).refused(JOIN, request(world))
     assert "is no master but slave 2" in remark

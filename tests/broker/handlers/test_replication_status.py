@@ -1,4 +1,4 @@
-"""Codes 9103 and 907: what a broker tells of replication."""
+"""Codes 9103 and 907: the status of replication."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_a_first_send_is_taken_once_its_topic_is_saved() -> None:
     assert world.parts.store.max_offset("New", 1) == 4
 
 
-def test_a_first_send_whose_topic_can_not_be_saved_is_refused() -> None:
+def test_a_first_send_whose_topic_cannot_be_saved_is_refused() -> None:
     world = with_topic()
     with failing(world, "pwrite", "topics.json"):
         code, remark = refusal(world, topic="New")

@@ -123,7 +123,7 @@ def test_progress_is_saved_by_interval() -> None:
 
 
 def test_delivered_messages_survive_a_power_loss() -> None:
-    """Progress is saved only behind the log's sync: else a power loss takes the copy, and nobody has the original."""
+    """Progress is saved only after the log's sync: otherwise a power loss takes the copy after the original is done."""
     world = world_with_topic()
     world.put("T", b"1", DELAY="1")
     world.parts.store.sync()

@@ -1,4 +1,4 @@
-"""SQL92 in the broker: pulls get what matches, waiting pulls wake for nothing else, and errors name the column."""
+"""SQL92 in the broker: pulls get matching messages, only a match wakes a parked pull, and errors name the column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writer: no answer before its commit, all or nothing in a turn, refusals in the answers' place."""
+"""Writer: no answer leaves before its commit, a turn stores all or nothing, and a failed commit refuses its sends."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_failed_commit_refuses_every_held_answer_and_stores_nothing(
     assert world.parts.store.physical_max_offset == 0
 
 
-def test_a_bug_behind_the_write_leaves_no_sender_without_an_answer_and_no_message_unseen(
+def test_after_a_bug_past_the_write_sends_are_answered_and_messages_seen(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(records: object) -> None:

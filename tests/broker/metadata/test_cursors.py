@@ -1,4 +1,4 @@
-"""CursorManager: commits within the queue, resets told once, saving by interval, restarts."""
+"""CursorManager: commits within the queue, resets answered once, saving by interval, restarts."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_tick_saves_a_snapshot_in_a_thread() -> None:
     assert home.saved() == {"T@g": {"0": 3}}, "an older state never replaces a newer one"
 
 
-def test_offsets_behind_their_queue_s_end_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_offsets_past_their_queue_s_end_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:
     home = Setup()
     for queue_id in range(3):
         home.cursors.commit("g", "T", queue_id, 50)

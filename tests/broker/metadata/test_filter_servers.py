@@ -1,4 +1,4 @@
-"""FilterServers: who reports, who is forgotten, and when name servers are to hear of it."""
+"""FilterServers: registrations, expiry, and the changes that name servers get."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONE, TWO = "127.0.0.1:1", "127.0.0.1:2"
 
 
 class Setup:
-    """A table that notes what was to be told."""
+    """A table that records its change notices."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

@@ -107,7 +107,7 @@ def test_a_heartbeat_counts_at_once_and_an_operators_change_once_saved() -> None
     assert again.all() == groups.all() and again.data_version == groups.data_version and again.get("g") is None
 
 
-def test_deleting_forgets_what_was_forbidden() -> None:
+def test_deleting_a_group_drops_its_forbidden_topics() -> None:
     groups = manager()
     groups.ensure("g")
     groups.set_readable("g", "T", False)

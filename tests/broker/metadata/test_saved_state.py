@@ -1,4 +1,4 @@
-"""SavedState: what is asked for counts once saved, what comes about at once; one save at a time, none too old."""
+"""SavedState: requested changes count once saved, immediate ones at once; one save at a time, never an older state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Disk:
 
 
 class Setup:
-    """A state that is a dict of numbers, and what those who changed it have heard."""
+    """A state that is a dict of numbers, and the answers that its callers got."""
 
     def __init__(self) -> None:
         self.disk = Disk()

@@ -1,4 +1,4 @@
-"""Reading tables back: what makes no sense is left out and logged, the rest counts."""
+"""Reading tables back: invalid entries are left out and logged, and the rest counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TableSaver: an older state never replaces a newer one, and nothing is written when what must come first fails."""
+"""TableSaver: an older state never replaces a newer one, and nothing is written when the step before it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TopicManager: what exists at start, who may make topics, and that what is asked for is saved first."""
+"""TopicManager: the topics at start, automatic creation, and changes that count once saved."""
 
 from __future__ import annotations
 

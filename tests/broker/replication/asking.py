@@ -1,4 +1,4 @@
-"""A network of questions: name servers and brokers that answer, later, when a test says so."""
+"""A network in memory: name servers and brokers that answer when a test releases the answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Asking:
         self.last_body = command.body
 
     def answer_all(self) -> list[str]:
-        """Who was asked until nobody had a question left."""
+        """Answers until no request is left, and returns the addresses that were asked."""
         asked = []
         while self.waiting:
             address, code, on_answer = self.waiting.pop(0)

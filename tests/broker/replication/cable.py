@@ -1,4 +1,4 @@
-"""A network in memory: what is sent waits until a test lets it through, in whatever pieces it likes."""
+"""A network in memory: bytes wait until a test lets them through, in pieces of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of both sides of replication begin with."""
+"""Fixtures for tests of both sides of replication."""
 
 from __future__ import annotations
 

@@ -81,13 +81,13 @@ class Master(Node):
         cable.listeners[MASTER_HA] = self.ha_service.accept
 
     def put(self, *bodies: bytes) -> None:
-        """Stores messages, each in a turn of its own."""
+        """Stores messages, one turn each."""
         for body in bodies:
             put(self.store, "T", 0, body, keys=f"k{len(body)}")
             self.ha_service.committed()
 
     def stop(self) -> None:
-        """In order; nobody answers there any more."""
+        """Stops cleanly; the address does not answer any more."""
         self.leave("the broker stops")
         end = self.store.physical_max_offset
         self.store.close()
@@ -99,7 +99,7 @@ class Master(Node):
 
 
 class Slave(Node):
-    """Follows whoever answers at ``MASTER``."""
+    """Follows the broker that answers at ``MASTER``."""
 
     def __init__(
         self, cable: Cable, clock: ManualClock, files: MemoryFiles | None = None, broker_id: int = 1, **settings: Any

@@ -1,4 +1,4 @@
-"""A master and its slave in memory, joined by a network whose questions and answers wait until a test lets them go."""
+"""A master and its slave in memory, joined by a network that holds requests and answers until a test releases them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AskedNetwork:
         self.deliver(lose_answer=lose_answer)
 
     def deliver(self, *, lose_answer: bool = False) -> None:
-        """What brokers have answered by now reaches who asked, or not."""
+        """Delivers the answers that brokers have given by now, or drops them."""
         answered = [one for one in self.held if one[0].answers]
         self.held = [one for one in self.held if not one[0].answers]
         for peer, _, command, on_answer in answered:

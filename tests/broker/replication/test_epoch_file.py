@@ -1,4 +1,4 @@
-"""What a broker's log claims, over starts and stops in order and not."""
+"""EpochFile: the epochs that a log claims after clean and unclean stops."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_epoch_is_claimed_when_the_log_reaches_it() -> None:
     assert (epoch_file.history.entries, epoch_file.next_start) == ((A, B, C), None)  # type: ignore[comparison-overlap]
 
 
-def test_an_epoch_behind_the_logs_end_is_forgotten() -> None:
+def test_an_epoch_past_the_logs_end_is_forgotten() -> None:
     """A power loss took the bytes, and the file that claims them was on the disk already."""
     directory = Directory()
     directory.epoch_file(200).follow(EpochHistory((A, B, C)), 200)

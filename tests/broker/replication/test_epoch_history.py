@@ -1,4 +1,4 @@
-"""Epochs, and how far two logs are the same; compared with logs whose every byte remembers who wrote it."""
+"""EpochHistory: how far two logs are equal, checked with logs in which every byte records its writer."""
 
 from itertools import pairwise
 from unittest import mock
@@ -36,7 +36,7 @@ def test_a_truncated_log_claims_no_epoch_after_its_end() -> None:
 
 
 def many(count: int) -> list[EpochHistory]:
-    """What a master's log claims after each of so many starts, each of which wrote 10 bytes."""
+    """Returns the epoch histories that a log claims after each of several starts, each of which wrote 10 bytes."""
     lives = [ONE]
     for number in range(1, count):
         lives.append(lives[-1].renew(number * 10, f"{number}"))
@@ -120,7 +120,7 @@ def test_without_a_shared_epoch_nothing_past_the_first_is_known() -> None:
 
 
 class Log:
-    """Who wrote each byte, and what the log says of that."""
+    """The writer of each byte, and the epochs that the log claims."""
 
     def __init__(self) -> None:
         self.writers: list[str] = []

@@ -22,7 +22,7 @@ def test_a_rate_never_falls_below_zero() -> None:
     assert rate.per_second == 0
 
 
-def test_the_age_of_a_byte_is_that_of_the_first_mark_behind_it() -> None:
+def test_the_age_of_a_byte_is_that_of_the_first_mark_after_it() -> None:
     times = LogTimes()
     times.note(100, 10)
     times.note(200, 20)

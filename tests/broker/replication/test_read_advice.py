@@ -1,4 +1,4 @@
-"""Who should serve a consumer: what master and slave suggest; a slave never makes a consumer lose its place."""
+"""The broker that master and slave suggest to a consumer; a slave never makes a consumer lose its offset."""
 
 from __future__ import annotations
 

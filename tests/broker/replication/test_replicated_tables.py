@@ -1,4 +1,4 @@
-"""Copied tables: deletions go by the log, progress of delay levels is never ahead of it."""
+"""Copied tables: deletions wait for the log, and progress of delay levels is never ahead of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def joined_pair() -> Pair:
 
 
 def test_a_slave_knows_at_once_what_kind_of_master_it_has() -> None:
-    """Whoever takes over promises the same, also when that was switched a moment before."""
+    """The successor keeps the same promise, also when it was switched a moment before."""
     pair = joined_pair()
     assert pair.slave.parts.replication.master_role.name == "ASYNC_MASTER"
     pair.run(1000)
@@ -80,7 +80,7 @@ def test_a_slave_that_lags_leaves_the_deleted_records_out_when_they_come() -> No
     assert pair.slave.parts.store.deletions.end("T") == end > pair.slave.parts.store.physical_max_offset
 
 
-def test_deletions_that_the_master_forgot_stay_while_the_slave_has_their_records() -> None:
+def test_forgotten_deletions_stay_while_the_slave_has_their_records() -> None:
     pair = joined_pair()
     put_both(pair, "T", 3)
     delete(pair)
@@ -109,7 +109,7 @@ def test_a_failing_disk_deletes_at_the_next_round() -> None:
     assert pair.copy.problem == "" and queue(pair) == (0, 0)
 
 
-def test_delayed_messages_count_as_delivered_once_the_slave_has_the_delivered_ones() -> None:
+def test_delay_progress_counts_once_the_slave_has_the_delivered_messages() -> None:
     pair = joined_pair()
     put_both(pair, "T", DELAY="1")
     pair.clock.advance(1000)
@@ -157,7 +157,7 @@ def test_a_slave_delivers_nothing() -> None:
     assert pair.slave.parts.messages.delays.next_due_ms() is None
 
 
-def test_the_first_message_of_a_topic_made_again_is_there_whenever_the_deletion_comes() -> None:
+def test_a_recreated_topic_keeps_its_first_message_at_a_late_deletion() -> None:
     pair = joined_pair()
     for _ in range(2):
         pair.master.put("T", b"old")

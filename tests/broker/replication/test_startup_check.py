@@ -1,4 +1,4 @@
-"""What a broker asks before it serves: its role by the group, and the questions of a search, awaited."""
+"""The checks of a broker before it serves: its role by the group, and the search for its tail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of replication: roles, what slaves lack, RocketMQ's shape, figures of the runtime table."""
+"""The replication status: roles, missing messages of slaves, RocketMQ's form, figures of the runtime table."""
 
 from __future__ import annotations
 

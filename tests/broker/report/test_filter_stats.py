@@ -26,7 +26,7 @@ def test_counts_add_up() -> None:
 
 
 @pytest.mark.parametrize("status", [GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL])
-def test_an_offset_that_jumps_is_no_skipping(status: GetStatus) -> None:
+def test_an_offset_that_jumps_does_not_count_as_skipped(status: GetStatus) -> None:
     figures = FilterFigures()
     figures.add("t", "g", 10, result(status, 90), 0, 5)
     assert figures.figures() == {}

@@ -1,4 +1,4 @@
-"""Registrar: what name servers are told, when, and that none of them can stop a broker."""
+"""Registrar: what name servers get and when, and a broker that serves without them."""
 
 from __future__ import annotations
 

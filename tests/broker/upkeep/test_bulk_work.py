@@ -11,7 +11,7 @@ from pymq.broker.upkeep.worker_threads import Outcome
 
 
 class FakeStore:
-    """What BulkWork looks at and tells."""
+    """The store as BulkWork reads and notifies it."""
 
     def __init__(self) -> None:
         self.physical_max_offset = 100
@@ -79,7 +79,7 @@ def test_a_store_opened_during_or_after_the_load_gets_bulk_ways(work: Any, threa
     assert [store.told for store in stores] == [[False], [False, True], [True]]
 
 
-def test_without_numpy_plain_ways_go_on(
+def test_without_numpy_the_plain_path_is_used(
     work: Any, thread: Thread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(bulk_work, "BULK_MODULES", ("there_is_no_such_module",))

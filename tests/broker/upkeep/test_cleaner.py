@@ -1,4 +1,4 @@
-"""Cleaner: a whole broker whose old messages go, on a clock and a disk moved by hand."""
+"""Cleaner: a whole broker that deletes old messages, on a clock and a disk moved by hand."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Retained:
         self.caller = Caller(self.world)
 
     def fill(self, segments: int, topic: str = "T", **properties: Any) -> None:
-        """Messages until the log has so many segments more."""
+        """Stores messages until the log has ``segments`` more segments."""
         if self.world.parts.metadata.topics.get(topic) is None:
             self.world.parts.metadata.topics.put([TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)])
         wanted = len(self.store._log.segments) + segments
@@ -175,7 +175,7 @@ def test_a_stop_during_a_deletion() -> None:
     retained.cleaner.tick()
     retained.cleaner.stop()
     retained.threads.run_one()
-    assert retained.segment_count == 3  # the file is gone, nobody is told any more
+    assert retained.segment_count == 3  # the file is gone, no pull is moved on any more
     retained.cleaner.tick()
     assert retained.threads.waiting == []
     again = retained.reopened()
@@ -214,7 +214,7 @@ def test_a_log_that_is_too_large_loses_its_oldest_segments_and_the_limit_changes
     assert code == ResponseCode.NO_PERMISSION and "hours from 0 to 23" in remark
 
 
-def test_a_full_disk_deletes_what_it_must_then_refuses_and_takes_writes_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_deletes_segments_then_refuses_and_takes_writes_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="pymq")
     retained = Retained(hour=9, diskSpaceCleanForciblyRatio=85, diskSpaceWarningLevelRatio=90)
     files, problems = retained.files, ProblemLog(retained.store)

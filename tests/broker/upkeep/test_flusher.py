@@ -1,4 +1,4 @@
-"""Flusher: one sync at a time, another one behind it when asked, none when all is on the disk, failures survived."""
+"""Flusher: one sync at a time, another one after it on request, none when all is on the disk; failures."""
 
 from __future__ import annotations
 

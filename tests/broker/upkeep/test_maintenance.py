@@ -1,4 +1,4 @@
-"""Caretaker: old segments are scrubbed and compressed at the pace that was set, and a stop is clean at any time."""
+"""Maintenance: old segments are scrubbed and compressed at the pace that was set, and a stop is clean at any time."""
 
 from __future__ import annotations
 

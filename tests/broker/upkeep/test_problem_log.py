@@ -1,4 +1,4 @@
-"""ProblemLog: each problem is said once when it comes and once when it goes."""
+"""ProblemLog: each problem is logged once when it appears and once when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long recovery says how far it is, once a second; a short one says nothing."""
+"""A long recovery logs its progress once a second; a short one logs nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_one_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_nothing_to_read_is_no_division_by_zero(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_recovery_does_not_divide_by_zero(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     progress = RecoveryProgress(clock)
     clock.advance(2000)

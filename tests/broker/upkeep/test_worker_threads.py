@@ -1,4 +1,4 @@
-"""WorkerThreads: work runs elsewhere, its outcome is told on the loop, and a hanging piece holds up nobody else."""
+"""WorkerThreads: work runs in threads, its outcome arrives on the loop, and a hanging thread delays no other."""
 
 from __future__ import annotations
 

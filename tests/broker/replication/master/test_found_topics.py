@@ -1,4 +1,4 @@
-"""A promoted slave serves what its log has, also of topics that were not copied in time."""
+"""A promoted slave serves all messages of its log, also those of topics that were not copied in time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_topic_that_was_not_copied_is_made_with_its_queues() -> None:
     assert World(master.files.after_kill(), master.clock).parts.metadata.topics.get("New") is not None, "saved"
 
 
-def test_what_was_copied_stays_as_it_is() -> None:
+def test_a_copied_topic_stays_as_it_is() -> None:
     world = World()
     world.parts.metadata.topics.put([TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=1)])
     world.put("T", b"1", queue_id=5)

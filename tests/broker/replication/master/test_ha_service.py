@@ -1,4 +1,4 @@
-"""A master's side: what slaves are sent, what counts as theirs, and what bad peers get."""
+"""HaService: the bytes that slaves get, the bytes that count as confirmed, and the refusal of bad peers."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_reports_that_go_back_are_a_problem(cable: Cable, clock: ManualClock) ->
     assert master.ha_service.offset_acked_by(1) == 50
 
 
-def test_a_report_of_what_was_never_sent_ends_the_connection(cable: Cable, clock: ManualClock) -> None:
+def test_a_report_past_the_sent_bytes_ends_the_connection(cable: Cable, clock: ManualClock) -> None:
     master = Master(cable, clock)
     peer = Peer(cable, 0)
     peer.report(77)
@@ -459,7 +459,7 @@ def test_slaves_without_an_id_are_distinguished_by_their_hosts(cable: Cable, clo
 
 
 def test_all_slaves_may_leave_at_once(cable: Cable, clock: ManualClock) -> None:
-    """What each was sent decides whom a master asks after a power loss: none may be forgotten meanwhile."""
+    """After a power loss a master asks the slaves it has sent bytes to: none may be forgotten meanwhile."""
     master = Master(cable, clock)
     master.put(b"one")
     peers = [

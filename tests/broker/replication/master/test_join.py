@@ -1,4 +1,4 @@
-"""A master's decision, row by row."""
+"""The decision of a master about a join request, row by row of its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens: negative, good once, for a while, and not too many."""
+"""Join tokens: negative numbers, each valid once and for a limited time, and limited in number."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""RejectedPeers: shown while they keep coming, and never more than a few."""
+"""RejectedPeers: shown while they keep trying, and limited in number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_rejected_peer_is_shown_for_a_minute_after_its_last_attempt() -> None:
     assert rejected_peers.states() == []
 
 
-def test_a_slave_is_no_rejected_peer() -> None:
+def test_a_slave_is_not_a_rejected_peer() -> None:
     rejected_peers = RejectedPeers(ManualClock())
     rejected_peers.note(3, "10.0.0.3:10911", "another cluster")
     rejected_peers.note(-1, "10.0.0.3:40001", "garbage")

@@ -1,4 +1,4 @@
-"""SYNC_MASTER: no answer and no sight of a message before enough slaves have it; what is said when they don't."""
+"""SYNC_MASTER: a message is neither answered nor seen before enough slaves have it; the refusals when they lack it."""
 
 from __future__ import annotations
 

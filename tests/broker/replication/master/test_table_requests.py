@@ -1,4 +1,4 @@
-"""TableRequests: who is answered at once, who is held and until when, and how many."""
+"""TableRequests: which requests are answered at once, and which are held, how long and how many."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_slave_that_is_gone_is_forgotten() -> None:
     assert setup.requests.held_count == 0 and not peer.answers
 
 
-def test_a_write_fence_answers_all_and_holds_none() -> None:
+def test_a_write_fence_answers_held_requests_and_holds_no_new_ones() -> None:
     setup = Setup()
     peer = setup.ask()
     setup.is_fenced = True
@@ -168,7 +168,7 @@ def test_a_write_fence_answers_all_and_holds_none() -> None:
     assert answer(setup.ask()).versions == {}
 
 
-def test_the_end_answers_all_and_holds_none() -> None:
+def test_the_end_answers_held_requests_and_holds_no_new_ones() -> None:
     setup = Setup()
     peers = [setup.ask(), setup.ask("10.0.0.3:1")]
     setup.requests.close()

@@ -1,4 +1,4 @@
-"""GroupProbe: each registered broker is asked once, and all answers together give one picture."""
+"""GroupProbe: each registered broker is asked once, and all answers give one result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a broker looks at its group, what it does about what it sees, and how a slave hears of its master."""
+"""MasterMonitor: when a broker probes its group, how it reacts, and how a slave finds its master."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_members_are_asked_when_name_servers_say_nothing() -> None:
 
 
 def test_members_are_asked_when_a_slave_has_gone() -> None:
-    """Where nobody can tell us of its new master but the slave itself."""
+    """A group in which only the slave itself knows its new master."""
     setup = settled(Role(0))
     setup.has_all_slaves = False
     setup.network.brokers[THEIRS] = status(THEIRS, 1, 4)
@@ -235,7 +235,7 @@ def test_a_following_slave_probes_rarely_and_a_lost_link_at_once() -> None:
     assert setup.after(0) == [NAMESRV]
 
 
-def test_a_slave_whose_id_another_living_one_has_takes_a_free_one() -> None:
+def test_a_slave_takes_a_free_id_if_a_living_one_has_its_id() -> None:
     setup = Setup(Role(1))
     setup.group(theirs=(THEIRS, 0, 4), third=(THIRD, 1, 4))
     setup.after(SEARCH_PERIOD_MS)
@@ -247,7 +247,7 @@ def test_a_slave_whose_id_another_living_one_has_takes_a_free_one() -> None:
     assert THIRD in change.why
 
 
-def test_a_slave_whose_id_a_dead_one_has_waits_for_it_to_be_forgotten() -> None:
+def test_a_slave_waits_until_a_dead_one_with_its_id_is_forgotten() -> None:
     setup = Setup(Role(1))
     setup.network.registered[NAMESRV] = {THEIRS: 0, THIRD: 1}
     setup.network.brokers[THEIRS] = status(THEIRS, 0, 4)
@@ -256,7 +256,7 @@ def test_a_slave_whose_id_a_dead_one_has_waits_for_it_to_be_forgotten() -> None:
     assert not setup.changes
 
 
-def test_a_slave_whose_id_is_about_to_be_left_waits_for_that() -> None:
+def test_a_slave_waits_for_an_id_that_is_about_to_be_free() -> None:
     """In a hand-over the old master takes the id of the slave that becomes the master at the same time."""
     setup = Setup(Role(1))
     setup.group(third=(THIRD, 1, 4))
@@ -266,7 +266,7 @@ def test_a_slave_whose_id_is_about_to_be_left_waits_for_that() -> None:
     assert not setup.changes
 
 
-def test_the_old_master_waits_for_its_successor_s_id_until_the_promotion_must_have_failed() -> None:
+def test_an_old_master_waits_for_its_successors_id_for_a_limited_time() -> None:
     """It is a slave already, and the other one does not know yet that it becomes the master."""
     setup = Setup(Role(1, master_address=THIRD))
     setup.group(third=(THIRD, 1, 4))

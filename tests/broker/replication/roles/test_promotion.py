@@ -1,4 +1,4 @@
-"""Requests to change a broker's role: what it does, and what it refuses."""
+"""Requests to change a broker's role: their effects and their refusals."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_broker_role_after_a_change(kept: RoleRecord, before: str, expected: str
     assert role_name_after_change(kept, before) == expected
 
 
-def test_a_master_that_starts_as_slave_remembers_what_it_was() -> None:
+def test_a_master_that_starts_as_slave_keeps_its_master_role() -> None:
     kept = demoted(record(0, 0, begins_epoch=True), Role(4, master_address="10.0.0.2:1"), "newer", 99)
     assert kept == record(4, 0, former_id=0, why="newer", since_ms=99)
 

@@ -79,7 +79,7 @@ def test_a_slave_becomes_master() -> None:
     assert not switch.is_changing
 
 
-def test_a_master_becomes_slave_and_its_log_is_truncated_once_the_role_is_on_the_disk() -> None:
+def test_a_new_slave_truncates_its_log_once_its_role_is_saved() -> None:
     switch, steps, _ = setup(0)
     switch.ask(STEP_DOWN)
     asyncio.run(switch.run())

@@ -1,4 +1,4 @@
-"""What a master makes of another one of its name."""
+"""The reaction of a master to another master of its group."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_newest_master_counts_before_a_slave_as_new() -> None:
 
 
 @pytest.mark.parametrize("broker_id", [0, 1], ids=["master", "slave"])
-def test_at_the_start_a_newer_master_is_followed_with_a_directory_that_has_its_history_alone(broker_id: int) -> None:
+def test_at_start_a_newer_master_is_followed_only_with_its_history(broker_id: int) -> None:
     shared = member(THEIRS, broker_id, epoch_history=[EpochEntryBody(1, 0, "b" * 16), EpochEntryBody(9, 50, "c" * 16)])
     assert found(shared, is_starting=True).step_down is not None
     other = member(THEIRS, broker_id, epoch_history=[EpochEntryBody(1, 0, "e" * 16), EpochEntryBody(9, 50, "c" * 16)])

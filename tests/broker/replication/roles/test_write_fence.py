@@ -1,4 +1,4 @@
-"""WriteFence: writes are refused, everything else goes on, and it ends by itself."""
+"""WriteFence: writes are refused, all other requests are served, and it ends at its time limit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_writes_are_refused_until_it_ends() -> None:
     world.put("T", b"2")
 
 
-def test_it_ends_by_itself() -> None:
+def test_a_write_fence_ends_at_its_time_limit() -> None:
     world = World()
     world.parts.replication.write_fence.begin(1000, "x")
     world.clock.advance(999)

@@ -92,7 +92,7 @@ def test_the_timer_s_check_point_is_taken_once_what_it_calls_delivered_is_here()
     assert file.load()["lastReadTimeMs"] == 2000 and pair.copy.problem == ""
 
 
-def test_a_timer_s_check_point_that_can_not_be_read_or_saved_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_or_unsaved_timer_check_point_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     pair, apache = apache_pair()
     apache.timer_check = b"\0" * 31
     pair.run(ROUND_MS)

@@ -1,4 +1,4 @@
-"""Joining: what a master may answer, and what no slave goes by."""
+"""Joining: the answers that a slave accepts, and those it refuses."""
 
 from __future__ import annotations
 

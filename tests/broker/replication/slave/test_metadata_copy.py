@@ -1,4 +1,4 @@
-"""MetadataCopy: a change is on the slave within a second, byte for byte; idle it costs next to nothing."""
+"""MetadataCopy: a change is on the slave within a second, byte for byte; an idle pair exchanges almost nothing."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ def test_an_unusable_answer_is_a_problem_and_requested_again(body: bytes) -> Non
     assert pair.copy.problem == "" and pair.slave.parts.metadata.topics.get("T") is not None
 
 
-def test_tables_of_a_newer_master_that_this_version_does_not_know_are_left_out() -> None:
+def test_unknown_tables_of_a_newer_master_are_left_out() -> None:
     pair = Pair()
     pair.copy.tick()
     _, command, on_answer = pair.network.asked.pop()

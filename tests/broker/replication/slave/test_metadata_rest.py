@@ -1,4 +1,4 @@
-"""Whatever happens to master, slave and what goes between them: at rest the slave's tables are the master's."""
+"""After any sequence of faults, a slave at rest has the tables of its master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetPush: what waits goes to the master, some at a time; what its answers come to."""
+"""OffsetPush: pending offsets go to the master, a limited number at a time; the effect of each answer."""
 
 from __future__ import annotations
 

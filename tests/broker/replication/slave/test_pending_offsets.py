@@ -1,4 +1,4 @@
-"""PendingOffsets: what was committed on a slave reaches the master, wins here until then, and never does harm there."""
+"""PendingOffsets: a commit on a slave reaches its master, counts here until then, and moves no offset back there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def commit(pair: Pair, offset: int, queue_id: int = 0, topic: str = "T", group: 
     )
 
 
-def test_what_is_committed_while_the_master_is_away_is_there_when_it_is_back() -> None:
+def test_a_commit_while_the_master_is_away_reaches_it_at_its_return() -> None:
     pair = joined_pair()
     pair.stop_master()
     commit(pair, 4)
@@ -51,7 +51,7 @@ def test_what_is_committed_while_the_master_is_away_is_there_when_it_is_back() -
     assert pair.file(pair.slave, "pendingOffsets") == {"pendingOffsets": {}}
 
 
-def test_a_group_that_began_while_the_master_was_away_is_there_when_it_is_back() -> None:
+def test_a_group_created_while_the_master_is_away_reaches_it() -> None:
     pair = joined_pair()
     pair.stop_master()
     commit(pair, 4, group="new")

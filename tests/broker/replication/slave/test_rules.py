@@ -1,4 +1,4 @@
-"""What a slave serves: every request code is classified, and nothing that is served writes its tables or its log."""
+"""The requests that a slave serves: every code is classified, and none that is served writes its tables or its log."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_group_the_master_has_not_met_may_commit() -> None:
     assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-def test_where_groups_are_made_by_hand_a_slave_takes_no_others() -> None:
+def test_without_auto_creation_a_slave_takes_no_other_groups() -> None:
     slave = World(brokerId="1", autoCreateSubscriptionGroup="false")
     slave.parts.metadata.topics.take_over({"topicConfigTable": {"T": {"topicName": "T"}}})
     code, _ = Caller(slave).refused(RequestCode.PULL_MESSAGE, **PULL)

@@ -77,7 +77,7 @@ class Machines:
         self.master.parts.recover()
 
     def search(self) -> RecoveredTail:
-        """What the master comes to before it serves."""
+        """Runs the tail search of the master's start."""
 
         async def found() -> RecoveredTail:
             return await self.master.parts.replication.tail_recovery.search(self._ask, self._pause, self._members)

@@ -1,4 +1,4 @@
-"""An epoch that is held: nothing is written where slaves may have confirmed messages, and how it comes to begin."""
+"""The write fence before an epoch start: nothing is written where slaves may hold confirmed messages, until it ends."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_newer_master_is_given_way_to_in_async_mode_too() -> None:
     assert len(group_probe(group, status(FIRST, 1, epoch=1))) == 1, "it is gone again"
 
 
-def test_the_status_shows_what_was_recovered() -> None:
+def test_the_status_shows_the_recovered_tail() -> None:
     group = machines()
     start = group.master.parts.store.physical_max_offset
     group.begin()

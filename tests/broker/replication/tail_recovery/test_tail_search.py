@@ -1,4 +1,4 @@
-"""TailSearch: which members may return the end of a log, what is checked, and what a crash on the way leaves."""
+"""TailSearch: which members may return the tail of a log, how it is checked, and a crash on the way."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_bytes_that_do_not_fit_their_digest_are_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"[]", b'{"digests":["\xff"]}', b'{"other":' + b"[" * 100_000], ids=range(4))
-def test_digests_that_can_not_be_read_are_none(garbage: bytes) -> None:
+def test_unreadable_digests_count_as_none(garbage: bytes) -> None:
     group = machines()
     group.copy(FIRST)
     group.lose_power()
@@ -225,7 +225,7 @@ def test_a_log_that_went_another_way_is_not_taken() -> None:
     assert group.asked == []
 
 
-def test_a_log_that_begins_behind_our_end_can_t_follow_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_begins_after_our_end_cannot_continue_it(caplog: pytest.LogCaptureFixture) -> None:
     group = Machines(1)
     group.put(b"first")
     group.master.parts.store.sync()

@@ -1,4 +1,4 @@
-"""Who is to be asked after a power loss: noted before the first byte is sent, dropped when the disk has all."""
+"""UnsyncedReplicas: noted before the first byte is sent, dropped when the disk has all bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_noted_replica_is_on_the_disk() -> None:
 
 
 def test_no_more_are_noted_than_can_be_connected() -> None:
-    """Whoever joins under ever other ids fills neither memory nor disk."""
+    """A peer that joins under many ids fills neither memory nor disk."""
     unsynced = Directory().unsynced()
     for number in range(1, UNSYNCED_REPLICAS_MAX + 1):
         unsynced.note(number, FIRST)

@@ -1,4 +1,4 @@
-"""What a collector gave, as a table that tests can look into; and that it gave what it says."""
+"""The output of a collector as a table for tests, checked against its description."""
 
 from __future__ import annotations
 

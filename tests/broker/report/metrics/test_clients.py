@@ -1,4 +1,4 @@
-"""Who is connected, as RocketMQ counts it."""
+"""Connected clients, as RocketMQ counts them."""
 
 from __future__ import annotations
 

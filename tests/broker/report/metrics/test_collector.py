@@ -1,4 +1,4 @@
-"""A broker's collectors as they are put together, also while it has no parts; their names are legal and distinct."""
+"""All collectors of a broker, also while it has no parts; their names are legal and distinct."""
 
 from __future__ import annotations
 

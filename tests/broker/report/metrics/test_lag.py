@@ -1,4 +1,4 @@
-"""How far groups are behind, by topic: messages and the age of the oldest one, of what is committed and pulled."""
+"""Lag of groups by topic: messages and the age of the oldest one, by committed and by pulled offset."""
 
 from __future__ import annotations
 

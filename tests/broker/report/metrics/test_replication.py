@@ -1,4 +1,4 @@
-"""Roles and lag as a master and as a slave tell them."""
+"""Roles and lag, as a master and a slave report them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's figures: how far the log is, what a flush took, what the start found."""
+"""The store's figures: the extent of the log, the time of flushes, the result of the recovery."""
 
 from __future__ import annotations
 

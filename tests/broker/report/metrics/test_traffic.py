@@ -1,4 +1,4 @@
-"""Messages in and out, dead letters, delays: what the meters hold comes out under RocketMQ's names."""
+"""Messages in and out, dead letters, delays: the meters appear under RocketMQ's names."""
 
 from __future__ import annotations
 
