@@ -230,12 +230,14 @@ def _logged_to(history: History) -> Iterator[None]:
     handler = _Errors(history)
     before = logger.propagate, logger.level
     logger.addHandler(handler)
-    logger.propagate, logger.level = False, logging.ERROR
+    logger.propagate = False
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.propagate, logger.level = before
+        logger.propagate = before[0]
+        logger.setLevel(before[1])  # an assignment would leave the children's cached answers
 
 
 @contextmanager
